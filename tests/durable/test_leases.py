@@ -8,7 +8,7 @@ import pytest
 from tests.durable.other import other
 
 from spanscore.durable.rows import RowEnd
-from spanscore.durable.spool_table import LeaseWatch, boot_ns, has_ended, this_process
+from spanscore.durable.spool_table import Leases, boot_ns, has_ended, this_process
 
 SECOND = 1_000_000_000
 
@@ -93,9 +93,8 @@ def test_a_lease_goes_on_while_its_holder_runs(spool):
 
 def test_a_holder_of_another_boot_is_late_when_it_was_seen_not_to_renew():
     now = [0]
-    me = this_process()
-    before = me._replace(id=1, boot="an earlier one", until_ns=10**18)
-    watch = LeaseWatch(me, 60 * SECOND, lambda: now[0])
+    watch = Leases(60 * SECOND, lambda: now[0])
+    before = watch.holder._replace(id=1, boot="an earlier one", until_ns=10**18)
 
     seen = [watch.is_over(before)]
     now[0] = 61 * SECOND

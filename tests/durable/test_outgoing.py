@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.core.span import UnitKey
-from spanscore.durable.carriers import RetryQueue, WaitingCopy
-from spanscore.durable.rows import UnitCopy
+from spanscore.durable.outbox import COPIES, Outbox, Parcel
 from spanscore.outputs.otlp_client import BackendAnswer
 
 OK = BackendAnswer(200, content_type="application/x-protobuf")
@@ -21,17 +19,18 @@ class Way:
     def __init__(self, copies: int) -> None:
         self.now_s = 0.0
         self.told: dict[int, str | None] = {}
-        self.outgoing = RetryQueue(dice=lambda: 1.0)
+        self.outgoing = Outbox(COPIES, dice=lambda: 1.0)
         for number in range(copies):
             told: Any = lambda reason, number=number: self.told.update({number: reason})  # noqa: E731
-            self.outgoing.put(WaitingCopy(UnitCopy(UnitKey(1, number + 1), 0, b"x"), told))
+            self.outgoing.put(Parcel(bytes([number]), told), {}, self.now_s)
 
     def ask(self, answer: BackendAnswer) -> int:
         """Send what is due, and have it answered so; return how many copies that were."""
         batch = self.outgoing.batch(self.now_s)
-        if batch:
-            self.outgoing.took(batch, answer, self.now_s)
-        return len(batch)
+        if batch is None:
+            return 0
+        self.outgoing.took(batch, answer, self.now_s)
+        return len(batch.parcels)
 
     def until_due(self) -> float:
         """Wind the clock to the next request; return by how much."""
@@ -77,8 +76,8 @@ def test_only_the_copy_that_is_at_fault_is_given_up(answer: BackendAnswer) -> No
 
     for _ in range(40):
         batch = way.outgoing.batch(way.now_s)
-        if batch:
-            bad = any(waiting.copy.key.span_id == 6 for waiting in batch)
+        if batch is not None:
+            bad = any(parcel.raw == bytes([5]) for parcel in batch.parcels)
             way.outgoing.took(batch, answer if bad else OK, way.now_s)
 
     assert way.told == {**dict.fromkeys(range(8)), 5: answer.error}
@@ -103,3 +102,12 @@ def test_what_is_wrong_is_told_until_something_is_taken() -> None:
     way.ask(OK)
 
     assert (told, way.outgoing.trouble) == ("connection refused", "")
+
+
+def test_a_copy_that_comes_after_the_end_gets_no_answer_and_stays_where_it_is() -> None:
+    way = Way(1)
+
+    way.outgoing.end()
+    way.outgoing.put(Parcel(b"late", lambda reason: way.told.update({1: reason})), {}, way.now_s)
+
+    assert (way.told, way.outgoing.counts().lost) == ({}, 2)

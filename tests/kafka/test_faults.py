@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.servers.server import free_port, poll
 
 from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import GroupCallbacks, GroupMember
+from spanscore.service.confluent_kafka_member import GroupMember
 from spanscore.service.kafka_topic import CommitNote
 
 pytestmark = pytest.mark.server
@@ -99,10 +100,14 @@ def test_a_commit_that_no_broker_answers_holds_up_nobody(kafka: Kafka, topic: st
     """The client keeps it until there is one, which may be hours; who polls must go on, or nobody is told of it."""
     settings = read_settings(configured(tmp_path, kafka, topic)).settings
     begun, answers = dict[int, Any](), list[Any]()
-    told = GroupCallbacks(
-        begun.update, lambda _: None, lambda _: None, lambda _: None, lambda *told: answers.append(told)
+    source = SimpleNamespace(
+        on_assigned=begun.update,
+        on_revoked=lambda _: None,
+        on_lost=lambda _: None,
+        on_problem=lambda _: None,
+        on_committed=lambda *answer: answers.append(answer),
     )
-    member = GroupMember(settings.kafka, told)
+    member = GroupMember(settings.kafka, source)
     member.join(10)
     poll(lambda: [*member.messages()] or len(begun) == 2, deadline_s=30, what="both partitions")
     kafka.stop()

@@ -56,7 +56,7 @@ def made_of(folder: Path, path: str | None) -> dict[str, Any]:
         door, _ = door_of(scorer, settings.serve, settings.units)
         listeners = Listeners(door, settings.serve)
         try:
-            return dict(values([door, listeners], "service", set()))
+            return dict(values([door, listeners], "service", {}))
         finally:
             listeners.close()
 

@@ -24,8 +24,8 @@ from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, l
 
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
-from spanscore.service.listeners import stop_s_of
 from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, ExportHandler, ExportRequest, answered
+from spanscore.service.plan import stop_s_of
 from spanscore.service.requests import ExportResponse, NotCompressedError, accepted, gunzipped
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"

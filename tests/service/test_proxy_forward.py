@@ -61,8 +61,8 @@ def test_a_backend_that_is_down_is_answered_so_that_the_client_sends_again() -> 
     answer = forwarder.send("/v1/traces", b"", headers={})
 
     assert (answer.status, answer.error) == (503, "connection refused")
-    assert forwarder.counts().failed == 1
-    assert forwarder.counts().last_error.startswith("connection refused at ")
+    assert forwarder.failed == 1
+    assert forwarder.last_error.startswith("connection refused at ")
 
 
 def test_a_backend_that_hangs_is_given_up_after_the_timeout(backend: RawBackend) -> None:
@@ -95,7 +95,7 @@ def test_connections_are_used_again(backend: RawBackend) -> None:
     for _ in range(3):
         forwarder.send("/v1/traces", b"", headers={})
 
-    assert forwarder.counts().sent == 3
+    assert forwarder.sent == 3
     assert forwarder._client._pool.num_connections == 1
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -13,12 +12,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore.capture.otlp.requests import HeldWireSpan
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
-from spanscore.durable.outbox import BATCH, BATCH_BYTES, Outbox, OutboxCounts
+from spanscore.durable.outbox import BATCH_BYTES, HELD_SPANS, Batch, Outbox, OutboxCounts, OutboxSender, Parcel
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.service.proxy import ProxySender
+from spanscore.service.proxy import HeldSpans
 from spanscore.service.requests import PROTOBUF
 
 ORIGIN = Origin(b"", b"", "app")
+BATCH = HELD_SPANS.most
 NO_HEADERS: Mapping[str, str] = {}
 OK = BackendAnswer(200, content_type=PROTOBUF)
 DOWN = BackendAnswer(503, error="connection refused")
@@ -32,11 +32,14 @@ class Backend:
         self.requests: list[tuple[list[str], Mapping[str, str]]] = []
         self.tried = 0
         self.now_s = 100.0
-        self.outbox = Outbox(max_bytes=max_bytes, dice=lambda: 1.0)
+        self.outbox = Outbox(HELD_SPANS, max_bytes=max_bytes, dice=lambda: 1.0)
 
     def put(self, *names: str, size: int = 0, headers: Mapping[str, str] = NO_HEADERS) -> None:
         for name in names:
-            self.outbox.put(ORIGIN, make_span(name, size).raw, headers, self.now_s)
+            self.outbox.put(parcel(name, size), headers, self.now_s)
+
+    def post(self, batch: Batch) -> BackendAnswer:
+        return self.send(body_of(batch), dict(batch.headers))
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         self.tried += 1
@@ -55,8 +58,12 @@ class Backend:
             self.now_s = max(self.now_s, due_s)
             batch = self.outbox.batch(self.now_s)
             assert batch is not None
-            self.outbox.took(batch, self.send(request_of(batch.spans), dict(batch.headers)), self.now_s)
+            self.outbox.took(batch, self.post(batch), self.now_s)
         self.now_s = until_s
+
+
+def body_of(batch: Batch) -> bytes:
+    return request_of((parcel.origin, parcel.raw) for parcel in batch.parcels)
 
 
 def spans_in(body: bytes) -> list[Span]:
@@ -69,18 +76,18 @@ def make_span(name: str = "root", size: int = 0) -> WireSpan:
     return WireSpan(b"t" * 16, b"s" * 8, b"", False, raw, ORIGIN)
 
 
+def parcel(name: str = "root", size: int = 0) -> Parcel:
+    return Parcel(make_span(name, size).raw, lambda _: None, ORIGIN)
+
+
 def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
     sent: list[bytes] = []
-    courier = ProxySender(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
+    sender = OutboxSender(Outbox(HELD_SPANS), lambda batch: (sent.append(body_of(batch)), OK)[1], "sender")
     span = make_span()
+    held = HeldWireSpan(span, HeldSpans(sender, {}))
 
-    class Departure:
-        def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-            courier.take(span, attributes, {})
-
-    held = HeldWireSpan(span, Departure())
     held.end({"spanscore.score.faithfulness": 0.5})
-    courier.close(20)
+    sender.close(20)
 
     (arrived,) = spans_in(sent[0])
     raw = arrived.SerializeToString()
@@ -237,10 +244,10 @@ def test_the_room_is_free_again_when_spans_have_left() -> None:
 
 def test_at_the_end_what_waits_is_sent_at_once() -> None:
     backend = Backend()
-    courier = ProxySender(backend.send, backend.outbox)
-    courier.take(make_span("root"), None, {})
+    sender = OutboxSender(backend.outbox, backend.post, "sender")
+    sender.put(parcel(), {})
 
-    whole = courier.close(20)
+    whole = sender.close(20)
 
     assert whole
     assert backend.requests == [(["root"], {})]
@@ -248,11 +255,11 @@ def test_at_the_end_what_waits_is_sent_at_once() -> None:
 
 def test_what_cannot_be_sent_before_the_end_is_lost_and_told() -> None:
     backend = Backend(DOWN)
-    courier = ProxySender(backend.send, backend.outbox)
-    courier.take(make_span(), None, {})
+    sender = OutboxSender(backend.outbox, backend.post, "sender")
+    sender.put(parcel(), {})
 
-    whole = courier.close(0)
-    courier.take(make_span(), None, {})
+    whole = sender.close(0)
+    sender.put(parcel(), {})
 
     assert not whole
     assert backend.outbox.counts() == OutboxCounts(lost=2, last_loss="shut down")

@@ -1,4 +1,4 @@
-"""KafkaCarrier: copies of units → messages of a topic, on the partitions on which the Collector puts the same traces."""
+"""KafkaCarrier: copies of units → messages of a topic, on the partitions to which the Collector writes the same traces."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["KafkaCarrier"]
 
 _WANTED: Final[Mapping[str, Any]] = {
-    "partitioner": "fnv1a",  # as the Collector's exporter: what either of them writes of a trace stands together
-    "message.timeout.ms": 0,  # never: who waits for how long is the caller's matter
-    "message.max.bytes": 1_000_000_000,  # the broker says what is too large
+    "partitioner": "fnv1a",  # as the Collector's exporter: the spans of a trace stand together, whoever writes them
+    "message.timeout.ms": 0,  # never: the caller bounds how many wait
+    "message.max.bytes": 1_000_000_000,  # the broker refuses a message that is too large
     "compression.type": "lz4",
 }
 _POLL_S: Final = 1.0
@@ -39,19 +39,19 @@ _WORDS: Final[Mapping[str, str]] = {
     "TOPIC_AUTHORIZATION_FAILED": "the topic may not be written to",
     "UNKNOWN_TOPIC_OR_PART": "there is no such topic",
 }
-"""Name of an error of librdkafka → what it means here; another one is told by its name."""
+"""Name of an error of librdkafka → its text here; others are shown by their name."""
 
 
 class KafkaCarrier:
-    """A ``Carrier``. A copy is one message, whose key is the trace id in lower-case hex; it is answered for when all replicas
-    that are in step have it.
+    """A ``Carrier``. A copy is one message with the trace id in lower-case hex as its key; it is answered for when all in-sync
+    replicas have it.
 
-    librdkafka sends and tries again on threads of its own, which start with the first copy; one of ours hears what became of
-    each. While no broker answers, messages wait there, as many as the caller lets wait.
+    librdkafka sends and retries on threads of its own, which start with the first copy; a thread of ours polls for the results.
+    While no broker answers, messages wait in librdkafka.
 
     Args:
-        config: of librdkafka: where the brokers are, and how client and brokers know each other.
-        topic: its name.
+        config: configuration of librdkafka: brokers and security.
+        topic: name of the topic.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -78,11 +78,11 @@ class KafkaCarrier:
         self._over = False
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Take a copy on; it is told on the thread that hears of messages."""
+        """Take a copy; its callback is called on the thread that polls for results."""
         self.produce(f"{copy.key.trace_id:032x}", copy.request, told)
 
     def produce(self, key: str, value: bytes, on_delivery: Told, written_ms: int = 0) -> None:
-        """Write a message with its time, 0 = now; ``on_delivery`` hears of it once. Any thread; never blocks, never raises."""
+        """Write a message with its time, 0 = now; ``on_delivery`` is called once. Any thread; never blocks, never raises."""
         if self._over:
             on_delivery("this process ends")
             return
@@ -97,22 +97,22 @@ class KafkaCarrier:
             on_delivery("librdkafka refused it")
 
     def arrived(self) -> bool:
-        """Return True: it is the brokers that answers."""
+        """Return True: it is the brokers that answer."""
         return True
 
     def state(self) -> str:
-        """Return why nothing arrives; empty while something does."""
+        """Return the latest failure in few words; empty since the latest success."""
         return self._fault
 
     def close(self, timeout_s: float) -> None:
-        """Wait until all messages have arrived, for as long as there is time; what is left then is not sent any more."""
+        """Wait for all messages to arrive as long as there is time; the rest is not sent any more."""
         producer = self._producer
         if producer is None:
             return
         producer.flush(timeout_s)
         self._over = True
         producer.purge()
-        # The listening thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
+        # The polling thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
         # of a later fork, where its threads are missing: that crashes or never ends.
         self._producer = None
 

@@ -1,10 +1,11 @@
-"""Handover: units → copies, redacted, for the process that scores them; its results come back."""
+"""Dispatcher: units → redacted copies, carried to the process that scores them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Final
@@ -26,53 +27,44 @@ from spanscore.samples.redaction import redacted_content
 
 __all__ = ["Dispatcher", "UnitEncoder"]
 
-# --- copier ---------------------------------------------------------------------------------------------------------
+_LOOK_S: Final = 0.02
+_AT_ONCE: Final = 4
+"""Units that are encoded at a time: a redactor that hangs delays no other unit."""
 
-# UnitEncoder: a unit that was taken → the copy of it that leaves, redacted; or the outcome that ends it here.
 
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEncoder:
-    """Makes copies. Any thread.
+    """Makes the copies of units. Any thread.
 
-    Args:
-        redactor: applied to all content; where it raises, gives no text or hangs, nothing of the unit leaves.
+    Attributes:
+        redactor: applied to all content; if it raises, returns no text or hangs, nothing of the unit leaves.
         samples: makes, redacts and filters the samples of a unit.
-        filters: whether there is a filter: what it leaves out does not leave, either.
-        dimensions: key of the metadata → values by which sums are told apart: no other value leaves.
-        box: where the functions of the user run.
-        resource: gives that of the application.
+        filters: whether there is a filter: a unit that it rejects does not leave.
+        dimensions: key of the metadata → values by which sums are grouped: no other value leaves.
+        box: runs the functions of the user.
+        resource: returns the resource of the application.
     """
 
-    def __init__(
-        self,
-        *,
-        redactor: Redactor | None,
-        samples: Callable[[SampledUnit], Samples],
-        filters: bool,
-        dimensions: Mapping[str, Sequence[str]],
-        box: Timebox,
-        resource: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        self._redactor = redactor
-        self._samples = samples
-        self._filters = filters
-        self._dimensions = dimensions
-        self._box = box
-        self._resource = resource
+    redactor: Redactor | None
+    samples: Callable[[SampledUnit], Samples]
+    filters: bool
+    dimensions: Mapping[str, Sequence[str]]
+    box: Timebox
+    resource: Callable[[], Mapping[str, Any]]
 
-    async def made(self, sampled: SampledUnit) -> UnitCopy | Samples:
+    async def encode(self, sampled: SampledUnit) -> UnitCopy | Samples:
         """Return the copy of a unit, or why it has none. Loop thread."""
-        if not self._box.has_hooks:
-            return self._made(sampled)
+        if not self.box.has_hooks:
+            return self._encode(sampled)
         try:
-            return await self._box.done(lambda: self._made(sampled))
+            return await self.box.done(lambda: self._encode(sampled))
         except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 
-    def _made(self, sampled: SampledUnit) -> UnitCopy | Samples:
+    def _encode(self, sampled: SampledUnit) -> UnitCopy | Samples:
         unit, samples = sampled.unit, None
-        if self._filters or sampled.samples is not None:
-            samples = self._samples(sampled)
+        if self.filters or sampled.samples is not None:
+            samples = self.samples(sampled)
             if samples.outcome is not None:
                 return samples
         try:
@@ -82,12 +74,14 @@ class UnitEncoder:
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
         submitted = None if sampled.samples is None else samples
-        request = request_of_unit(unit, sampled.decisions, content, self._resource(), submitted)
+        request = request_of_unit(unit, sampled.decisions, content, self.resource(), submitted)
         return UnitCopy(unit.key, unit.revision, request)
 
     def _redacted(self, span: SpanData) -> Mapping[str, Any]:
-        """Return a span's attributes; the id of its conversation has been redacted where the span is ours."""
-        redactor, attributes = self._redactor, {**self._listed(span), **span.attributes}
+        """Return a span's attributes, redacted; the conversation id of our own spans has been redacted before."""
+        metadata = ((key, plain_text(span.metadata.get(key)), values) for key, values in self.dimensions.items())
+        listed = {semconv.METADATA + key: text for key, text, values in metadata if text is not None and text in values}
+        redactor, attributes = self.redactor, {**listed, **span.attributes}
         if redactor is None:
             return attributes
         is_ours = span.scope == semconv.CAPTURE_SCOPE
@@ -98,34 +92,22 @@ class UnitEncoder:
         }
         return {**attributes, **redacted_content(content, redactor)}
 
-    def _listed(self, span: SpanData) -> dict[str, str]:
-        found = ((key, plain_text(span.metadata.get(key)), values) for key, values in self._dimensions.items())
-        return {semconv.METADATA + key: text for key, text, values in found if text is not None and text in values}
-
-
-# --- handover -------------------------------------------------------------------------------------------------------
-
-# Dispatcher: units that were taken → another process, which scores them; it stands where the engine does.
-
-_LOOK_S: Final = 0.02
-
-_AT_ONCE: Final = 4
-"""Units of which copies are made at a time: one whose redactor hangs holds up no other."""
-
 
 class Dispatcher:
-    """Has copies of units made, on the loop, and carried to who scores them.
+    """Has units encoded on the loop, and the copies carried to the process that scores them. Has the methods of the engine.
 
     Args:
-        queue: in which the units' places are reserved; each is kept until the copy has been answered for.
-        post: gives the end of a unit to the span thread. Any thread.
-        where: who scores is, for people.
+        encoder: makes the copies.
+        carrier: takes them there.
+        queue: has the places of the units; a place is kept until the copy has been answered for.
+        post: posts the end of a unit to the span thread. Any thread.
+        where: address of the process that scores, for people.
     """
 
     def __init__(
-        self, copier: UnitEncoder, carrier: Carrier, *, queue: Queue, post: Callable[[JobResult], None], where: str
+        self, encoder: UnitEncoder, carrier: Carrier, *, queue: Queue, post: Callable[[JobResult], None], where: str
     ) -> None:
-        self._copier = copier
+        self._encoder = encoder
         self._queue = queue
         self._post = post
         self._carrier = carrier
@@ -146,19 +128,19 @@ class Dispatcher:
         loop.call_soon(self._accept, sampled)
 
     def stop(self, timeout_s: float) -> None:
-        """Make no further copy, and have what waits sent for as long as there is time. Any thread but the loop's."""
+        """Make no further copy, and send what waits as long as there is time. Any thread but the loop's."""
         self._stopped = True
         self._carrier.close(timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every unit that has ended as handed over has arrived where it is scored. Not for the loop's thread."""
+        """Wait until every delegated unit has reached the process that scores it. Any thread but the loop's."""
         until = monotonic() + timeout_s
-        while not (there := self._carrier.arrived()) and monotonic() < until:
+        while not (has_arrived := self._carrier.arrived()) and monotonic() < until:
             sleep(_LOOK_S)
-        return there
+        return has_arrived
 
     def notes(self) -> list[str]:
-        """Return what must be known of the way, for ``status()``. Any thread."""
+        """Return the rows of ``status()``. Any thread."""
         waiting, trouble = self._sent - self._answered_for, self._carrier.state()
         wait = f"; {waiting:,} wait to be taken there" if waiting else ""
         return [f"units go to {self._where} to be scored{wait}{f' ({trouble})' if trouble else ''}"]
@@ -180,19 +162,19 @@ class Dispatcher:
 
     async def _hand_over(self, sampled: SampledUnit) -> None:
         try:
-            made = await self._copier.made(sampled)
+            copy = await self._encoder.encode(sampled)
         except Exception as error:  # noqa: BLE001  (the other units go on)
             log_internal_error("make a copy of a unit", error)
-            made = Samples(outcome=Outcome.METRIC_ERROR, reason="making the copy failed")
+            copy = Samples(outcome=Outcome.METRIC_ERROR, reason="making the copy failed")
         unit = sampled.unit.without_content()  # its copy may wait for long
-        if isinstance(made, UnitCopy):
+        if isinstance(copy, UnitCopy):
             self._sent += 1
-            self._carrier.send(made, lambda reason: self._answered(unit, sampled.size_bytes, reason))
+            self._carrier.send(copy, lambda reason: self._answered(unit, sampled.size_bytes, reason))
         else:
-            self._end(unit, sampled.size_bytes, made.outcome or Outcome.NO_SAMPLE, made.reason)
+            self._end(unit, sampled.size_bytes, copy.outcome or Outcome.NO_SAMPLE, copy.reason)
 
     def _answered(self, unit: Unit, size_bytes: int, reason: str | None) -> None:
-        """Settle a unit by what became of its copy. Any thread."""
+        """Settle a unit by the answer to its copy. Any thread."""
         with self._lock:
             self._answered_for += 1
         if reason is None:

@@ -23,19 +23,15 @@ __all__ = [
     "text_of_metrics",
 ]
 
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-# What goes into a spool, what comes out of it, and what can be said about it.
-
-_TRACE, _SPAN, _REVISION = 16, 24, 28
-"""Where each part of a key's bytes ends."""
-
 
 class RowKey(NamedTuple):
-    """By what a row is known: the same key is kept once.
+    """The key of a row, which is kept once. Rows are taken by their kind.
 
     Attributes:
-        kind: of the body; who takes rows asks for one kind.
+        trace_id: trace of the unit.
+        span_id: root of the unit.
+        revision: revision of the unit.
+        kind: kind of the body, ``job`` or ``copy``.
     """
 
     trace_id: int
@@ -44,38 +40,36 @@ class RowKey(NamedTuple):
     kind: str = "job"
 
     def to_bytes(self) -> bytes:
-        """Return it as it stands in the file."""
+        """Return the key as it is in the file."""
         ids = self.trace_id.to_bytes(16, "big") + self.span_id.to_bytes(8, "big")
         return ids + self.revision.to_bytes(4, "big") + self.kind.encode()
 
     @classmethod
     def from_bytes(cls, held: bytes) -> Self:
-        """Return what ``to_bytes`` was asked for."""
-        trace_id, span_id, revision = held[:_TRACE], held[_TRACE:_SPAN], held[_SPAN:_REVISION]
-        kind = held[_REVISION:].decode()
-        return cls(
-            int.from_bytes(trace_id, "big"), int.from_bytes(span_id, "big"), int.from_bytes(revision, "big"), kind
-        )
+        """Return the key of such bytes."""
+        trace_id, span_id, revision = (int.from_bytes(held[a:b], "big") for a, b in ((0, 16), (16, 24), (24, 28)))
+        return cls(trace_id, span_id, revision, held[28:].decode())
 
 
 class RowEnd(StrEnum):
-    """Why a row is not to be worked on, but counted."""
+    """Why a row is only to be counted, and not scored."""
 
     DEAD_LETTER = "dead_letter"
-    """Three crashes, each while it was in work. It stays in the file, put aside."""
+    """Three processes crashed while the row was in work. It stays in the file, put aside."""
     EXPIRED = "expired"
-    """Older than ``max_age``."""
+    """The row is older than ``max_age``."""
 
 
 class SpoolRow(NamedTuple):
-    """A row that this process holds the lease of.
+    """A row whose lease this process holds.
 
     Attributes:
-        body: as it was put.
-        scores: what ``keep_scores`` kept in a life before: these are emitted, and nobody is asked again. None = nothing.
+        key: key of the row.
+        body: bytes that were put.
+        scores: scores of ``keep_scores`` in an earlier process: these are emitted, and no judge is asked again. None = none.
         attempts: crashes while it was in work, [0, 3].
-        put_ns: when it was put, by the wall clock of who put it; nanoseconds since the epoch.
-        end: None = it is to be worked on; else it is counted, and ``done``.
+        put_ns: time at which it was put, by the writer's wall clock; nanoseconds since the epoch.
+        end: why it is only to be counted, and then ``done``; None = it is to be scored.
         metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
         counted: whether the process that had the row before has exported sums with its scores.
     """
@@ -101,31 +95,31 @@ def metrics_of(text: str) -> list[str]:
 
 
 class PutResult(StrEnum):
-    """What became of a row that was put."""
+    """The result of a put."""
 
     KEPT = "kept"
-    """It is on the disk."""
+    """The row is on the disk."""
     KNOWN = "known"
-    """A row of its key is there already: nothing is kept twice."""
+    """A row of its key is in the file already."""
     DONE = "done"
-    """A row of its key was done not long ago: what it held has come again."""
+    """A row of its key was done within ``max_age``: its content has come again."""
     FULL = "full"
-    """No room: ``max_bytes``, or the disk."""
+    """There is no room: ``max_bytes``, or the disk."""
     FAILED = "failed"
-    """The file cannot be written: it is locked, read-only, damaged, closed."""
+    """The file cannot be written: it is locked, read-only, damaged or closed."""
 
 
 class SpoolState(NamedTuple):
-    """What is in the file, of all processes, at most some seconds ago.
+    """The content of the file, by all processes, at most some seconds ago.
 
     Attributes:
         depth: rows that wait or are in work; without those put aside.
-        bytes: of the file that are in use.
-        oldest_s: age of the oldest of them, by the wall clock; 0 where there is none.
+        bytes: bytes of the file that are in use.
+        oldest_s: age of the oldest row, by the wall clock, seconds; 0 without rows.
         owners: processes that hold leases.
-        dead_letters: rows put aside, after three crashes or as nobody could read them.
-        expired: rows that nobody works on, and which are past ``max_age``.
-        fault: what an operator must know, in one line; None = all is well.
+        dead_letters: rows put aside, after three crashes or because they cannot be read.
+        expired: rows without a lease that are older than ``max_age``.
+        fault: one line for an operator; None = all is well.
     """
 
     depth: int = 0
@@ -137,28 +131,21 @@ class SpoolState(NamedTuple):
     fault: str | None = None
 
 
-# --- carrier --------------------------------------------------------------------------------------------------------
-
-# UnitCopy and Carrier: what leaves of a unit that another process scores, and who takes it there.
-
 REMOTE_SCORING: Final = "remote_scoring"
-"""Why there was no room for a unit: those before it are not answered for."""
+"""Reason of ``queue_full`` if the process that scores has not answered for earlier units."""
 
 Told = Callable[[str | None], None]
-"""Called once per copy, on any thread. None: it has been answered for. A text: why it never will be, in few words that quote
-nothing.
-"""
+"""Callback of a copy, called once, on any thread: None = it was answered for; else why it never will be, without content."""
 
 
 class UnitCopy(NamedTuple):
     """The spans of one unit with their content, redacted.
 
     Attributes:
-        key: of the unit.
-        revision: of the unit.
-        request: one ``ExportTraceServiceRequest`` of OTLP, as protobuf, of one trace. Such bytes may be put one behind another:
-            they are then one request of all. Its resource says ``spanscore.forwarded_unit``, the root of the unit what was
-            decided.
+        key: key of the unit.
+        revision: revision of the unit.
+        request: one ``ExportTraceServiceRequest`` of OTLP, as protobuf, of one trace; the bytes of several copies in a row are
+            one request. Its resource has ``spanscore.forwarded_unit``, the root of the unit its decisions.
     """
 
     key: UnitKey
@@ -167,19 +154,19 @@ class UnitCopy(NamedTuple):
 
 
 class Carrier(Protocol):
-    """Takes copies to another process, and tries again while there is hope: who waits for how many is not its matter."""
+    """Sends copies to another process, and tries again while that may help. The caller bounds how many wait."""
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Take a copy on. Any thread; does not block, and never raises."""
+        """Take a copy. Any thread; does not block, and never raises."""
 
     def arrived(self) -> bool:
-        """Whether all copies that were answered for have arrived where units are scored. Any thread."""
+        """Whether all copies that were answered for have reached the process that scores. Any thread."""
 
     def state(self) -> str:
-        """Return what is wrong with the way there, in few words; empty while nothing is. Any thread."""
+        """Return the latest failure in few words; empty since the latest success. Any thread."""
 
     def close(self, timeout_s: float) -> None:
-        """Send what waits for as long as there is time, then nothing more; what is left is told nothing. Blocks."""
+        """Send what waits as long as there is time, then nothing more; the rest gets no answer. Blocks."""
 
     def reset(self) -> None:
         """Be as new: in a forked child, whose parent goes on with what it had."""

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,35 +17,30 @@ __all__ = [
     "ADDED",
     "SCHEMA",
     "LeaseHolder",
-    "LeaseWatch",
-    "OwnLease",
+    "Leases",
     "SpoolBounds",
     "SpoolTable",
     "boot_ns",
     "has_ended",
+    "number_of",
     "this_process",
 ]
 
-# --- owners ---------------------------------------------------------------------------------------------------------
-
-# Who holds leases, and whether it can still be there: boot, PID namespace, pid, and when that began.
-#
-# A pid alone says little: it is used again, and two containers on one volume both have a pid 1.
-
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19
-"""Fields of ``/proc/PID/stat`` behind the name, whose own blanks and brackets make the others hard to count."""
+"""Fields of ``/proc/PID/stat`` after the name, which may itself contain blanks and brackets."""
 
 
 class LeaseHolder(NamedTuple):
-    """One process with the file open.
+    """One process with the file open. A pid alone is not enough: it is used again, and two containers may both have pid 1.
 
     Attributes:
-        id: drawn by lot, never used again.
-        boot: of the machine; empty where it cannot be told.
-        pid_namespace: in which the pid means something; likewise.
-        started: of the process, in ticks since the boot; 0 likewise.
-        until_ns: its leases hold until then, by ``boot_ns`` of that boot.
+        id: random, never used again.
+        boot: id of the machine's boot; empty = unknown.
+        pid_namespace: namespace of the pid; empty = unknown.
+        pid: id of the process.
+        started: start of the process in ticks since the boot; 0 = unknown.
+        until_ns: end of its leases, by ``boot_ns`` of that boot.
     """
 
     id: int
@@ -56,7 +52,7 @@ class LeaseHolder(NamedTuple):
 
 
 def boot_ns() -> int:
-    """Return nanoseconds since the machine's boot, sleep included: no setting of a clock moves them."""
+    """Return nanoseconds since the machine's boot, sleep included: setting the clock does not change them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
 
@@ -72,7 +68,7 @@ def this_process() -> LeaseHolder:
 
 
 def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
-    """Whether the holder's process is known to be gone. False also where it cannot be known from here."""
+    """Whether the holder's process is known to have ended; False if that is unknown here."""
     if not _sees(me, holder):
         return False
     try:
@@ -86,18 +82,26 @@ def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
     return found is not None and (found[1] != holder.started or found[0] in "ZX")
 
 
-class OwnLease:
-    """What this process has told others that it holds. It outlives a connection: a disk that fails takes nobody's rows.
+class Leases:
+    """The lease of this process, and which leases of others are over. It outlives a connection: a disk that fails takes rows
+    from nobody.
+
+    The clock of a holder of another boot (another machine, or this one before a restart) cannot be compared: its lease is over
+    when it was not renewed for the length of a lease.
 
     Args:
-        length_ns: of a lease.
+        length_ns: length of a lease.
         clock: nanoseconds; ``boot_ns``.
+
+    Attributes:
+        holder: this process, with the end of its lease as others can read it.
     """
 
     def __init__(self, length_ns: int, clock: Callable[[], int] = boot_ns) -> None:
         self.holder = this_process()
         self._length_ns = length_ns
         self._clock = clock
+        self._seen: dict[int, tuple[int, int]] = {}  # holder → the end of its lease, and since when that is known
 
     def is_young(self) -> bool:
         """Whether two thirds of the lease are left."""
@@ -108,50 +112,33 @@ class OwnLease:
         return self.holder._replace(until_ns=self._clock() + self._length_ns)
 
     def holds(self) -> bool:
-        """Whether nobody can have taken what this process has."""
+        """Whether no other process can have taken the rows of this one."""
         return self._clock() <= self.holder.until_ns
 
-
-class LeaseWatch:
-    """Which leases of others are over. Of one that counts from another boot (another machine, or this one before it was started
-    again) the clock says nothing: its lease is over when it was seen not to renew it for the length of one.
-
-    Args:
-        me: who looks.
-        lease_ns: how long a lease is.
-        clock: nanoseconds; ``boot_ns``.
-    """
-
-    def __init__(self, me: LeaseHolder, lease_ns: int, clock: Callable[[], int] = boot_ns) -> None:
-        self._me = me
-        self._lease_ns = lease_ns
-        self._clock = clock
-        self._seen: dict[int, tuple[int, int]] = {}
-
     def is_over(self, holder: LeaseHolder) -> bool:
-        """Whether anybody may take what the holder has."""
-        if has_ended(holder, self._me):
+        """Whether any process may take the rows of another holder."""
+        if has_ended(holder, self.holder):
             return True
-        if holder.boot and holder.boot == self._me.boot:
+        if holder.boot and holder.boot == self.holder.boot:
             return self._clock() > holder.until_ns
         until_ns, since_ns = self._seen.get(holder.id, (None, 0))
         if until_ns != holder.until_ns:
             self._seen[holder.id] = holder.until_ns, self._clock()
             return False
-        return self._clock() > since_ns + self._lease_ns
+        return self._clock() > since_ns + self._length_ns
 
     def survives(self, holder: LeaseHolder) -> bool:
-        """Whether the holder's process is known to be there: what has let a lease go by is late, and has not crashed."""
-        return _sees(self._me, holder) and not has_ended(holder, self._me)
+        """Whether the holder's process is known to run: if its lease is over, it is late, and has not crashed."""
+        return _sees(self.holder, holder) and not has_ended(holder, self.holder)
 
 
 def _sees(me: LeaseHolder, holder: LeaseHolder) -> bool:
-    """Whether the holder's pid means here what it means there."""
+    """Whether the holder's pid names the same process here."""
     return bool(holder.started) and (holder.boot, holder.pid_namespace) == (me.boot, me.pid_namespace)
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """Return the state of a process and when it began; None where that cannot be told."""
+    """Return the state and the start of a process; None = unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -159,13 +146,8 @@ def _stat(pid: int) -> tuple[str, int] | None:
     return fields[_STATE], int(fields[_STARTED])
 
 
-# --- table ----------------------------------------------------------------------------------------------------------
-
-# SpoolTable: the rows of an open file, and who holds them. All of it within a transaction of the caller's.
-#
-# What is small and often changed (``rows``) is apart from what is large and never changed (``bodies``): to lease a row
-# rewrites some hundred bytes, and the half of a large file that says what there is can be checked in no time.
-
+# What is small and often changed (``rows``) is apart from what is large and never changed (``bodies``): to lease a row rewrites
+# some hundred bytes, and the part of a large file that lists its rows is checked in no time.
 SCHEMA: Final = (
     "CREATE TABLE owners (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL,"
     " started INTEGER NOT NULL, until_ns INTEGER NOT NULL)",
@@ -193,9 +175,9 @@ _SETS_OF_METRICS: Final = (
 )
 """One seek in the index ``due`` for each set of metrics, not one step for each row."""
 _MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
-"""Keys that are remembered at most; and bytes of the file for which there is one: a key takes about 80."""
+"""Most keys that are remembered, and bytes of the file per key: a key takes about 80."""
 _FORGOTTEN: Final = 64
-"""Keys that are forgotten at most when one is remembered, as they are older than ``max_age``."""
+"""Most keys older than ``max_age`` that are forgotten when one is remembered."""
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
@@ -208,61 +190,64 @@ _FORGET: Final = (
 
 
 class SpoolBounds(NamedTuple):
-    """How much is kept, and for how long."""
+    """Size of the file, age of a row, and length of a lease."""
 
     max_bytes: int
     max_age_ns: int
     lease_ns: int
 
 
+def number_of(connection: sqlite3.Connection, query: str, *values: int) -> int:
+    """Return the number that a query has as its only result."""
+    return int(connection.execute(query, values).fetchone()[0])
+
+
 class SpoolTable:
-    """The rows, for one holder of leases.
+    """The rows of an open file, for one holder of leases. Every method is called within a transaction of the caller.
 
     Args:
-        connection: in no transaction but those of the caller.
-        lease: of this process.
-        bounds: of the file.
-        watch: of the leases of others.
+        connection: has no transactions but those of the caller.
+        leases: lease of this process, and those of others.
+        bounds: size and age of the file.
         wall_ns: nanoseconds since the epoch, by which rows age.
-        anew: whether this file took the place of one that this process had rows in: a row that is not there was lost with it,
-            and is nobody else's.
+        anew: whether this file replaced one in which this process had rows: a missing row was lost with that file, and no other
+            process has it.
     """
 
     def __init__(
         self,
         connection: sqlite3.Connection,
-        lease: OwnLease,
+        leases: Leases,
         bounds: SpoolBounds,
         *,
-        watch: LeaseWatch,
         wall_ns: Callable[[], int],
         anew: bool = False,
     ) -> None:
+        self.leases = leases
         self._run = connection.execute
         self._run_each = connection.executemany
-        self._lease = lease
-        self._me = lease.holder.id
+        self._number = partial(number_of, connection)
+        self._me = leases.holder.id
         self._bounds = bounds
-        self._watch = watch
         self._wall_ns = wall_ns
         self._anew = anew
         self._used_bytes: int | None = None
 
     def renew(self) -> LeaseHolder:
-        """Begin a transaction: write down that the lease holds from now on, if it is time to; return what stands there.
+        """Begin a transaction: renew the lease in the file, if it is time to; return it as it is there.
 
-        Whoever passed over this holder has struck it off: nothing may be held by one that is not listed.
+        A process that took the rows of this holder has deleted it from the list: an unlisted holder may hold no rows.
         """
         self._used_bytes = None  # asked anew in each transaction: others write, too
         is_listed = self._run("SELECT 1 FROM owners WHERE id = ?", (self._me,)).fetchone() is not None
-        if is_listed and self._lease.is_young():
-            return self._lease.holder
-        renewed = self._lease.renewed()
+        if is_listed and self.leases.is_young():
+            return self.leases.holder
+        renewed = self.leases.renewed()
         self._run("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)", renewed)
         return renewed
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> PutResult:
-        """Keep a row; ``FULL`` where that would be past ``max_bytes``."""
+        """Keep a row; ``FULL`` if the file would be larger than ``max_bytes``."""
         if self._is_done(key.to_bytes()):
             return PutResult.DONE
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
@@ -277,7 +262,7 @@ class SpoolTable:
         return PutResult.KEPT
 
     def take(self, most: int, kind: str, *, ended: bool, has: Callable[[str], bool]) -> list[SpoolRow]:
-        """Lease rows that nobody holds, the oldest first: rows to be worked on, or rows that are only to be counted.
+        """Lease rows without a lease, the oldest first: rows to be scored, or rows that are only to be counted.
 
         Args:
             has: whether this process can work on rows with these ``metrics``; rows with kept scores are leased in any case.
@@ -299,19 +284,21 @@ class SpoolTable:
         return self._leased(sorted(rows)[:most], None)
 
     def begin(self, keys: Iterable[RowKey]) -> None:
-        """Say that rows are in work from now on: a crash counts."""
+        """Note that rows are in work from now on: a crash counts."""
         self._change("UPDATE rows SET begun = 1", keys)
 
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
-        """Keep what a row was given; False: it is not this holder's any more. Crashes do not count from here on.
+        """Keep the scores of a row; False: this holder has lost its lease. Crashes do not count from here on.
 
-        Nothing is kept of a dead letter: that it was given no scores must not stand when it is tried again.
+        A dead letter keeps no scores: it must be scored when it is tried again.
         """
         held = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
             (scores, key.to_bytes(), self._me),
         )
-        return bool(held.rowcount) or (self._anew and not self._is_there(key))
+        if held.rowcount or not self._anew:
+            return bool(held.rowcount)
+        return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is None
 
     def delete(self, keys: Iterable[RowKey]) -> None:
         """Delete rows of this holder; a dead letter is put aside for good instead."""
@@ -327,13 +314,13 @@ class SpoolTable:
         self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
 
     def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows of this holder, and know their keys again for ``max_age``."""
+        """Delete rows of this holder, and remember their keys for ``max_age``."""
         keys = [*keys]
         self.remember(keys)
         self.delete(keys)
 
     def remember(self, keys: Iterable[RowKey]) -> None:
-        """Know the keys of rows of this holder again for ``max_age``; rows that stay are counted (``SpoolRow.counted``)."""
+        """Remember the keys of rows of this holder for ``max_age``; rows that stay are ``SpoolRow.counted``."""
         now_ns = self._wall_ns()
         self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
         most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
@@ -349,41 +336,45 @@ class SpoolTable:
         self._change(_FREE, keys)
 
     def resign(self) -> None:
-        """Give everything back, and hold no leases any more."""
+        """Give all rows back, and hold no leases any more."""
         self._run(f"{_FREE} WHERE owner = ?", (self._me,))
         self._run("DELETE FROM owners WHERE id = ?", (self._me,))
 
     def state(self) -> SpoolState:
-        """Return what there is. Some microseconds, two milliseconds for 160,000 rows."""
+        """Return the content of the file. It takes some microseconds, two milliseconds for 160,000 rows."""
         dead_letters = self._number("SELECT count(*) FROM rows WHERE aside > 0")
         oldest = self._run("SELECT put_ns FROM rows WHERE aside = 0 ORDER BY id LIMIT 1").fetchone()
-        age_ns = 0 if oldest is None else max(0, self._wall_ns() - oldest[0])
+        now_ns, expired = self._wall_ns(), 0
+        age_ns = 0 if oldest is None else max(0, now_ns - oldest[0])
+        if age_ns > self._bounds.max_age_ns:
+            which = "owner IS NULL AND aside = 0 AND put_ns < ?"
+            expired = self._number(f"SELECT count(*) FROM rows WHERE {which}", now_ns - self._bounds.max_age_ns)
         return SpoolState(
             depth=self._number("SELECT count(*) FROM rows") - dead_letters,
             bytes=self.used_bytes(),
             oldest_s=age_ns / 1e9,
             owners=self._number("SELECT count(*) FROM owners"),
             dead_letters=dead_letters,
-            expired=self._expired() if age_ns > self._bounds.max_age_ns else 0,
+            expired=expired,
         )
 
     def used_bytes(self) -> int:
-        """Return the bytes of the file that hold something."""
+        """Return the bytes of the file that are in use."""
         pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
         return pages * self._number("PRAGMA page_size")
 
     def holders(self) -> list[LeaseHolder]:
-        """Return who holds leases, or held some that nobody has taken yet."""
+        """Return the processes that hold leases, or whose rows no other process has taken yet."""
         return [LeaseHolder(*row) for row in self._run("SELECT * FROM owners")]
 
     def waiting(self) -> list[tuple[str, int, int]]:
-        """Return for each set of metrics how many rows wait that nobody holds, and when the oldest was put."""
+        """Return for each set of metrics the number of rows without a lease, and the time of the oldest put."""
         return self._run(
             "SELECT metrics, count(*), min(put_ns) FROM rows WHERE owner IS NULL AND aside = 0 GROUP BY metrics"
         ).fetchall()
 
     def _waiting(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
-        """Return when the oldest rows that nobody holds were put, and their ids."""
+        """Return times of put and ids of the oldest rows without a lease."""
         return self._run(
             f"SELECT put_ns, id FROM rows WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
             (kind, *values, most),
@@ -399,7 +390,7 @@ class SpoolTable:
         ]
 
     def held_by(self, holder: int) -> tuple[int, int]:
-        """Return how many rows a holder has, and how many of them are in work."""
+        """Return the number of a holder's rows, and of those in work."""
         rows, in_work = self._run("SELECT count(*), total(begun) FROM rows WHERE owner = ?", (holder,)).fetchone()
         return int(rows), int(in_work)
 
@@ -411,20 +402,20 @@ class SpoolTable:
             yield RowKey.from_bytes(key), attempts, put_ns
 
     def retry_dead_letters(self) -> int:
-        """Let what was put aside be taken again; return how many rows."""
+        """Let rows that were put aside be taken again; return their number."""
         return self._run("UPDATE rows SET aside = 0, attempts = 0, owner = NULL WHERE aside > 0").rowcount
 
     def drop_before(self, put_ns: int) -> int:
-        """Delete what was put before, unless a holder whose lease is not over has it; return how many rows."""
+        """Delete rows that were put before, without those of a holder whose lease is not over; return their number."""
         self._release_of_others()
         self._run("DELETE FROM bodies WHERE id IN (SELECT id FROM rows WHERE owner IS NULL AND put_ns < ?)", (put_ns,))
         return self._run("DELETE FROM rows WHERE owner IS NULL AND put_ns < ?", (put_ns,)).rowcount
 
     def _release_of_others(self) -> None:
-        """Free what those held whose leases are over; of those that did not survive, what was in work has crashed once more."""
-        over = [other for other in self.holders() if other.id != self._me and self._watch.is_over(other)]
+        """Free the rows of holders whose leases are over; rows in work of a process that has ended count one more crash."""
+        over = [other for other in self.holders() if other.id != self._me and self.leases.is_over(other)]
         for other in over:
-            crashed = int(not self._watch.survives(other))
+            crashed = int(not self.leases.survives(other))
             self._run("UPDATE rows SET attempts = attempts + ? WHERE owner = ? AND begun", (crashed, other.id))
             self._run(f"{_FREE} WHERE owner = ?", (other.id,))
             self._run("DELETE FROM owners WHERE id = ?", (other.id,))
@@ -436,18 +427,7 @@ class SpoolTable:
     def _change(self, statement: str, keys: Iterable[RowKey]) -> None:
         self._run_each(f"{statement} WHERE key = ? AND owner = ?", [(key.to_bytes(), self._me) for key in keys])
 
-    def _number(self, query: str) -> int:
-        return int(self._run(query).fetchone()[0])
-
-    def _expired(self) -> int:
-        before_ns = self._wall_ns() - self._bounds.max_age_ns
-        query = "SELECT count(*) FROM rows WHERE owner IS NULL AND aside = 0 AND put_ns < ?"
-        return int(self._run(query, (before_ns,)).fetchone()[0])
-
     def _is_done(self, key: bytes) -> bool:
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         query = "SELECT 1 FROM done WHERE key = ? AND done_ns >= ?"
         return self._run(query, (key, oldest_ns)).fetchone() is not None
-
-    def _is_there(self, key: RowKey) -> bool:
-        return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is not None

@@ -1,4 +1,4 @@
-"""MemoryQueue: jobs in memory, bounded; and the names of all queues."""
+"""MemoryQueue: jobs in memory, bounded; and the registry of queues. A new queue is a file here, and a line in the registry."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from spanscore.protocols import Queue
 
 __all__ = ["QUEUES", "MemoryQueue"]
 
-# --- memory queue ---------------------------------------------------------------------------------------------------
-
-# MemoryQueue: jobs in memory, bounded; what is lost with the process is at most what it holds.
-
 
 class MemoryQueue:
     """A bounded queue whose places are reserved before the work of making a job is done (policy ``reject_new``).
 
     Args:
-        capacity: units reserved, waiting and in work.
-        max_bytes: of their content, roughly; a larger unit waits alone.
+        capacity: units that are reserved, waiting or in work; as many are lost with the process at most.
+        max_bytes: bytes of their content, roughly; a larger unit waits alone.
     """
 
     def __init__(self, capacity: int = 1_000, max_bytes: int = 256_000_000) -> None:
@@ -110,10 +106,6 @@ class MemoryQueue:
             self.ack(job)
         return left
 
-
-# --- queues ---------------------------------------------------------------------------------------------------------
-
-# Which queues there are, by name. A new one is a file here, and a line in this one.
 
 _BUILT_IN = {"memory": "spanscore.pipeline.queues:MemoryQueue"}
 QUEUES = Registry(

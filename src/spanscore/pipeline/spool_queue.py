@@ -1,9 +1,9 @@
 """SpoolQueue: jobs on a disk, where they outlive the process, and as many of them in memory as are soon begun.
 
-    put ─▶ on the disk ─▶ ours, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
-                 └─▶ nobody's: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
+    put ─▶ on the disk ─▶ leased, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
+                 └─▶ without a lease: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
 
-What finds no room in memory is nobody's from the start, and is taken when there is: so a backlog costs disk, and no memory.
+A job without room in memory has no lease from the start, and is taken when there is room: a backlog costs disk, and no memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PASSING: Final = 20
 _AT_ONCE: Final = 64
 """Rows that are taken in one go."""
 _LOOK_S: Final = 1.0
-"""How often it is looked for rows of others: of who has handed them over, and of who has died."""
+"""Pause between two searches for rows of others: delegated ones, and those of processes that have ended."""
 _PROVISIONAL: Final = 1 << 31
 _COME_AGAIN: Final = {
     PutResult.KNOWN: "it is in the spool already",
@@ -59,18 +59,18 @@ def row_key(unit: Unit) -> RowKey:
 
 @dataclass(eq=False, repr=False)
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
+    """Implements ``DurableQueue``. Loop thread, but for sizes and the methods that name another thread.
 
     Attributes:
-        spool: holds them.
+        spool: holds the jobs.
         in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
-        max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
-        scores_here: whether jobs come out here at all; else each is handed over.
-        unreadable: told of a row of which no job can be made, and why. It is put aside in the file.
-        resource: gives that of this process, which a job takes along.
-        passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
-        metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
-        redelivered: units that came again: put once more, or taken with all scores that a process before may have emitted.
+        max_bytes: bytes of content in memory, roughly: one half for these jobs, one for those on their way to the disk.
+        scores_here: whether jobs come out here; else each is delegated.
+        unreadable: called with the reason if no job can be made of a row, which is put aside in the file.
+        resource: returns the resource of this process, which is written with a job.
+        passing: units on their way to the disk; None = twenty for each of ``in_memory``.
+        metrics: names of the metrics of this process; others wait for a process that has them. None = it has all.
+        redelivered: units that came again: put once more, or taken with all scores, which may have been emitted before.
     """
 
     spool: SpoolFile
@@ -222,18 +222,15 @@ class SpoolQueue:
         if own:
             self._memory.ack(job)
         if put is PutResult.KEPT:
-            self._hand_over(job, own=own)
+            if own:  # the queue was closed meanwhile
+                self.spool.give_back([row_key(job.unit)])
+            self._more = self.scores_here
+            self._told(job, Outcome.DELEGATED, None)
         elif put in _COME_AGAIN:
             self.redelivered += 1
             self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
             self._told(job, Outcome.QUEUE_FULL, reason)
-
-    def _hand_over(self, job: Job, *, own: bool) -> None:
-        if own:  # it was closed meanwhile
-            self.spool.give_back([row_key(job.unit)])
-        self._more = self.scores_here
-        self._told(job, Outcome.DELEGATED, None)
 
     # --- what is taken -----------------------------------------------------------------------------------------
 
@@ -284,10 +281,11 @@ class SpoolQueue:
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        scored = () if isinstance(scored, UnreadableJob) else scored  # else they are asked for again
+        scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked for them again
         scored = tuple(replace(score, counted=row.counted) for score in scored)
-        part = self._part(replace(job, taken_s=self._running().time(), scored=scored), row)
-        self.redelivered += part is not None and _has_every_score(part)
+        part = self._part(replace(job, taken_s=asyncio.get_running_loop().time(), scored=scored), row)
+        if part is not None and scored and part.decisions.keys() <= {score.metric for score in scored}:
+            self.redelivered += 1
         return part
 
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
@@ -300,7 +298,7 @@ class SpoolQueue:
             return None
         if lacking:
             self._rests[row.key] = text_of_metrics(lacking)
-        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
+        decisions = {name: taken for name, taken in job.decisions.items() if name in names and name not in lacking}
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
         return replace(job, decisions=decisions, undecided=undecided)
@@ -320,25 +318,21 @@ class SpoolQueue:
 
     # --- the spool's thread ------------------------------------------------------------------------------------
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None
-        return self._loop
-
     def _soon(self, answer: Callable[..., Any]) -> Callable[..., None]:
-        """Return what has an answer heard on the loop, with all others that have come by then; not in a life after this one."""
+        """Return a function that has an answer given on the loop, with all others that came by then; not after a fork."""
         life = self._life
 
-        def heard(*told: Any) -> None:
+        def post(*arguments: Any) -> None:
             with self._lock:
                 if life is not self._life:
                     return
-                self._heard.append(partial(answer, *told))
+                self._heard.append(partial(answer, *arguments))
                 wakes, self._wakes = self._wakes, True
-            if not wakes:
+            if not wakes and self._loop is not None:
                 with suppress(RuntimeError):  # the loop was closed
-                    self._running().call_soon_threadsafe(self._hear)
+                    self._loop.call_soon_threadsafe(self._hear)
 
-        return heard
+        return post
 
     def _hear(self) -> None:
         with self._lock:
@@ -348,7 +342,3 @@ class SpoolQueue:
                 answer()
             except Exception as error:  # noqa: BLE001  (the others must be heard)
                 log_internal_error("hear what became of a job", error)
-
-
-def _has_every_score(job: Job) -> bool:
-    return bool(job.scored) and job.decisions.keys() <= {score.metric for score in job.scored}

@@ -1,4 +1,4 @@
-"""Who may send: a bearer token; and what they check us by: files of a certificate."""
+"""The bearer token of clients, and the certificate of the listeners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEME = "bearer "
 
 
 class BearerToken:
-    """What a client must send; shown nowhere.
+    """The token that a client must send; shown nowhere.
 
     Args:
         secret: without spaces around it.
@@ -27,13 +27,13 @@ class BearerToken:
         self._secret = secret.encode()
 
     def is_in(self, header: str) -> bool:
-        """Whether an ``Authorization`` header holds it; how long it takes tells nothing of it."""
+        """Whether an ``Authorization`` header has the token, in constant time."""
         given = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else ""
         return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._secret)
 
 
 def token_of(serve: ServeSettings) -> BearerToken | None:
-    """Return what clients must send; None where they need not.
+    """Return the token that clients must send; None = they need none.
 
     Raises:
         ConfigurationError: it is given twice, is empty, or is none that a client could send.
@@ -70,5 +70,5 @@ def certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
 
 
 def _refuse() -> str:
-    """What is asked for the password of a key: without it OpenSSL would ask at the terminal, and wait."""
+    """Refuse a key with a password: OpenSSL would ask for it at the terminal, and wait."""
     raise ValueError("the key has a password")

@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["LogsTopic"]
 
 _AT_ONCE: Final = 10
-"""Messages of one read, after which it may be paused: the Collector writes up to 1 MB of records in each."""
+"""Messages of one read, after which partitions may be paused: the Collector writes up to 1 MB of records in each."""
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0
-"""For one question to a broker."""
+"""Time for one question to a broker."""
 _LOOK_S: Final = 10.0
-"""How often the partitions are counted, as a topic may grow."""
+"""Pause between two counts of the partitions, as a topic may grow."""
 _FRESH_S: Final = 0.5
-"""How long the end of the records is taken to be where it was."""
+"""Time for which the known end of the records is valid."""
 _AHEAD_NS: Final = 5_000_000_000
-"""How far records are read beyond what spans need once there are many, and as far again before they are paused."""
+"""How far many records are read beyond those that spans need, and as far again before they are paused."""
 _FILLED: Final = 0.5
-"""The part of the room for records up to which they are read as far ahead as there are some."""
+"""Share of the room for records up to which they are read ahead without a limit."""
 _AGAIN_S: Final = 1.0
-"""After what failed, until it is tried again."""
+"""Pause after a failure."""
 _MS: Final = 1_000_000
 _NO_PARTITIONS: Final[Set[int]] = frozenset()
 
@@ -65,7 +65,7 @@ class LogsTopic:
 
     Attributes:
         name: that name.
-        wrong: what keeps records from being read; empty = nothing.
+        wrong: why records are not read; empty = they are.
         waiting: partition of spans → messages that wait for records, and None for the end behind them.
     """
 
@@ -83,10 +83,10 @@ class LogsTopic:
         self._at_end = at_end
         self._over = Event()
         self.waiting: dict[int, deque[KafkaMessage | None]] = {}
-        # Of the spans, by partition: time of the latest message that was handed on, and whether it stands at the end.
+        # Spans, by partition: time of the latest message that was handed on; partitions that are read to their end.
         self._newest: dict[int, int] = {}
         self._ended: set[int] = set()
-        # Of the records, by partition: time of the latest message, and the offset that comes next.
+        # Records, by partition: time of the latest message, and the next offset; partitions that are read to their end.
         self._read: dict[int, tuple[int, int]] = {}
         self._read_to_end: set[int] = set()
         self._paused: set[int] = set()
@@ -118,11 +118,11 @@ class LogsTopic:
         self._over.set()
 
     def in_step(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
-        """Yield messages of spans whose records are read; others wait for that, those of a partition in their order.
+        """Yield messages of spans whose records are read; others wait for that, in the order of their partition.
 
         Args:
             messages: those that were fetched.
-            pressure: why no spans are to be read; empty = they are. Then those that wait go on waiting.
+            pressure: why no spans are to be read, so that waiting messages go on waiting; empty = they are read.
         """
         if self.name is None:
             yield from messages
@@ -146,7 +146,7 @@ class LogsTopic:
             self._at_end(partition)
 
     def forget(self, partitions: Collection[int], *, fetched_again: bool = False) -> None:
-        """Forget what waits of partitions of spans; unless it is only fetched again, they are read no more."""
+        """Forget the waiting messages of partitions of spans; unless they are only fetched again, the partitions are left."""
         for partition in partitions:
             self.waiting.pop(partition, None)
             if not fetched_again:
@@ -154,10 +154,10 @@ class LogsTopic:
                 self._ended.discard(partition)
 
     def align(self, pressure: str) -> Set[int]:
-        """Let records be read as far as the spans need; return the partitions of spans whose time is to stand.
+        """Have records read as far as the spans need; return the partitions of spans whose time is to stand.
 
         Args:
-            pressure: why no spans are read at all; empty = they are.
+            pressure: why no spans are read; empty = they are.
         """
         if self.name is None:
             return _NO_PARTITIONS
@@ -175,7 +175,7 @@ class LogsTopic:
         }
 
     def _has_records(self, spans_ns: int) -> bool:
-        """Whether all records are read that spans of a time can have, as far as a unit waits for them."""
+        """Whether all records of spans of that time are read, as far as a unit waits for them."""
         is_known = not self._begin and monotonic() < self._covered_s + _FRESH_S
         return is_known and spans_ns + self._quiet_ns <= self._covered_ns
 
@@ -202,14 +202,14 @@ class LogsTopic:
         return message
 
     def _begin_partition(self, message: KafkaMessage) -> None:
-        """Have records read anew if those of a partition's first spans are no longer kept."""
+        """Have records read again if those of a partition's first spans are no longer kept."""
         from_ns = (message.written_ns or 0) - self._wait_ns
         self._newest[message.partition] = from_ns
         if from_ns < self._kept_from_ns():
             self._begin.append(from_ns)
 
     def _kept_from_ns(self) -> int:
-        """Return the time of the oldest record that the receiver still has, if its span was not read."""
+        """Return the time of the oldest record that the receiver keeps for a span that was not read."""
         newest_ns = max((time_ns for time_ns, _ in [*self._read.values()]), default=0)
         return min([*self._begin], default=max(self._begun_ns, newest_ns - 2 * self._wait_ns))
 
@@ -254,7 +254,7 @@ class LogsTopic:
         self._pace(consumer)
 
     def _look(self, consumer: Consumer) -> None:
-        """Read all partitions from a time on, if that is wanted; those that are new from their beginning."""
+        """Read all partitions from a time on, if one is set; new ones from their beginning."""
         found = consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         if found.error is not None:
             self._failed(found.error)
@@ -269,7 +269,7 @@ class LogsTopic:
         if begins:
             self._begun_ns = max(0, min(begins))
             read = self._places_at(consumer, self._begun_ns, ends)
-            self._spans.logs.let_all_go()  # what waits is read again
+            self._spans.logs.let_all_go()  # the waiting records are read again
         self._covered_ns, self._paused, self._read = -inf, set(), read
         self._read_to_end = {one for one, end in ends.items() if read[one][1] >= end}
         consumer.assign([place for one, (_, offset) in read.items() for place in self._at([one], offset)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -15,7 +15,9 @@ from spanscore.service.kafka_topic import CommitNote
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-__all__ = ["PREFETCH", "GroupCallbacks", "GroupMember", "KafkaMessage", "KafkaProblem"]
+    from spanscore.service.kafka_source import KafkaSource
+
+__all__ = ["PREFETCH", "GroupMember", "KafkaMessage", "KafkaProblem"]
 
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
@@ -66,42 +68,24 @@ class KafkaMessage(NamedTuple):
     value: bytes | None
 
 
-class GroupCallbacks(NamedTuple):
-    """Who is told of what; all are called on the thread that polls.
-
-    Attributes:
-        assigned: partition → where it is begun, None = nobody has read it, and what was noted there.
-        revoked: partitions that go to another worker, once this returns.
-        lost: partitions that another worker may have already.
-        trouble: something that is of no message.
-        committed: partition → offset, and whether that is committed; if not, a rebalance was faster: it will be read again.
-    """
-
-    assigned: Callable[[Mapping[int, tuple[int | None, CommitNote]]], None]
-    revoked: Callable[[Sequence[int]], None]
-    lost: Callable[[Sequence[int]], None]
-    trouble: Callable[[KafkaProblem], None]
-    committed: Callable[[Mapping[int, int], bool], None]
-
-
 class GroupMember:
-    """Owned by the thread that polls, from the first poll on.
+    """One consumer of a group. Owned by the thread that polls, from the first poll on.
 
     Args:
-        kafka: which topic and group.
-        hearing: is told.
+        kafka: names of the topic and the group.
+        source: its ``on_…`` methods are called on the thread that polls.
 
     Attributes:
-        protocol: of the group.
-        all: partitions of the topic, as far as that is known; 0 = it is not.
+        protocol: protocol of the group.
+        all: partitions of the topic; 0 = not known.
 
     Raises:
         ConfigurationError: name, password or authorities cannot be read.
     """
 
-    def __init__(self, kafka: KafkaSettings, hearing: GroupCallbacks) -> None:
+    def __init__(self, kafka: KafkaSettings, source: KafkaSource) -> None:
         self._kafka = kafka
-        self._hearing = hearing
+        self._source = source
         self._config: dict[str, Any] = {
             **confluent_config(kafka),
             "group.id": kafka.group,
@@ -110,8 +94,8 @@ class GroupMember:
             "enable.partition.eof": True,
             **PREFETCH,
             "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is found by then
-            "error_cb": self._failed,
-            "on_commit": self._was_committed,
+            "error_cb": self._on_error,
+            "on_commit": self._on_commit,
         }
         self.protocol = "consumer"
         self.all = 0
@@ -140,31 +124,31 @@ class GroupMember:
         from confluent_kafka import KafkaException
 
         try:
-            found = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
+            topic = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         except KafkaException:
             return False
-        if found.error is None:
-            self.all = len(found.partitions)
+        if topic.error is None:
+            self.all = len(topic.partitions)
         else:
-            self._failed(found.error)
+            self._on_error(topic.error)
         return True
 
     def messages(self) -> Iterator[KafkaMessage]:
-        """Yield what is there, in its order; waits a moment where nothing is. Who hears is called in between."""
+        """Yield the messages that are there, in their order; wait a moment if there are none. Calls the source in between."""
         for message in self._consumer.consume(_AT_ONCE, _POLL_S):
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is not None:
-                self._hearing.trouble(trouble_of(error, self._kafka)._replace(partition=partition))
+                self._source.on_problem(trouble_of(error, self._kafka)._replace(partition=partition))
             elif partition is not None and offset is not None:
                 kind, written_ms = message.timestamp()
                 written_ns = written_ms * _MS if kind else None
                 yield KafkaMessage(partition, offset, written_ns, message.key() is not None, message.value())
 
     def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> None:
-        """Commit offsets; ``committed`` hears whether that was done. Does not block.
+        """Commit offsets; ``on_committed`` is called with the result. Does not block.
 
-        To wait for the answer would hold up who polls until there is a broker, be it for hours. What was asked for when a
-        partition goes, or the group is left, is answered before it does: the client sees to that.
+        To wait for the answer would stop the polling until there is a broker, be it for hours. The client answers
+        before a partition goes, or the group is left.
         """
         from confluent_kafka import KafkaException
 
@@ -173,7 +157,7 @@ class GroupMember:
             if offsets:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
-            self._was_committed(error.args[0], offsets)
+            self._on_commit(error.args[0], offsets)
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on; of one that is not ours any more nothing happens."""
@@ -196,13 +180,13 @@ class GroupMember:
         Args:
             as_told: by the last answer with messages, which is as good while there are some; else a broker is asked. Blocks.
         """
-        found = self._ends(partition, as_told=as_told)
-        return found[1] if found is not None and found[1] >= 0 else None
+        ends = self._ends(partition, as_told=as_told)
+        return ends[1] if ends is not None and ends[1] >= 0 else None
 
     def low(self, partition: int) -> int:
-        """Ask for the offset of a partition's oldest message; 0 where no broker answers. Blocks."""
-        found = self._ends(partition, as_told=False)
-        return 0 if found is None else found[0]
+        """Ask for the offset of a partition's oldest message; 0 if no broker answers. Blocks."""
+        ends = self._ends(partition, as_told=False)
+        return 0 if ends is None else ends[0]
 
     def _ends(self, partition: int, *, as_told: bool) -> tuple[int, int] | None:
         from confluent_kafka import KafkaException
@@ -235,32 +219,35 @@ class GroupMember:
             raise ConfigurationError(f"kafka.client is refused by the client library: {text}") from None
 
     def _subscribe(self) -> None:
-        revoked, lost = self._hearing.revoked, self._hearing.lost
+        source = self._source
         self._consumer.subscribe(
             [self._kafka.topic],
-            on_assign=self._assigned,
-            on_revoke=lambda _, partitions: revoked([one.partition for one in partitions]),
-            on_lost=lambda _, partitions: lost([one.partition for one in partitions]),
+            on_assign=self._on_assign,
+            on_revoke=lambda _, partitions: source.on_revoked([revoked.partition for revoked in partitions]),
+            on_lost=lambda _, partitions: source.on_lost([lost.partition for lost in partitions]),
         )
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         from confluent_kafka import KafkaException
 
         begun = partitions
         with suppress(KafkaException):  # they are begun where the group was, and what was noted there is not known
             begun = consumer.committed(partitions, timeout=_ASK_S)
-        told = {one.partition: _begun(one) for one in begun}
+        notes = dict[int, tuple[int | None, CommitNote]]()
+        for place in begun:
+            offset = place.offset if place.offset >= 0 else None
+            notes[place.partition] = offset, CommitNote.of(place.metadata, offset or 0)
         consumer.incremental_assign(begun)
-        self._hearing.assigned(told)
+        self._source.on_assigned(notes)
 
-    def _was_committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        is_done = error is None and not any(one.error for one in offsets)
-        self._hearing.committed({one.partition: one.offset for one in offsets}, is_done)
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        is_done = error is None and not any(place.error for place in offsets)
+        self._source.on_committed({place.partition: place.offset for place in offsets}, is_done)
 
-    def _failed(self, error: KafkaError) -> None:
-        trouble = trouble_of(error, self._kafka)
-        self._refused = trouble.text if trouble.kind == "refused" else self._refused
-        self._hearing.trouble(trouble)
+    def _on_error(self, error: KafkaError) -> None:
+        problem = trouble_of(error, self._kafka)
+        self._refused = problem.text if problem.kind == "refused" else self._refused
+        self._source.on_problem(problem)
 
     def _at(self, partition: int, offset: int | None = None, note: str = "") -> TopicPartition:
         from confluent_kafka import TopicPartition
@@ -272,14 +259,11 @@ class GroupMember:
 
 def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
     """Return what an error means, with the names that the operator knows."""
-    code, told = error.name(), error.str()
-    if code == "_FATAL":
-        is_old = "not supported" in told  # which error it is, only its text says
-        return (
-            KafkaProblem("old")
-            if is_old
-            else KafkaProblem("refused", f"the group {kafka.group} cannot be joined: {told}")
-        )
+    code, message = error.name(), error.str()
+    if code == "_FATAL":  # only the text names the error
+        if "not supported" in message:
+            return KafkaProblem("old")
+        return KafkaProblem("refused", f"the group {kafka.group} cannot be joined: {message}")
     kind, text = _MEANINGS.get(code, ("passing", ""))
     return KafkaProblem(
         kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code)
@@ -299,8 +283,3 @@ _MEANINGS: Final[Mapping[str, tuple[Kind, str]]] = {
     "SASL_AUTHENTICATION_FAILED": ("refused", _LOGIN),
 }
 """Name of an error → what it means."""
-
-
-def _begun(one: TopicPartition) -> tuple[int | None, CommitNote]:
-    offset = one.offset if one.offset >= 0 else None
-    return offset, CommitNote.of(one.metadata, offset or 0)

@@ -6,6 +6,7 @@ not inflate, as it has one limit for both sizes of a message.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
@@ -13,25 +14,26 @@ from typing import Any, Final
 
 import grpc
 
+from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.auth import BearerToken
+from spanscore.service.auth import BearerToken, certificate
 from spanscore.service.otlp_endpoint import (
     GZIP,
     LOGS,
     METRICS,
-    NO_HEADERS,
     TRACES,
     ExportHandler,
     ExportRequest,
     answered,
 )
-from spanscore.service.requests import GZIP_MAGIC, READ_S, STOP_S, TaskDeadline
+from spanscore.service.plan import stop_s_of
+from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
 __all__ = ["GrpcListener"]
 
 CALLS: Final = 4_096
-"""At once; those of one connection wait for each other long before."""
+"""Calls at once; those of one connection wait for each other long before."""
 _NOTHING: Final = grpc.aio.EOF
 _DETAILS: Final = "grpc-status-details-bin"
 _COLLECTOR: Final = "/opentelemetry.proto.collector"
@@ -45,40 +47,44 @@ _IDENTITY_AND_GZIP: Final = 0b101
 """Bits of ``grpc_compression_algorithm``."""
 
 
-class GrpcListener:
+class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Serves OTLP over gRPC on the running event loop.
 
     Args:
-        door: what answers.
+        door: answers requests.
         address: ``host:port``.
-        token: that clients must send; None = none.
-        certificate: key and certificate as PEM; None = plain.
-        most: bytes of a message as it comes.
-        pool: threads for what takes long.
-        read_s: for a call's message to come.
-        stop_s: for what has come to be answered, at the end.
+        serve: certificate and limits.
+        token: token that clients must send; None = they need none.
+        pool: threads for requests that take long.
+        read_s: time for a call's message to come, seconds.
+
+    Raises:
+        ConfigurationError: the certificate cannot be read.
 
     Attributes:
-        port: the one that is listened on, from ``start`` on.
+        port: port that is listened on, from ``start`` on.
     """
 
     def __init__(
         self,
         door: ExportHandler,
         address: str,
+        serve: ServeSettings,
         *,
         token: BearerToken | None,
-        certificate: tuple[bytes, bytes] | None,
-        most: int,
         pool: DaemonPool,
-        read_s: float = READ_S,
-        stop_s: int = STOP_S,
+        read_s: float,
     ) -> None:
-        self._stop_s = stop_s
-        self._calls = _OtlpGrpc(door, token, pool, read_s)
+        self._door = door
         self._address = address
-        self._certificate = certificate
-        self._most = most
+        self._most, self._stop_s = serve.limits.request, stop_s_of(serve)
+        self._certificate = None if serve.tls is None else certificate(serve.tls)
+        self._token = token
+        self._pool = pool
+        self._read_s = read_s
+        self._handlers = {
+            method: grpc.stream_unary_rpc_method_handler(partial(self._answer, path)) for method, path in _PATHS.items()
+        }
         self._server: Any = None
         self.port = 0
 
@@ -97,9 +103,13 @@ class GrpcListener:
             ("grpc.max_connection_idle_ms", 600_000),
         ]
         server: Any = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
-        server.add_generic_rpc_handlers((self._calls,))
+        server.add_generic_rpc_handlers((self,))
         try:
-            self.port = self._bind(server)
+            if self._certificate is None:
+                self.port = int(server.add_insecure_port(self._address))
+            else:
+                credentials = grpc.ssl_server_credentials([self._certificate])
+                self.port = int(server.add_secure_port(self._address, credentials))
         except RuntimeError:
             raise ConfigurationError(
                 f"serve.grpc: nothing can listen on {self._address}: is another process listening there? Give another port"
@@ -108,46 +118,27 @@ class GrpcListener:
         self._server = server
 
     async def stop(self) -> None:
-        """Accept nothing more, and answer what has come."""
+        """Accept nothing more, and answer the requests that have come."""
         if self._server is not None:
             await self._server.stop(self._stop_s)
 
-    def _bind(self, server: Any) -> int:
-        if self._certificate is None:
-            return int(server.add_insecure_port(self._address))
-        credentials = grpc.ssl_server_credentials([self._certificate])
-        return int(server.add_secure_port(self._address, credentials))
-
-
-class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    def __init__(self, door: ExportHandler, token: BearerToken | None, pool: DaemonPool, read_s: float) -> None:
-        self._door = door
-        self._token = token
-        self._pool = pool
-        self._read_s = read_s
-        self._deadline = TaskDeadline(read_s)
-        self._handlers = {method: self._handler(path) for method, path in _PATHS.items()}
-
     def service(self, handler_call_details: Any) -> Any:
-        """Return what handles a method; None where there is none, which is UNIMPLEMENTED."""
+        """Return the handler of a method; None for an unknown one, which is UNIMPLEMENTED. Called by grpc."""
         return self._handlers.get(handler_call_details.method)
 
-    def _handler(self, path: str) -> Any:
-        return grpc.stream_unary_rpc_method_handler(partial(self._called, path))
-
-    async def _called(self, path: str, _: Any, context: Any) -> bytes:
+    async def _answer(self, path: str, _: Any, context: Any) -> bytes:
         token, door = self._token, self._door
         headers = NO_HEADERS if token is None and not door.waits else _headers(context.invocation_metadata() or ())
         if token is not None and not token.is_in(headers.get("authorization", "")):
             message = "a bearer token is asked for, as authorization"
             answer = door.refuse("token", HTTPStatus.UNAUTHORIZED, message)
-        elif (body := await self._deadline.within(context.read())) is None:
+        elif (body := await self._read(context)) is None:
             message = f"the message did not come within {self._read_s:g} s"
             answer = door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
         elif body is _NOTHING:
             answer = door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
         else:
-            # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.
+            # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that does not exist.
             encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
             answer = await answered(ExportRequest(path, body, False, encoding, headers), door, self._pool)
         if answer.grpc:
@@ -155,7 +146,14 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
             await context.abort(_CODES[answer.grpc], answer.message, trailing)
         return answer.body
 
+    async def _read(self, context: Any) -> Any:
+        """Return the message of a call; None if it does not come in time."""
+        try:
+            async with asyncio.timeout(self._read_s):
+                return await context.read()
+        except TimeoutError:
+            return None
+
 
 def _headers(metadata: Sequence[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Return what is text of the metadata."""
     return {name: value for name, value in metadata if isinstance(value, str)}

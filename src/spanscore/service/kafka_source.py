@@ -1,4 +1,4 @@
-"""KafkaSource: the messages of a topic → a scorer; the ``StreamSource`` of ``spanscore worker``.
+"""KafkaSource: the messages of a topic → the scorer of ``spanscore worker``.
 
 One thread polls, and does all that the group calls back, from ``start`` to ``pause``. By KIP-848 where the broker has it, else
 cooperative-sticky: a rebalance takes from a worker only what it is to lose, and it goes on with the rest.
@@ -26,7 +26,7 @@ from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.outputs.aggregates import GaugeReading
 from spanscore.scorer import OnlineScorer
 from spanscore.service.confluent_kafka_logs import LogsTopic
-from spanscore.service.confluent_kafka_member import GroupCallbacks, GroupMember, KafkaMessage, KafkaProblem
+from spanscore.service.confluent_kafka_member import GroupMember, KafkaMessage, KafkaProblem
 from spanscore.service.kafka_topic import CommitNote, PartitionEnd, Topic, fingerprint_of
 from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.worker_plan import is_keyed_by_conversation
@@ -34,46 +34,42 @@ from spanscore.service.worker_plan import is_keyed_by_conversation
 __all__ = ["KafkaSource"]
 
 _ROUND_S: Final = 1.0
-"""How often it is looked what is settled, and how far behind it is."""
+"""Pause between two looks at settled offsets and the lag."""
 _FLUSH_S: Final = 2.0
-"""For the scores of a partition that goes to be exported."""
+"""Time for the scores of a partition that goes to be exported."""
 REVOKE_TIMEOUT_S = 5.0
 """A partition that goes to another worker waits this long for the scores of the units that are being scored."""
 _JOIN_S: Final = 5.0
-"""For the group's first word at a start: that it may not be joined is said by then."""
+"""Time for the group's first answer at a start: a refusal has come by then."""
 _LEAVE_S: Final = 5.0
-"""For the group to be left: a classic one that is just being shared out anew takes until its session ends."""
+"""Time to leave the group: a classic one during a rebalance takes until its session ends."""
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 60.0
-"""For a broker to say that something is committed; after that it is asked anew."""
+"""Time for a broker to answer a commit; after that the commit is repeated."""
 
 
 class KafkaSource:
-    """Reads a topic into a scorer.
+    """Reads a topic into a scorer. The main thread calls ``start``, ``pause``, and ``commit`` when the scorer has drained; in
+    between ``unready`` and ``told`` at any time.
 
     Args:
-        scorer: whose.
+        scorer: scores the units.
         settings: a configuration with the section ``kafka``.
-        rekey: topic to which all is written, keyed by conversation; empty = it is scored.
-
-    Attributes:
-        name: for messages.
+        rekey: topic to which all messages are written, keyed by conversation; empty = they are scored.
 
     Raises:
         MissingExtraError: the library is not installed.
         ConfigurationError: name, password or authorities cannot be read.
     """
 
-    name = "kafka"
-
     def __init__(self, scorer: OnlineScorer, settings: Configuration, rekey: str = "") -> None:
-        assert settings.kafka is not None  # else there is nothing to be read
+        assert settings.kafka is not None  # else there is no topic
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
         self._line = scorer._line  # what feeds a scorer is a part of it
         spans = scorer._otlp_spans(settings.units)
-        spans.copies.trusted = True  # who may write to the topic is the broker's matter
+        spans.copies.trusted = True  # the broker decides on the writers of the topic
         self._is_keyed = is_keyed_by_conversation(settings)
         self._rekey, self._carrier = rekey, KafkaCarrier(confluent_config(self._kafka), rekey)
         self._topic: Topic | RekeyedTopic
@@ -90,15 +86,13 @@ class KafkaSource:
         logs_topic = None if rekey else self._kafka.logs_topic  # a scoring worker reads it
         self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._configuration = fingerprint_of(self._line.metrics.values())
-        self._member = GroupMember(
-            self._kafka, GroupCallbacks(self._assigned, self._revoked, self._lost, self._hear, self._answered)
-        )
+        self._member = GroupMember(self._kafka, self)
         self._thread: Thread | None = None
         self._heard, self._over = Event(), Event()
         self._next: dict[int, int | None] = {}  # partition → the offset that comes next; None = any
         self._settled: dict[int, Set[int]] = {}  # offsets that are passed
         self._committed: dict[int, int] = {}
-        self._committing: Mapping[int, int] = {}  # of which no broker has said yet whether it is
+        self._committing: Mapping[int, int] = {}  # without an answer so far
         self._answer_s = 0.0
         self._lag: Mapping[int, int] = {}
         self._pressure = self._wrong = self._refused = ""
@@ -116,7 +110,7 @@ class KafkaSource:
             self._line.telemetry.gauges[semconv.WORKER_DROPPED] = lambda: self._topic.dropped
             self._line.telemetry.gauges[semconv.WORKER_SKIPPED] = lambda: self._skipped
 
-    # --- StreamSource: the main thread ---------------------------------------------------------------------------
+    # --- the main thread ---------------------------------------------------------------------------
 
     def start(self, wait_s: float) -> None:
         """Begin to read. Blocks until the group has answered, a few seconds at most, or until no broker has."""
@@ -136,23 +130,23 @@ class KafkaSource:
         self._logs.stop()
 
     def commit(self) -> None:
-        """Commit what was settled when the scorer had ended, and leave the group."""
+        """Commit the offsets that were settled when the scorer had ended, and leave the group."""
         if self._thread is None:
             return
         self._thread.join(REVOKE_TIMEOUT_S + _FLUSH_S)
         if not self._thread.is_alive():
-            self._commit_left({one: left for one, left in self._topic.left_at_end().items() if one in self._next})
+            self._commit_left({place: end for place, end in self._topic.left_at_end().items() if place in self._next})
             self._next = {}
             if (leaving := start_daemon(self._member.close, "spanscore-kafka-leave")) is not None:
                 leaving.join(_LEAVE_S)
 
     def unready(self) -> str:
-        """Return why nothing is read."""
+        """Return why nothing is read; empty = it is read."""
         wrong = self._wrong or self._logs.wrong or self._carrier.state()
         return wrong or ("" if self._heard.is_set() else "the group has not answered yet")
 
     def told(self) -> Iterator[str]:
-        """Yield where it reads."""
+        """Yield the topic and the group."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
         logs = f", logs of {self._logs.name}" if self._logs.name else ""
@@ -162,7 +156,7 @@ class KafkaSource:
     # --- any thread ----------------------------------------------------------------------------------------------
 
     def state(self) -> TopicState:
-        """Return what is read, for ``status()``."""
+        """Return the state of the topic, for ``status()``."""
         oldest_ns, rebalanced_s = min(self._oldest().values(), default=None), self._rebalanced_s
         return TopicState(
             self._kafka.topic,
@@ -217,7 +211,7 @@ class KafkaSource:
             self._look_around()
 
     def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
-        """Read messages; if one raises, the client goes back to it, as it has moved on behind all that it gave out."""
+        """Read messages; if one raises, the client goes back to it, as it is already behind the last of them."""
         for message in messages:
             try:
                 self._read(message)
@@ -226,7 +220,7 @@ class KafkaSource:
                 raise
 
     def _go_back(self, unread: Sequence[KafkaMessage]) -> None:
-        """Have messages fetched again; the first of them raised, and is skipped and counted if it has done so before."""
+        """Have messages fetched again; the first of them raised, and is skipped and counted if it raised before."""
         first = unread[0]
         raised, self._raised = self._raised, (first.partition, first.offset)
         if raised == self._raised:
@@ -260,7 +254,7 @@ class KafkaSource:
         self._topic.take(partition, offset, written_ns, None if is_settled else value)
 
     def _press(self) -> None:
-        """Stop reading partitions while there is too much of something, or while messages of them wait for log records."""
+        """Stop reading partitions under pressure, or while messages of them wait for log records."""
         pressure = self._topic.pressure()
         stand, held = self._logs.align(pressure), {*self._logs.waiting}
         if (pressure, held, stand) == (self._pressure, self._held, self._stand):
@@ -275,9 +269,9 @@ class KafkaSource:
     def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
         for partition in partitions:
             is_ahead = self._pressure == "queue" or self._away or partition in self._stand
-            if is_ahead:  # what is open grows no older than what is read
+            if is_ahead:  # open units grow no older than the messages that are read
                 self._topic.set_clock(partition, "stand")
-            elif self._pressure:  # it has to close, or nothing would ever be read again
+            elif self._pressure:  # open units have to close, or reading would never go on
                 self._topic.set_clock(partition, "reach_end")
             else:
                 self._topic.set_clock(partition, "go")
@@ -294,11 +288,15 @@ class KafkaSource:
         self._lag = self._behind()
 
     def _behind(self) -> dict[int, int]:
-        """Return how many messages of each partition are not done, where that is known."""
+        """Return the number of unsettled messages of each partition, as far as it is known."""
         is_fetching = self._away or not self._pressure
-        ends = {partition: self._member.high(partition, as_told=is_fetching) for partition in self._next}
-        done = {**{one: at for one, at in self._next.items() if at is not None}, **self._committed}
-        return {one: max(0, end - done[one]) for one, end in ends.items() if end is not None and one in done}
+        lags = dict[int, int]()
+        for partition, offset in self._next.items():
+            end = self._member.high(partition, as_told=is_fetching)
+            done = self._committed.get(partition, offset)
+            if end is not None and done is not None:
+                lags[partition] = max(0, end - done)
+        return lags
 
     def _is_cut(self, partition: int, expected: int) -> bool:
         """Whether the broker's log ends before the message that comes next, as its topic was restored or made anew."""
@@ -306,7 +304,7 @@ class KafkaSource:
         return end is not None and end < expected
 
     def _begin_again(self, partition: int, expected: int, offset: int) -> None:
-        """Read a partition from where the broker has it; what was settled of the log before says nothing of this one."""
+        """Read a partition from the broker's oldest message; offsets of the earlier log do not apply to this one."""
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
@@ -315,15 +313,14 @@ class KafkaSource:
         self._set_clocks([partition])
 
     def _note_gap(self, partition: int, expected: int, offset: int) -> None:
-        """Count messages that were deleted before they were read; an offset that never was a message's is none of them."""
+        """Count messages that were deleted before they were read; a gap of the log itself does not count."""
         gone = min(self._member.low(partition), offset) - expected
         if gone > 0:
             self._skipped += gone
             log_once("kafka skipped", _GONE.format(gone, self._kafka.topic, partition))
 
     def _commit(self, settled: Mapping[int, int]) -> None:
-        note = CommitNote(self._configuration)
-        due = settled.items() - self._committed.items()
+        note, due = CommitNote(self._configuration), settled.items() - self._committed.items()
         notes = {partition: (offset, note) for partition, offset in due if partition in self._next}
         if self._away or not notes:
             self._topic.not_committed(settled)
@@ -332,7 +329,7 @@ class KafkaSource:
         self._member.commit(notes)
 
     def _is_committing(self) -> bool:
-        """Return whether an answer is to come: one at a time, as what waits for a broker comes through in any order."""
+        """Whether the answer to a commit is to come: one at a time, as waiting commits reach a broker in any order."""
         if self._committing and monotonic() > self._answer_s:
             self._topic.not_committed(self._committing)
             self._committing = {}
@@ -340,14 +337,16 @@ class KafkaSource:
 
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
-    def _answered(self, offsets: Mapping[int, int], is_done: bool) -> None:
+    def on_committed(self, offsets: Mapping[int, int], is_done: bool) -> None:
+        """Note the answer to a commit; if it failed, a rebalance was faster, and the messages are read again."""
         if is_done:
-            self._committed.update({one: offset for one, offset in offsets.items() if one in self._next})
+            self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next)
         else:
             self._topic.not_committed(offsets)
         self._committing = {}
 
-    def _assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
+    def on_assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
+        """Begin partitions at their committed offsets; None = the group has read nothing of them."""
         for partition, (offset, note) in begun.items():
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
@@ -359,7 +358,8 @@ class KafkaSource:
         self._set_clocks([*begun] if self._pressure or self._away else [])
         self._rebalanced()
 
-    def _revoked(self, partitions: Sequence[int]) -> None:
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Leave partitions that go to another worker when this returns."""
         for partition in partitions:
             self._topic.set_clock(partition, "stand")
         until = monotonic() + REVOKE_TIMEOUT_S
@@ -371,11 +371,11 @@ class KafkaSource:
             if flushed.result(_FLUSH_S):
                 self._commit_left(left)
         except NotYet:
-            pass  # it is all read again
+            pass  # the messages are read again
         self._forget(partitions)
 
-    def _lost(self, partitions: Sequence[int]) -> None:
-        """Leave what others have already: nothing of it may be committed."""
+    def on_lost(self, partitions: Sequence[int]) -> None:
+        """Leave partitions that another worker may have already: nothing of them may be committed."""
         self._topic.leave(partitions)
         self._forget(partitions)
 
@@ -409,10 +409,9 @@ class KafkaSource:
             }
         )
 
-    # --- what is wrong -------------------------------------------------------------------------------------------
-
-    def _hear(self, trouble: KafkaProblem) -> None:
-        kind, text, partition = trouble
+    def on_problem(self, problem: KafkaProblem) -> None:
+        """Note an error of the client."""
+        kind, text, partition = problem
         if kind == "end":
             if partition is not None and partition in self._next:
                 self._logs.note_end(partition)

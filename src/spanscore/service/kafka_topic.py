@@ -1,9 +1,17 @@
-"""Topic: the partitions that a worker reads, and the offsets up to which all is settled."""
+"""Topic: the partitions that a worker reads, and the offsets up to which all is settled.
+
+    read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
+                                                                     ├ in a spool: durable ──────────────▶ committed
+                                                                     └ the partition goes: handed over, uncommitted
+
+Nothing here depends on Kafka: offsets are numbers that grow. One thread reads and calls the topic; open traces are looked up on
+the span thread, which owns the offsets.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
@@ -29,26 +37,21 @@ __all__ = [
     "read_message",
 ]
 
-# --- offsets --------------------------------------------------------------------------------------------------------
-
-# PartitionOffsets: messages read from one partition, in their order → up to where all of them are settled.
-#
-# A message is settled when no trace of it is open any more. What is committed is the oldest that is not: a process that
-# dies loses nothing, and the next one reads again what came after it. Where a partition is handed on in good order, the
-# commit's metadata say which of those are settled all the same, as in Confluent's Parallel Consumer, and they are not
-# scored twice.
-
 _LONGEST: Final = 3_000
-"""Characters of ranges: the broker takes 4,096 bytes of metadata. What does not fit is read again."""
+"""Characters of ranges: the broker takes 4,096 bytes of metadata. Messages beyond that are read again."""
 _MOST: Final = 1_000_000
-"""Offsets that ranges may tell: anybody of the group may have written them."""
+"""Most offsets in ranges: any member of the group may have written them."""
 
 
 class PartitionOffsets:
-    """The messages of one partition that were read and are not known to be settled. Owned by one thread.
+    """The messages of one partition that were read, in their order, and are not known to be settled. Owned by one thread.
+
+    A message is settled when none of its traces is open any more. The oldest unsettled one is committed: after a crash the next
+    process loses nothing, and reads again from there. If a partition is handed on in good order, the commit's metadata list the
+    later messages that are settled all the same, as in Confluent's Parallel Consumer, and they are not scored twice.
 
     Attributes:
-        position: the offset after the last message that was read; None = none was.
+        position: offset after the last message that was read; None = none was.
     """
 
     def __init__(self) -> None:
@@ -61,10 +64,9 @@ class PartitionOffsets:
 
     @property
     def oldest_ns(self) -> int | None:
-        """When the oldest that is not known to be settled was written; None = all are. Any thread."""
-        waiting = self._open
+        """Time at which the oldest unsettled message was written; None = all are settled. Any thread."""
         try:
-            return waiting[0][2]
+            return self._open[0][2]
         except IndexError:
             return None
 
@@ -80,7 +82,7 @@ class PartitionOffsets:
         self.position = offset + 1
 
     def advance(self, is_open: Callable[[bytes], bool]) -> int | None:
-        """Forget what is settled at the front, and return the offset that may be committed; None = nothing was read.
+        """Forget settled messages at the front, and return the offset that may be committed; None = nothing was read.
 
         Each message is forgotten once, and only the first that stays is looked at again: O(1) for each that is read.
 
@@ -93,7 +95,7 @@ class PartitionOffsets:
         return waiting[0][0] if waiting else self.position
 
     def settled_beyond(self, is_open: Callable[[bytes], bool]) -> list[int]:
-        """Return the offsets of settled messages that a commit would not tell, in their order."""
+        """Return the offsets of settled messages after the one to commit, in their order."""
         return [offset for offset, traces, _ in self._open if not any(map(is_open, traces))]
 
     def traces(self) -> set[bytes]:
@@ -103,65 +105,51 @@ class PartitionOffsets:
 
 def ranges_of(offsets: Collection[int], base: int) -> str:
     """Return ascending offsets as ``0-4,7``, from a base; of too many, the first."""
-    told = ",".join(
-        f"{first - base}-{last - base}" if first < last else f"{first - base}" for first, last in _runs(offsets)
-    )
-    return told if len(told) <= _LONGEST else told[:_LONGEST].rpartition(",")[0]
+    runs = list[tuple[int, int]]()
+    for offset in offsets:
+        if runs and offset == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], offset
+        else:
+            runs.append((offset, offset))
+    text = ",".join(f"{first - base}-{last - base}" if first < last else f"{first - base}" for first, last in runs)
+    return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(",")[0]
 
 
 def ranges_in(text: str, base: int) -> set[int]:
-    """Return the offsets that such a text tells; none of one that is none."""
-    found = set[int]()
+    """Return the offsets in a text of ``ranges_of``; an empty set for any other text."""
+    offsets = set[int]()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         if not (first.isdigit() and (last.isdigit() or not last)):
             return set()
-        if len(found) + int(last or first) - int(first) >= _MOST:
+        if len(offsets) + int(last or first) - int(first) >= _MOST:
             return set()
-        found.update(range(base + int(first), base + int(last or first) + 1))
-    return found
+        offsets.update(range(base + int(first), base + int(last or first) + 1))
+    return offsets
 
-
-def _runs(offsets: Collection[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for offset in offsets:
-        if first is None or last is None:
-            first = last = offset
-        elif offset == last + 1:
-            last = offset
-        else:
-            yield first, last
-            first = last = offset
-    if first is not None and last is not None:
-        yield first, last
-
-
-# --- commit note ----------------------------------------------------------------------------------------------------
-
-# CommitNote: what the metadata of a commit tell the next worker of a partition: ``spanscore 1 <configuration> <ranges>``.
 
 _KIND: Final = "spanscore"
 _VERSION: Final = "1"
 
 
 class CommitNote(NamedTuple):
-    """One note.
+    """The metadata of a commit, for the next worker of a partition: ``spanscore 1 <configuration> <ranges>``.
 
     Attributes:
         configuration: fingerprint of the metrics by which the partition was read; empty = not known.
-        settled: offsets behind the committed one that are settled.
+        settled: settled offsets after the committed one.
     """
 
     configuration: str
     settled: Collection[int] = ()
 
     def text(self, offset: int) -> str:
-        """Return it as metadata of a commit of that offset; fewer than 4,096 bytes."""
+        """Return the metadata of a commit of that offset, fewer than 4,096 bytes."""
         return f"{_KIND} {_VERSION} {self.configuration} {ranges_of(self.settled, offset)}"
 
     @classmethod
     def of(cls, text: str | None, offset: int) -> Self:
-        """Return what the metadata of a commit of that offset tell; nothing where they are another's, or of another version."""
+        """Return the note in the metadata of a commit of that offset; an empty one for metadata of another kind or version."""
         words = (text or "").split(" ")
         if len(words) != len(cls._fields) + 2 or words[:2] != [_KIND, _VERSION]:
             return cls("")
@@ -169,37 +157,26 @@ class CommitNote(NamedTuple):
 
 
 def fingerprint_of(metrics: Iterable[Metric]) -> str:
-    """Return what tells configurations apart whose scores are not the same: 8 hex digits of names and versions."""
-    told = sorted(f"{metric.name} {metric.version}" for metric in metrics)
-    return blake2b("\n".join(told).encode(), digest_size=4).hexdigest()
+    """Return 8 hex digits of names and versions, which differ between configurations with different scores."""
+    versions = sorted(f"{metric.name} {metric.version}" for metric in metrics)
+    return blake2b("\n".join(versions).encode(), digest_size=4).hexdigest()
 
-
-# --- topic ----------------------------------------------------------------------------------------------------------
-
-# Topic: the partitions that a worker reads, between who reads messages and the scorer: what is taken, settled, handed on.
-#
-#     read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
-#                                                                      ├ in a spool: durable ──────────────▶ committed
-#                                                                      └ the partition goes: handed over, uncommitted
-#
-# It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the
-# span thread, to which the offsets belong.
 
 _ROOM: Final = 2
 """Reading goes on when half of the queue is free again."""
 _TOGETHER: Final = 64
 """Messages that are handed over as one: a millisecond of the span thread, which gives way in between."""
 _CALL_S: Final = 10.0
-"""For the span thread to look at what is open: milliseconds, unless an exporter of a user blocks it."""
+"""Time for a call on the span thread: milliseconds, unless an exporter of a user blocks it."""
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
 
 
 class PartitionEnd(NamedTuple):
-    """What a partition is left at.
+    """The offsets of a partition that is left.
 
     Attributes:
-        offset: up to which all is settled; None = nothing was read of it.
-        beyond: settled offsets behind that, ascending.
+        offset: offset up to which all is settled; None = nothing was read of it.
+        beyond: settled offsets after that, ascending.
     """
 
     offset: int | None
@@ -207,7 +184,7 @@ class PartitionEnd(NamedTuple):
 
     @classmethod
     def of(cls, offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Self:
-        """Return what a partition is left at, if ``is_open`` says of a trace whether something of it is to come."""
+        """Return the end of a partition; ``is_open`` returns whether spans or scores of a trace are to come."""
         return cls(offsets.advance(is_open), offsets.settled_beyond(is_open))
 
 
@@ -226,18 +203,18 @@ def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -
 
 
 class Topic:
-    """What one worker reads of a topic. The reader's thread, where nothing else is said.
+    """The messages of a topic that one worker reads. The reader's thread, unless a method names another.
 
     Args:
-        line: of the scorer.
-        spans: its receiver.
-        most_bytes: of a message; a larger one is passed.
-        max_open_age_s: how old a unit becomes at most.
+        line: pipeline of the scorer.
+        spans: receiver of the scorer.
+        most_bytes: bytes of a message; a larger one is skipped.
+        max_open_age_s: age of the oldest unit, seconds.
         by_conversation: whether all turns of a conversation are in one partition; else they may be in any.
 
     Attributes:
-        offsets: partition → its offsets, which are the span thread's but for ``oldest_ns``.
-        dropped: traces that were open when their partition went, and that whoever has it reads again.
+        offsets: partition → its offsets, owned by the span thread except for ``oldest_ns``.
+        dropped: traces that were open when their partition went; the next worker reads them again.
     """
 
     def __init__(
@@ -245,13 +222,13 @@ class Topic:
     ) -> None:
         self._line = line
         self._spans = spans
-        self._outlives = line.queue.is_durable if isinstance(line.queue, DurableQueue) else _ends_with_us
+        self._outlives = line.queue.is_durable if isinstance(line.queue, DurableQueue) else lambda key: False
         self._most_bytes = most_bytes
         self._max_age_ns = int(max_open_age_s * 1e9)
         self._full = False
         self._read: list[StreamPosition] = []  # of one partition, to be handed over
         self.offsets: dict[int, PartitionOffsets] = {}
-        self._told: Mapping[int, int] = {}
+        self._reported: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
         self._left: dict[int, PartitionEnd] = {}
         self._flushed: Future[bool] = Future()
@@ -274,7 +251,7 @@ class Topic:
         self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
-        """Take a message of a partition that is read. Never raises for what is in it: what cannot be read is counted.
+        """Take a message of a partition that is read. A message that cannot be parsed is counted, and raises no error.
 
         Args:
             log_ns: when the broker says that it was written; None = it does not.
@@ -294,7 +271,7 @@ class Topic:
         self._then(lambda now_ns: self._line.sessions.table.share(why, now_ns))
 
     def hand_over(self) -> None:
-        """Hand over what was taken; ``take`` leaves messages of which nobody scores anything for their neighbours."""
+        """Hand over the messages that were taken; ``take`` lets messages without scored spans wait for their neighbours."""
         read, self._read = self._read, []
         if read:
             self._spans.hand_over(read)
@@ -312,7 +289,7 @@ class Topic:
         self._spans.then(work)
 
     def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
-        """Note that a partition was read to its end, is not read, so that nothing of it grows old, or is read again."""
+        """Note that a partition was read to its end, is not read, so that its units grow no older, or is read again."""
 
         def tell(now_ns: int) -> None:
             if (stream := self._spans.streams.get(partition)) is not None:
@@ -321,7 +298,7 @@ class Topic:
         self._then(tell)
 
     def pressure(self) -> str:
-        """Return what there is too much of, so that nothing more is to be read; empty = nothing."""
+        """Return why no more is to be read; empty = there is room."""
         full = self._spans.overloaded()
         if full is not None:
             return full
@@ -331,49 +308,45 @@ class Topic:
         return "queue" if self._full else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
-        """Ask up to where each partition is settled, with all its scores exported. Does not block.
+        """Ask for the offset up to which each partition is settled, with all its scores exported. Does not block.
 
-        The answer is empty where that has not changed, or where they could not be exported: nothing is to be committed.
+        The answer is empty if no offset has changed, or if scores could not be exported: nothing is to be committed.
         """
-        told: Future[Mapping[int, int]] = Future()
-        self._line.event_queue.post(lambda: self._tell_settled(told))
-        return told
+        answer: Future[Mapping[int, int]] = Future()
+        self._line.event_queue.post(lambda: self._report_settled(answer))
+        return answer
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
-        """Have these told again by ``settled_offsets``."""
-        self._line.event_queue.post(lambda: self._told_again(settled))
+        """Have ``settled_offsets`` return these again."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the scorer has begun to end: what was open is forgotten by then, and would look settled. Any thread."""
-        return self._open_at_end is not None
+        def forget() -> None:
+            self._reported = dict(self._reported.items() - settled.items())
+
+        self._line.event_queue.post(forget)
 
     def at_work(self, partitions: Collection[int]) -> bool:
-        """Whether a unit of these is being scored, or is on its way out. Blocks."""
-        if self.is_over:
+        """Whether a unit of these partitions is being scored or exported. Blocks."""
+        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
             return False
         keys = list[UnitKey]()
-        self._on_span_thread(lambda: keys.extend(self._keys_of(partitions)))
+        self._line.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
         return bool(keys)
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        """Read these no more: forget what is open, hand over what is being scored. Blocks.
+        """Leave partitions: forget open traces, hand over units that are being scored. Blocks.
 
         Returns:
-            What they are left at; empty where that is not known, or where scores could not be exported.
+            Their ends; empty if they are unknown.
         """
         left = dict[int, PartitionEnd]()
-        if self.is_over:
+        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
             return left
-        self._on_span_thread(lambda: left.update(self._leave(partitions)))
+        self._line.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
-        """Return what each was left at, when the scorer has ended; empty where its scores were not exported. Any thread."""
-        return self._left if self._flushed.done() and _came_through(self._flushed) else {}
-
-    def _on_span_thread(self, work: Callable[[], None]) -> None:
-        self._line.span_thread.call(work, _CALL_S)
+        """Return the end of each partition, when the scorer has ended; empty if its scores were not exported. Any thread."""
+        return self._left if self._flushed.done() and _was_exported(self._flushed) else {}
 
     # --- the span thread -----------------------------------------------------------------------------------------
 
@@ -383,40 +356,34 @@ class Topic:
             self._taken_over[partition] = now_ns
 
     def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
-        if partition in self._taken_over:  # what others read was written before this message, and before they left
+        if partition in self._taken_over:  # others read messages from before this one, and from before they left
             since_ns = min(log_ns, self._taken_over.pop(partition))
-            self._line.sessions.table.take_over(self._stream(partition), since_ns)
+            self._line.sessions.table.take_over(partition if self._by_conversation else None, since_ns)
         if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
-
-    def _stream(self, partition: int) -> int | None:
-        return partition if self._by_conversation else None
 
     def _room(self) -> int:
         return min(self._line.lanes.room(), self._line.queue.capacity - len(self._line.queue))
 
-    def _tell_settled(self, told: Future[Mapping[int, int]]) -> None:
-        at_work, found = self._traces_at_work(), dict[int, int]()
+    def _report_settled(self, answer: Future[Mapping[int, int]]) -> None:
+        at_work, settled = self._traces_at_work(), dict[int, int]()
         for partition, offsets in self.offsets.items():
             offset = offsets.advance(self._is_open(partition, at_work))
-            if offset is not None and self._told.get(partition) != offset:
-                found[partition] = offset
-        if not found:
-            told.set_result({})
+            if offset is not None and self._reported.get(partition) != offset:
+                settled[partition] = offset
+        if not settled:
+            answer.set_result({})
             return
 
-        def answer(flushed: Future[bool]) -> None:
-            through = _came_through(flushed)
-            self._told = {**self._told, **found} if through else self._told
-            told.set_result(found if through else {})
+        def answer_after(flushed: Future[bool]) -> None:
+            is_exported = _was_exported(flushed)
+            self._reported = {**self._reported, **settled} if is_exported else self._reported
+            answer.set_result(settled if is_exported else {})
 
-        self._line.providers.start_flush_of_spans().add_done_callback(answer)
-
-    def _told_again(self, settled: Mapping[int, int]) -> None:
-        self._told = {one: offset for one, offset in self._told.items() if settled.get(one) != offset}
+        self._line.providers.start_flush_of_spans().add_done_callback(answer_after)
 
     def _leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        if self.is_over:
+        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
             return {}
         at_work = self._traces_at_work()
         left = {
@@ -431,11 +398,13 @@ class Topic:
             self._taken_over.pop(partition, None)
             if self._by_conversation:
                 self._line.sessions.table.leave(partition)
-        self._told = {one: offset for one, offset in self._told.items() if one in self.offsets}
+        self._reported = {
+            partition: offset for partition, offset in self._reported.items() if partition in self.offsets
+        }
         return left
 
     def _ending(self) -> None:
-        """Forget what is open, as nothing more is read; called again, hand over what is at work, as nobody waits for it."""
+        """Forget open traces, as reading has ended; called again, hand over units at work, as the drain has ended."""
         waited = self._open_at_end is not None
         if self._open_at_end is None:
             self._open_at_end = {
@@ -454,7 +423,7 @@ class Topic:
             self._flushed = self._line.providers.start_flush_of_spans()
 
     def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
-        """Return what says whether something of a trace is to come, or at work."""
+        """Return a predicate: whether spans or scores of a trace are to come."""
         stream = self._spans.streams.get(partition)
         if stream is None:
             return at_work.__contains__
@@ -468,13 +437,8 @@ class Topic:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
         keys = [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
-        return [key for key in keys if not self._outlives(key)]  # of what does, nothing is lost with the partition
+        return [key for key in keys if not self._outlives(key)]  # the others are not lost with the partition
 
 
-def _ends_with_us(_: UnitKey) -> bool:
-    """Say of each unit that waits in memory that it does."""
-    return False
-
-
-def _came_through(flushed: Future[bool]) -> bool:
+def _was_exported(flushed: Future[bool]) -> bool:
     return not flushed.cancelled() and flushed.exception() is None and flushed.result()

@@ -1,4 +1,4 @@
-"""The life of a service, from its start to what it says at its end: what ``serve`` and ``worker`` have in common."""
+"""Start, signals, pages and last lines of a service: common to ``serve`` and ``worker``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Say", "Signals", "counted", "open_pages", "scores_told", "spare_collections", "starting"]
 
 Say: TypeAlias = Callable[[str], None]
-"""Tells the operator a line."""
+"""Prints a line for the operator."""
 
 _DRAINING: Final = "draining"
 _COLLECTIONS: Final = (50_000, 20, 50)
@@ -34,14 +34,14 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """SIGTERM and SIGINT: the first asks for a drain, the second ends the process at once. Made on the running loop.
 
-    Of a process that another one has started for its own work, the end of that one is such a signal.
+    The end of the parent process of ``multiprocessing`` counts as such a signal.
     """
 
     def __init__(self) -> None:
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
             self._loop.add_signal_handler(number, self._asked.set)
-        if (parent := multiprocessing.parent_process()) is not None:  # nobody would end a process whose parent is gone
+        if (parent := multiprocessing.parent_process()) is not None:  # a process without its parent would never end
             self._loop.add_reader(parent.sentinel, self._parent_gone, parent.sentinel)
 
     def _parent_gone(self, sentinel: int) -> None:
@@ -54,20 +54,21 @@ class Signals:
         return self._asked.is_set()
 
     async def first(self, drain_s: float, say: Say, *, nothing: str) -> float:
-        """Wait for the first, and say so.
+        """Wait for the first signal, and print a line on it.
 
         Args:
-            drain_s: how long the drain takes at most.
-            nothing: what is not done any more: ``"nothing more is accepted"``.
+            drain_s: length of the drain, seconds.
+            say: prints a line.
+            nothing: what ends now: ``"nothing more is accepted"``.
 
         Returns:
-            When the drain is to be over, on the steady clock.
+            End of the drain, on the steady clock.
         """
         await self._asked.wait()
         until = monotonic() + drain_s
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)  # of the system: it ends a process that is stuck, too
+            signal.signal(number, signal.SIG_DFL)  # the system ends also a process that is stuck
         say(f"{_DRAINING}: {nothing}, and what is being scored has {duration(drain_s)}; again to end at once")
         return until
 
@@ -83,11 +84,13 @@ def starting(config: Path, **overrides: Any) -> OnlineScorer:
 
 
 def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
-    """Serve, beside the metrics, what an application asks its scorer, for those who have none to ask; no content, as both say.
+    """Serve ``/status`` and ``/explain`` beside the metrics, without content.
 
     Args:
-        unready: why no work is to be sent here, before a signal asks for a drain; empty where it may.
-        told: what ``/status`` says below the scorer's own, a line each.
+        scorer: the scorer that is shown.
+        signals: after the first, the service is not ready.
+        unready: returns why the service is not ready before that; empty if it is.
+        told: lines of ``/status`` below the scorer's own.
     """
     page = scorer.metrics_endpoint
     if page is not None:
@@ -99,7 +102,7 @@ def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str
 
 
 def scores_told(scorer: OnlineScorer) -> Iterator[str]:
-    """Yield where the scores go, and where the pages are."""
+    """Yield lines with the endpoints of scores, and the address of the pages."""
     yield "scores: " + "; ".join(f"{what} to {where}" for what, where in own_endpoints().items())
     page = scorer.metrics_endpoint
     if page is not None:
@@ -107,7 +110,7 @@ def scores_told(scorer: OnlineScorer) -> Iterator[str]:
 
 
 def counted(status: Status) -> Iterator[str]:
-    """Yield what came and what became of it: a line per metric, the rows of the status, and whether scores have left."""
+    """Yield the last lines: one per metric with its outcomes, rows of the status, and the exports of scores."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]
         yield f"{metric}: eligible {eligible:,}{': ' if ended else ''}{', '.join(ended)}"
@@ -117,10 +120,10 @@ def counted(status: Status) -> Iterator[str]:
 
 
 def spare_collections() -> None:
-    """Leave what is loaded by now, for good, out of garbage collections, and have fewer of them.
+    """Leave the objects that are loaded by now out of garbage collections, and have fewer of them.
 
-    Spans that wait are objects that stay, each of which brings the next full collection nearer: that of some 300,000 objects of
-    modules was half of what a span cost (8.4 µs of CPU at the door, 3.4 without; 50 spans a request).
+    Waiting spans are objects that stay, so full collections are frequent. To collect some 300,000 objects of modules was half
+    of the cost of a span (8.4 µs of CPU at the door, 3.4 without; 50 spans a request).
     """
     gc.collect()
     gc.freeze()

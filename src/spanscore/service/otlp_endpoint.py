@@ -3,68 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from threading import BoundedSemaphore
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spanscore.capture.otlp.external_scores import ExternalScores, LogResults, results_in_logs
-from spanscore.capture.otlp.requests import EndpointCounts
-from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, WireSpan, from_json, taken_apart
-from spanscore.core.codecs.otlp_span import ContentRecord
+from spanscore.capture.otlp.external_scores import LogResults, results_in_logs
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool
 from spanscore.service.auth import BearerToken
 from spanscore.service.requests import (
     JSON,
     LATER_S,
+    NO_HEADERS,
     PROTOBUF,
     ExportResponse,
     NotCompressedError,
     TooLargeError,
     accepted,
     gunzipped,
-    later,
     refusal,
 )
 
-__all__ = [
-    "GZIP",
-    "LOGS",
-    "METRICS",
-    "NO_HEADERS",
-    "SMALL",
-    "TRACES",
-    "ExportHandler",
-    "ExportRequest",
-    "ForwardHandler",
-    "OtlpHttp",
-    "SpanConsumer",
-    "answered",
-]
+if TYPE_CHECKING:
+    from spanscore.capture.otlp.spans import OtlpSpans
+    from spanscore.service.proxy import Proxy
 
-# --- door -----------------------------------------------------------------------------------------------------------
-
-# ExportHandler: an export request as it came → its answer; what both listeners call.
-#
-# Overload is told before anything is inflated or parsed, so that refusing is cheap. What is taken is in the table when the
-# answer leaves. In a proxy the answer is the backend's.
+__all__ = ["GZIP", "LOGS", "METRICS", "SMALL", "TRACES", "ExportHandler", "ExportRequest", "OtlpHttp", "answered"]
 
 TRACES: Final = "/v1/traces"
 LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"
 GZIP: Final = "gzip"
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _INFLATING: Final = 2
-"""Bodies at once, of those that are read on threads: each may take ``inflated`` twice while it grows."""
+"""Bodies that threads inflate at once: each may take ``inflated`` twice while it grows."""
 SMALL: Final = 32_000
-"""Bytes of a compressed body that may be read on the event loop, which must not wait for a thread."""
+"""Bytes of a compressed body that is read on the event loop, which must not wait for a thread."""
 
 _UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
-"""What is wrong with a body for good."""
+"""Errors of a body that is refused for good."""
 _OVERLOADED: Final = {
     "bytes": "too many bytes of spans wait for their units; send again",
     "traces": "too many traces are open; send again",
@@ -73,7 +53,7 @@ _OVERLOADED: Final = {
     "spool": "units wait for the disk; send again",
     "bodies": "too many requests are being read; send again",
 }
-"""Why nothing more is taken at the moment → what the client is told."""
+"""Reason of a refusal for the moment → message to the client."""
 
 
 class ExportRequest(NamedTuple):
@@ -95,72 +75,35 @@ class ExportRequest(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """Of the body."""
+        """Content type of the body."""
         return JSON if self.is_json else PROTOBUF
 
 
-class SpanConsumer(Protocol):
-    """Where spans go: ``OtlpSpans``."""
-
-    @property
-    def counts(self) -> EndpointCounts:
-        """Where requests are counted."""
-
-    @property
-    def external(self) -> ExternalScores | None:
-        """Where the scores of others are; None where they are not read."""
-
-    def overloaded(self) -> str | None:
-        """Return what there is too much of; None where there is room. Any thread."""
-
-    def take_logs(self, records: Sequence[ContentRecord]) -> None:
-        """Keep content that came in log records for its spans. Any thread."""
-
-    def take(self, taken: ParsedRequest) -> Sequence[WireSpan]:
-        """Take the spans of a request. Any thread."""
-
-
-class ForwardHandler(Protocol):
-    """What a proxy does with what it received: its backend's answer is the client's. Blocks; never raises."""
-
-    def overloaded(self) -> str | None:
-        """Return what there is too much of on the way to the backend; None where there is room."""
-
-    def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
-        """Keep some spans of a request and send the rest on.
-
-        Args:
-            request: as it came.
-            body: in protobuf, without compression.
-            taken: it taken apart.
-        """
-
-    def signal(self, request: ExportRequest) -> ExportResponse:
-        """Send a request of logs or metrics on as it came."""
-
-
 class ExportHandler:
-    """Answers requests. Any thread.
+    """Answers the export requests of both listeners. Any thread.
+
+    A request that is too much at the moment is refused before it is inflated or parsed, so that refusing is cheap. The spans of
+    a request are in the table when its answer leaves. The answers of a proxy are its backend's.
 
     Args:
-        spans: takes what was received.
+        spans: takes the spans.
         inflated: bytes of a body without compression; more are refused for good.
-        onward: of a proxy; None = a copy arrives here, and nothing is sent on.
-        safe: waits until the units that closed with a request outlive the process, and says whether they do; None = no answer
-            waits for that. A proxy's never does: its backend has the spans.
+        onward: sends requests on; None = copies arrive here, and nothing is sent on.
+        safe: waits until the units that closed with a request outlive the process, and returns whether they do. None = no
+            answer waits for that, as in a proxy: its backend has the spans.
 
     Attributes:
-        closed: whether nothing more is taken: the process is ending, and another one may take it.
-        waits_for: for whose answer an answer waits, as a refusal names it; None: for nobody's.
-        waits: whether it waits: it must not be asked for on an event loop then.
+        closed: whether all requests are refused: the process is ending, and another one may take them.
+        waits_for: reason of a refusal while too many answers wait, ``forward`` or ``spool``; None = no answer waits.
+        waits: whether answers wait: then they may not be made on an event loop.
     """
 
     def __init__(
         self,
-        spans: SpanConsumer,
+        spans: OtlpSpans,
         *,
         inflated: int,
-        onward: ForwardHandler | None = None,
+        onward: Proxy | None = None,
         safe: Callable[[], bool] | None = None,
     ) -> None:
         self._spans = spans
@@ -176,7 +119,11 @@ class ExportHandler:
     def answer(self, request: ExportRequest) -> ExportResponse:
         """Return the answer to a request to one of the three paths. Never raises."""
         try:
-            return self._refuse_closing(request) if self.closed else self._act[request.path](request)
+            if not self.closed:
+                return self._act[request.path](request)
+            message = "it is being shut down; send again, to another one"
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            return self.refuse("closing", status, message, is_json=request.is_json, retry_after_s=LATER_S)
         except Exception as error:  # noqa: BLE001  (one defined answer each; a client is not to send this again)
             log_internal_error("take a request", error)
             return self.refuse("internal", HTTPStatus.INTERNAL_SERVER_ERROR, "it failed here", is_json=request.is_json)
@@ -187,28 +134,26 @@ class ExportHandler:
         """Return the answer to spans."""
         return self.answer(ExportRequest(TRACES, body, is_json, encoding, headers))
 
-    def refuse(self, reason: str, status: int, message: str, *, is_json: bool = False) -> ExportResponse:
-        """Count and return a refusal for good; ``reason`` is one of few."""
-        self._count(reason)
-        return refusal(status, message, is_json=is_json)
+    def refuse(
+        self, reason: str, status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None
+    ) -> ExportResponse:
+        """Count and return a refusal; ``reason`` is one of few. The client sends it again only with ``retry_after_s``."""
+        self.count(reason)
+        return refusal(status, message, is_json=is_json, retry_after_s=retry_after_s)
 
     def refuse_for_now(self, reason: str, *, is_json: bool = False) -> ExportResponse:
-        """Count and return a refusal of what may be sent again."""
-        self._count(reason)
-        return later(_OVERLOADED.get(reason, "too much at the moment; send again"), is_json=is_json)
+        """Count and return a refusal because of too much at the moment: the client sends the request again."""
+        message = _OVERLOADED.get(reason, "too much at the moment; send again")
+        return self.refuse(reason, HTTPStatus.TOO_MANY_REQUESTS, message, is_json=is_json, retry_after_s=LATER_S)
 
-    def hung_up(self) -> None:
-        """Count a request whose client did not stay to its end."""
-        self._count("hung_up")
+    def count(self, reason: str) -> None:
+        """Count a request that is not taken: it is refused, or its client hung up."""
+        self._spans.counts.came(0)
+        self._spans.counts.refuse(reason)
 
     def overloaded(self) -> str | None:
-        """Return what there is too much of; None where there is room."""
+        """Return the reason why requests are refused for the moment; None if there is room."""
         return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
-
-    def _refuse_closing(self, request: ExportRequest) -> ExportResponse:
-        message = "it is being shut down; send again, to another one"
-        self._count("closing")
-        return refusal(HTTPStatus.SERVICE_UNAVAILABLE, message, is_json=request.is_json, retry_after_s=LATER_S)
 
     def _traces(self, request: ExportRequest) -> ExportResponse:
         counts, is_json = self._spans.counts, request.is_json
@@ -216,7 +161,7 @@ class ExportHandler:
         if full is not None:
             return self.refuse_for_now(full, is_json=is_json)
         try:
-            body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
+            body = self._inflate(request)
             protobuf = from_json(body) if is_json else body
             taken = taken_apart(protobuf)
         except _UNFIT as error:
@@ -234,11 +179,13 @@ class ExportHandler:
             return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
         return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
 
-    def _inflated_body(self, body: bytes) -> bytes:
-        if not self.waits and len(body) <= SMALL:
-            return gunzipped(body, self._inflated)
+    def _inflate(self, request: ExportRequest) -> bytes:
+        if request.encoding != GZIP:
+            return request.body
+        if not self.waits and len(request.body) <= SMALL:
+            return gunzipped(request.body, self._inflated)
         with self._inflating:
-            return gunzipped(body, self._inflated)
+            return gunzipped(request.body, self._inflated)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read scores of others and content of spans. Other records are accepted: an SDK sends all signals to one endpoint."""
@@ -250,25 +197,21 @@ class ExportHandler:
                     self._read_logs(request)
             return answer
         try:
-            size, found = self._read_logs(request)
+            size, results = self._read_logs(request)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=request.is_json)
         self._spans.counts.came(size)
-        return _accepted("logs", found.rejected, is_json=request.is_json)
+        return _accepted("logs", results.rejected, is_json=request.is_json)
 
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
-        """Take what is read of a request of logs; return its bytes without compression, and what was found."""
-        size, found = self._results_in(request)
+        """Take the scores and contents of a request of logs; return its bytes without compression, and what was read."""
+        body = self._inflate(request)
+        results = results_in_logs(body, is_json=request.is_json)
         if self._spans.external is not None:
-            self._spans.external.read_logs(found)
-        if found.content:
-            self._spans.take_logs(found.content)
-        return size, found
-
-    def _results_in(self, request: ExportRequest) -> tuple[int, LogResults]:
-        """Return the bytes of a request of logs without compression, and what is told in it."""
-        body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
-        return len(body), results_in_logs(body, is_json=request.is_json)
+            self._spans.external.read_logs(results)
+        if results.content:
+            self._spans.take_logs(results.content)
+        return len(body), results
 
     def _metrics(self, request: ExportRequest) -> ExportResponse:
         if self._onward is not None:
@@ -276,10 +219,6 @@ class ExportHandler:
             return self._onward.signal(request)
         message = "no metrics are taken here; send them to the Collector or backend"
         return self.refuse("metrics", HTTPStatus.NOT_FOUND, message, is_json=request.is_json)
-
-    def _count(self, reason: str) -> None:
-        self._spans.counts.came(0)
-        self._spans.counts.refuse(reason)
 
 
 def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> ExportResponse:
@@ -289,18 +228,14 @@ def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> Exp
     return accepted(signal, sum(rejected.values()), why, is_json=is_json)
 
 
-# --- http -----------------------------------------------------------------------------------------------------------
-
-# OTLP over HTTP: a bare ASGI application, protobuf and JSON, gzip in, answers in the request's format.
-
 _PATHS: Final = frozenset({TRACES, LOGS, METRICS})
 _TYPES: Final = {PROTOBUF: False, JSON: True}
 """Content type → whether it is JSON."""
 _ENCODINGS: Final = {"": "", "identity": "", GZIP: GZIP}
 _BODIES: Final = 16
-"""Times the largest request: bytes of bodies that are being read at once, over all clients; more are to send again."""
+"""Bytes of bodies that are read at once, over all clients, in largest requests; with more, clients send again."""
 _LIGHT: Final = {(False, ""): 1_200_000, (False, GZIP): SMALL, (True, ""): 16_000, (True, GZIP): 2_000}
-"""Bytes that are read on the event loop, by whether they are JSON and how they are compressed: in 1 ms, 30 of tiny spans.
+"""Bytes of a body that is read on the event loop, by JSON or not and compression: in 1 ms, in 30 ms if the spans are tiny.
 
 A thread costs a switch each way, a twentieth of what a batch of 512 spans takes, and holds the interpreter for 5 ms at a time.
 """
@@ -311,13 +246,15 @@ _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class OtlpHttp:
-    """Answers requests on an event loop; what would block that is done on a thread.
+    """OTLP over HTTP: a bare ASGI application that takes protobuf and JSON, also gzipped, and answers in the request's format.
+
+    It runs on an event loop; requests that would block the loop are answered on a thread.
 
     Args:
-        door: what answers.
-        token: that clients must send; None = none.
+        door: answers requests.
+        token: token that clients must send; None = they need none.
         most: bytes of a body as it comes.
-        pool: threads for what takes long.
+        pool: threads for requests that take long.
     """
 
     def __init__(self, door: ExportHandler, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
@@ -333,18 +270,17 @@ class OtlpHttp:
             return
         head = dict[bytes, bytes](scope["headers"])  # ASGI gives names in lower case
         is_json = _is_json(head.get(b"content-type", b""))
-        answer = self._refused(scope, head, is_json=is_json)
+        answer = self._refuse(scope, head, is_json)
         if answer is None:
-            answer = await self._read_and_answered(str(scope["path"]), head, receive, is_json=bool(is_json))
+            answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=bool(is_json))
         if answer is not None:
             await _send(send, answer)
 
-    def _refused(self, scope: Mapping[str, Any], head: _Head, *, is_json: bool | None) -> ExportResponse | None:
-        """Return what a request is told of which no more than its head is read."""
+    def _refuse(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> ExportResponse | None:
+        """Return the refusal of a request by its head alone; None if its body is to be read."""
         wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
-            reason, status, message = wrong
-            return self._door.refuse(reason, status, message, is_json=bool(is_json))
+            return self._door.refuse(*wrong, is_json=bool(is_json))
         if self._reading > _BODIES * self._most:
             return self._door.refuse_for_now("bodies", is_json=bool(is_json))
         return None
@@ -363,27 +299,29 @@ class OtlpHttp:
         length = head.get(b"content-length", b"")
         return _too_large(self._most) if length.isdigit() and int(length[:20]) > self._most else None
 
-    async def _read_and_answered(
+    async def _read_and_answer(
         self, path: str, head: _Head, receive: _Receive, *, is_json: bool
     ) -> ExportResponse | None:
-        """Return the answer; None where the client has hung up before all of it was there."""
+        """Return the answer; None if the client hung up before the body had come."""
         body = await self._read(receive)
         if body is None:
             return None
         if len(body) > self._most:
             return self._door.refuse(*_too_large(self._most), is_json=is_json)
         encoding = _encoding(head.get(b"content-encoding", b"")) or ""
-        request = ExportRequest(path, body, is_json, encoding, _text(head) if self._door.waits else NO_HEADERS)
-        return await answered(request, self._door, self._pool)
+        headers = NO_HEADERS
+        if self._door.waits:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
+        return await answered(ExportRequest(path, body, is_json, encoding, headers), self._door, self._pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
-        """Return a body, of one that is too large a little more than is taken; None where the client has hung up."""
+        """Return a body, of a too large one slightly more than is allowed; None if the client hung up."""
         parts, size = list[bytes](), 0
         try:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    self._door.hung_up()
+                    self._door.count("hung_up")
                     return None
                 part = message.get("body", b"")
                 parts.append(part)
@@ -396,37 +334,28 @@ class OtlpHttp:
 
 
 async def answered(request: ExportRequest, door: ExportHandler, pool: DaemonPool) -> ExportResponse:
-    """Return the door's answer, found on a thread where it takes long.
+    """Return the door's answer, made on a thread if it takes long.
 
-    A proxy whose threads all wait for its backend takes nothing more: what waited behind them would go on when its client has
-    long given up, and has sent it again.
+    If all threads of a proxy wait for its backend, further requests are refused: queued ones would go on when their clients
+    have long given up, and have sent them again.
     """
-    if not door.waits and is_light(request):
-        return door.answer(request)
+    if not door.waits and len(request.body) <= _LIGHT[request.is_json, request.encoding]:
+        return door.answer(request)  # sooner than a thread is asked to
     if (waits_for := door.waits_for) is not None and pool.is_busy:
         return door.refuse_for_now(waits_for, is_json=request.is_json)
     return await asyncio.get_running_loop().run_in_executor(pool, door.answer, request)
 
 
-def is_light(request: ExportRequest) -> bool:
-    """Whether a request is read sooner than a thread is asked to."""
-    return len(request.body) <= _LIGHT[request.is_json, request.encoding]
-
-
 @lru_cache(64)  # there are few, and they come with every request
 def _is_json(content_type: bytes) -> bool | None:
-    """Whether a body is JSON; None where it is neither that nor protobuf."""
+    """Whether a body is JSON; None if it is neither JSON nor protobuf."""
     return _TYPES.get(content_type.decode("latin-1").partition(";")[0].strip().lower())
 
 
 @lru_cache(64)
 def _encoding(named: bytes) -> str | None:
-    """Return how a body is compressed, empty where it is not; None for what is not taken."""
+    """Return the compression of a body, empty without one; None for an unknown one."""
     return _ENCODINGS.get(named.decode("latin-1").strip().lower())
-
-
-def _text(head: _Head) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
 
 
 def _too_large(most: int) -> tuple[str, HTTPStatus, str]:

@@ -1,10 +1,11 @@
-"""Plan: what ``serve`` would do with a configuration, and what keeps it from that. Nothing is opened or contacted."""
+"""Plan: what ``serve`` would do with a configuration, and what prevents it. Nothing is opened or contacted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
+from math import ceil
 from urllib.parse import urlsplit
 
 from spanscore import semconv
@@ -13,20 +14,31 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.outputs.exporters import own_endpoints
 from spanscore.service.auth import certificate, token_of
 
-__all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "told"]
+__all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "stop_s_of", "told"]
 
 _EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
+_STOP_S = 5.0
+"""Time for the requests that have come to be answered, when no new ones are accepted."""
 
 
 def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
-    """Return ``grpc`` and ``http`` → where they listen; without those that are off."""
+    """Return ``grpc`` and ``http`` → address; without a listener that is off."""
     given = {"grpc": serve.grpc, "http": serve.http}
     return {name: listen_address(text) for name, text in given.items() if text is not None}
 
 
+def stop_s_of(serve: ServeSettings) -> int:
+    """Return the seconds at the end in which requests that have come are answered: as long as a proxy's backend may take.
+
+    A request that is cut off comes again, and the spans that the backend took meanwhile would be there twice.
+    """
+    waits_s = serve.forward.timeout + 1 if serve.mode == "proxy" and serve.forward is not None else 0
+    return ceil(max(_STOP_S, min(waits_s, serve.drain)))
+
+
 def told(serve: ServeSettings) -> Iterator[str]:
-    """Yield what ``serve`` would do, a line each."""
+    """Yield lines on what ``serve`` would do."""
     where = ", ".join(f"{name} {address}" for name, address in addresses(serve).items())
     how = [
         "tls" if serve.tls else "plain text",
@@ -37,7 +49,7 @@ def told(serve: ServeSettings) -> Iterator[str]:
 
 
 def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
-    """Yield what is wrong, or missing here, before anything listens."""
+    """Yield the errors of a configuration, and what is missing here, before anything listens."""
     listening = addresses(serve)
     if not listening:
         yield ConfigurationError("serve.grpc and serve.http are both null: nothing could arrive; give one an address")
@@ -57,7 +69,7 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
 
 
 def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSettings) -> None:
-    """Refuse to listen where scores, or what a proxy sends on, would go: it would come back.
+    """Refuse to listen at the address to which scores, or the spans of a proxy, are sent: they would come back.
 
     Raises:
         ConfigurationError: it would; the message says what to set.
@@ -77,18 +89,18 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
 
 
 def mode_told(serve: ServeSettings) -> str:
-    """Return what becomes of the spans, in a line."""
+    """Return a line on the way of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
-    where = "nowhere" if serve.forward is None else _shown(serve.forward.endpoint)
-    told = f"mode proxy: spans are sent on to {where}, with their scores"
-    if (serve.token_file or serve.token_env) and serve.forward is not None and _passes_token(serve.forward.headers):
-        told += "; the token that clients send here goes there, too (serve.forward.headers: authorization)"
-    return told
-
-
-def _passes_token(headers: Iterable[str]) -> bool:
-    return "authorization" in (name.strip().lower() for name in headers)
+    where = "nowhere"
+    if serve.forward is not None:
+        parts = urlsplit(serve.forward.endpoint)
+        where = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    line = f"mode proxy: spans are sent on to {where}, with their scores"
+    passed = () if serve.forward is None else [name.strip().lower() for name in serve.forward.headers]
+    if (serve.token_file or serve.token_env) and "authorization" in passed:
+        line += "; the token that clients send here goes there, too (serve.forward.headers: authorization)"
+    return line
 
 
 def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
@@ -104,7 +116,7 @@ def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> 
 
 
 def _is_there(endpoint: str, address: ListenAddress) -> bool:
-    """Whether who sends to an endpoint sends to this listener."""
+    """Whether an endpoint is the address of this listener."""
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
     if (parts.port or _PORTS.get(parts.scheme)) != address.port or not address.port:
         return False
@@ -118,8 +130,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False
-
-
-def _shown(endpoint: str) -> str:
-    parts = urlsplit(endpoint)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,9 +1,9 @@
-"""RekeyedTopic: what ``spanscore worker --rekey`` reads of a topic, and writes to another one, keyed by conversation.
+"""RekeyedTopic: messages of a topic → another topic, keyed by conversation, for ``spanscore worker --rekey``.
 
     read ─▶ waits by trace ─(the trace is quiet)─▶ its conversation is the key ─▶ written ─▶ acknowledged ─▶ committed
 
 The spans of a trace wait for each other, as any of them may name the conversation. They leave as they came, with the times of
-their messages. Messages that the brokers refuse are written again every second.
+their messages. Refused messages are written again every second.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Message(NamedTuple):
 
 
 class RekeyedTopic:
-    """Has the methods of ``Topic``. The reader's thread, if nothing else is said.
+    """Has the methods of ``Topic``. The reader's thread, unless a method names another.
 
     Args:
         carrier: writes to the other topic.
@@ -71,11 +71,11 @@ class RekeyedTopic:
         spans.forward = lambda: (self._sent, self._refused, carrier.state())
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
-        """Read a partition from now on; whether others have read it before makes no difference."""
+        """Read a partition from now on; it makes no difference whether others have read it before."""
         self.offsets[partition], self._clocks[partition] = PartitionOffsets(), StreamClock(steady_ns())
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
-        """Take a message. Never raises for what is in it: what cannot be read is counted."""
+        """Take a message. A message that cannot be parsed is counted, and raises no error."""
         now_ns, clock = steady_ns(), self._clocks[partition]
         at_ns = now_ns if log_ns is None else log_ns
         clock.read(at_ns, now_ns)
@@ -108,11 +108,11 @@ class RekeyedTopic:
         getattr(self._clocks[partition], what)(steady_ns())
 
     def pressure(self) -> str:
-        """Return ``bytes`` if so much waits that nothing more is to be read, else nothing."""
+        """Return ``bytes`` if too much waits to read more; else an empty text."""
         return "bytes" if self._bytes >= self._bounds.bytes or len(self._waiting) >= self._bounds.traces else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
-        """Write the traces that are quiet, and return up to where each partition is settled."""
+        """Write the traces that are quiet, and return the offset up to which each partition is settled."""
         now_ns = {partition: clock.now_ns(steady_ns()) for partition, clock in self._clocks.items()}
         for trace_id, messages in [*self._waiting.items()]:
             at_ns, has_root = now_ns[messages[-1].partition], any(message.has_root for message in messages)
@@ -128,12 +128,12 @@ class RekeyedTopic:
         """Do nothing: ``settled_offsets`` returns every offset, also those that it has returned before."""
 
     def at_work(self, partitions: Collection[int]) -> bool:
-        """Whether a message of these is to be acknowledged."""
+        """Whether a message of these partitions is not acknowledged yet."""
         self.hand_over()
         return any(trace in self._unanswered for partition in partitions for trace in self.offsets[partition].traces())
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        """Read these no more, and forget what waits of them: it is read again. Return what they are left at."""
+        """Leave partitions, and forget their waiting messages, which are read again. Return their ends."""
         self.hand_over()
         left = {partition: PartitionEnd.of(self.offsets[partition], self._is_open) for partition in partitions}
         for partition in partitions:
@@ -147,7 +147,7 @@ class RekeyedTopic:
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
-        """Wait for the brokers, for seconds at most, and return what each partition is left at. The main thread."""
+        """Wait for the brokers, some seconds at most, and return the end of each partition. The main thread."""
         self._carrier.close(_CLOSE_S)
         self.hand_over()
         return {partition: PartitionEnd.of(offsets, self._is_open) for partition, offsets in self.offsets.items()}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from spanscore.service.zlib_ng import InflateError, inflater
 
@@ -17,41 +16,32 @@ __all__ = [
     "GZIP_MAGIC",
     "JSON",
     "LATER_S",
+    "NO_HEADERS",
     "PROTOBUF",
     "READ_S",
-    "STOP_S",
     "ExportResponse",
     "NotCompressedError",
-    "ReadDeadline",
-    "TaskDeadline",
     "TooLargeError",
     "accepted",
     "gunzipped",
-    "later",
     "refusal",
 ]
 
-# --- limits ---------------------------------------------------------------------------------------------------------
-
-# Limits of a request: how long it may take to come, and bytes that its body inflates to, counted while it does.
-
 READ_S: Final = 30.0
-"""For a whole request, from its first byte on: exporters themselves give up after 10 s."""
+"""Time for a whole request, from its first byte on: exporters themselves give up after 10 s."""
 FIRST_BYTE_S: Final = 5.0
-"""For the first byte of a connection on which no request with the token has come: exporters send at once."""
-STOP_S: Final = 5
-"""For what has come to be answered, when nothing new is accepted any more."""
+"""Time for the first byte of a connection without a request with the token so far: exporters send at once."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_PARTS: Final = 16
-"""Of a gzip body: each costs a copy of what follows, so 16 MB of empty ones would take minutes. Exporters write one."""
+"""Members of a gzip body: each costs a copy of the rest, so 16 MB of empty ones would take minutes. Exporters write one."""
 
 
 class TooLargeError(ValueError):
-    """A body inflates to more than is taken."""
+    """A body inflates to more than is allowed."""
 
 
 class NotCompressedError(ValueError):
-    """A body is said to be gzip and is none, is cut short, or is of too many parts."""
+    """A body that should be gzip is not, is cut short, or has too many members."""
 
 
 def gunzipped(body: bytes, most: int) -> bytes:
@@ -66,9 +56,10 @@ def gunzipped(body: bytes, most: int) -> bytes:
         if len(parts) == _MOST_PARTS:
             raise NotCompressedError(f"the body is of more than {_MOST_PARTS} parts")
         inflating = inflater()
+        size = int.from_bytes(body[-4:], "little")  # as a gzip states it itself: zlib takes no more memory then
         try:
-            part = inflating.decompress(body, min(left, _said(body)) + 1)
-            if inflating.unconsumed_tail and len(part) <= left:  # it is more than was said
+            part = inflating.decompress(body, min(left, size) + 1)
+            if inflating.unconsumed_tail and len(part) <= left:  # longer than stated
                 part += inflating.decompress(inflating.unconsumed_tail, left + 1 - len(part))
         except InflateError as error:
             raise NotCompressedError("the body is no gzip") from error
@@ -82,95 +73,10 @@ def gunzipped(body: bytes, most: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _said(body: bytes) -> int:
-    """Return the size that a gzip says of itself, in its last four bytes (RFC 1952): zlib takes no more memory then."""
-    return int.from_bytes(body[-4:], "little")
-
-
-# --- read deadline --------------------------------------------------------------------------------------------------
-
-# ReadDeadline: how long what is read may take, by one timer for all that is being read, not by one for each.
-
-_Reader = TypeVar("_Reader", bound=Hashable)
-_Read = TypeVar("_Read")
-
-
-class ReadDeadline(Generic[_Reader]):
-    """Of one event loop. All have the same time, so that who began first is due first.
-
-    Args:
-        wait_s: for each.
-        late: told of a reader whose time is over, once.
-    """
-
-    def __init__(self, wait_s: float, late: Callable[[_Reader], None]) -> None:
-        self._wait_s = wait_s
-        self._late = late
-        self._due: dict[_Reader, float] = {}  # in the order in which they began
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, reader: _Reader) -> None:
-        """Give a reader its time; one that has not ended goes on with what it has."""
-        if reader in self._due:
-            return
-        loop = asyncio.get_running_loop()
-        self._due[reader] = due = loop.time() + self._wait_s
-        if self._timer is None:
-            self._timer = loop.call_at(due, self._let_go, loop)
-
-    def end(self, reader: _Reader) -> None:
-        """Wait no longer for a reader."""
-        self._due.pop(reader, None)
-
-    def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell who is late, and wait for the next; nothing waits while nothing is read."""
-        self._timer, now = None, loop.time()
-        for reader, due in [*self._due.items()]:
-            if due > now:
-                self._timer = loop.call_at(due, self._let_go, loop)
-                return
-            del self._due[reader]
-            self._late(reader)
-
-
-class TaskDeadline:
-    """Of what tasks wait for.
-
-    Args:
-        wait_s: for each.
-    """
-
-    def __init__(self, wait_s: float) -> None:
-        self._deadline = ReadDeadline[asyncio.Task[Any]](wait_s, self._let_go)
-        self._late: set[asyncio.Task[Any]] = set()
-
-    async def within(self, reading: Awaitable[_Read]) -> _Read | None:
-        """Return what is read; None where it does not come in time. The running task reads one thing at a time."""
-        task = asyncio.current_task()
-        assert task is not None  # a coroutine is always some task's
-        self._deadline.begin(task)
-        try:
-            return await reading
-        except asyncio.CancelledError:
-            if task in self._late and not task.uncancel():  # else its client has hung up, too
-                return None
-            raise
-        finally:
-            self._deadline.end(task)
-            self._late.discard(task)
-
-    def _let_go(self, task: asyncio.Task[Any]) -> None:
-        self._late.add(task)
-        task.cancel()
-
-
-# --- answers --------------------------------------------------------------------------------------------------------
-
-# Answers: what a request comes to, told once for both wires: HTTP in protobuf or JSON, and gRPC.
+# --- answers: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response" ---
 #
-# OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response": what may be sent again is 429 or 503 with ``Retry-After``, and in
-# gRPC ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED`` with a ``RetryInfo`` in its details, without which exporters drop what they
-# sent. Anything else is sent once.
+# A request that may be sent again gets 429 or 503 with ``Retry-After``, and over gRPC ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``
+# with a ``RetryInfo`` in its details, without which exporters drop it. Any other request is sent once.
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -194,43 +100,48 @@ _GRPC: Final[Mapping[int, int]] = {
     HTTPStatus.GATEWAY_TIMEOUT: 14,
 }
 _RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _REJECTED: Final = {"traces": "rejectedSpans", "logs": "rejectedLogRecords", "metrics": "rejectedDataPoints"}
 
 
 class ExportResponse(NamedTuple):
-    """What is answered, on either wire.
+    """An answer, for either wire.
 
     Attributes:
-        status: of HTTP.
-        body: of HTTP, in ``content_type``; of gRPC the message, where ``grpc`` is 0 and it is protobuf.
-        content_type: of ``body``.
-        headers: of HTTP, beside those of the body.
-        grpc: the status code; 0 = OK.
-        details: a serialized ``google.rpc.Status``, of a refusal; empty where it is none.
-        message: of the status, which quotes nothing of the request.
+        status: status of HTTP.
+        body: body of HTTP; the message of gRPC if ``grpc`` is 0.
+        content_type: content type of ``body``.
+        headers: headers of HTTP, beside those of the body.
+        grpc: status code of gRPC; 0 = OK.
+        details: serialized ``google.rpc.Status`` of a refusal; empty for a success.
+        message: message of the status, without content of the request.
     """
 
     status: int
     body: bytes
     content_type: str = PROTOBUF
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = NO_HEADERS
     grpc: int = 0
     details: bytes = b""
     message: str = ""
 
 
 def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_json: bool = False) -> ExportResponse:
-    """Return that a request was taken, but for ``rejected`` spans; why tells which field of them was wrong.
+    """Return the answer to a request that was taken.
 
     Args:
-        signal: ``traces``, ``logs`` or ``metrics``: its response's own word for what was rejected.
+        signal: ``traces``, ``logs`` or ``metrics``; only a partial success depends on it.
+        rejected: spans, records or points of it that were not taken.
+        why: the fields of these that were wrong.
+        is_json: whether the request is in JSON.
     """
     if not rejected:
         return _ALL_IN_JSON if is_json else _ALL
     if is_json:
-        told = {"partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}}  # int64 is a string in JSON
-        return ExportResponse(HTTPStatus.OK, json.dumps(told).encode(), JSON)
+        partly = {
+            "partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}
+        }  # int64 is a string in JSON
+        return ExportResponse(HTTPStatus.OK, json.dumps(partly).encode(), JSON)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,
         ExportTraceServiceResponse,
@@ -247,38 +158,25 @@ _ALL_IN_JSON: Final = ExportResponse(HTTPStatus.OK, b"{}", JSON)
 
 @lru_cache(maxsize=64)  # refusals are few, and under overload come by the thousand
 def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None) -> ExportResponse:
-    """Return that a request was not taken.
+    """Return the answer to a request that was not taken.
 
     Args:
-        status: of HTTP; the code of gRPC goes with it.
-        message: what is wrong and what to do, of a closed list: it quotes nothing.
-        is_json: whether the client speaks it.
-        retry_after_s: when it may be sent again; None = never.
+        status: status of HTTP; the code of gRPC follows from it.
+        message: what is wrong and what to do, from a closed list: it quotes nothing.
+        is_json: whether the request is in JSON.
+        retry_after_s: seconds after which it may be sent again; None = never.
     """
-    code = _GRPC.get(status, 2)  # UNKNOWN
-    headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
-    details = _details(code, message, retry_after_s)
-    body = _in_json(code, message, retry_after_s) if is_json else details
-    return ExportResponse(int(status), body, JSON if is_json else PROTOBUF, headers, code, details, message)
-
-
-def later(message: str, *, is_json: bool = False, after_s: int = LATER_S) -> ExportResponse:
-    """Return that there is too much at the moment: what was sent may be sent again."""
-    return refusal(HTTPStatus.TOO_MANY_REQUESTS, message, is_json=is_json, retry_after_s=after_s)
-
-
-def _details(code: int, message: str, retry_after_s: int | None) -> bytes:
     from google.rpc.error_details_pb2 import RetryInfo
     from google.rpc.status_pb2 import Status
 
-    told = Status(code=code, message=message)
+    code = _GRPC.get(status, 2)  # UNKNOWN
+    details, in_json, headers = Status(code=code, message=message), {"code": code, "message": message}, dict[str, str]()
     if retry_after_s is not None:
-        info = RetryInfo()
-        info.retry_delay.seconds = retry_after_s
-        told.details.add().Pack(info)
-    return bytes(told.SerializeToString())
-
-
-def _in_json(code: int, message: str, retry_after_s: int | None) -> bytes:
-    details = [] if retry_after_s is None else [{"@type": _RETRY_INFO, "retryDelay": f"{retry_after_s}s"}]
-    return json.dumps({"code": code, "message": message, **({"details": details} if details else {})}).encode()
+        retry = RetryInfo()
+        retry.retry_delay.seconds = retry_after_s
+        details.details.add().Pack(retry)
+        in_json["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{retry_after_s}s"}]
+        headers["retry-after"] = str(retry_after_s)
+    serialized = bytes(details.SerializeToString())
+    body = json.dumps(in_json).encode() if is_json else serialized
+    return ExportResponse(int(status), body, JSON if is_json else PROTOBUF, headers, code, serialized, message)

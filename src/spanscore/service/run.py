@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["door_of", "serve"]
 
 _FOR_SCORES: Final = 0.8
-"""Share of the drain, in a proxy: what is left is for the held spans."""
+"""Share of the drain for scores, in a proxy: the rest is for the held spans."""
 _FOR_DISK_S: Final = 35.0
 """A little longer than a spool waits for another program's lock: then its units have ended."""
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
@@ -49,9 +49,9 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
         ConfigurationError: something is wrong, before anything is accepted; the message says what to do.
     """
     settings = read_settings(config).settings
-    chosen = _overridden(settings.serve, overrides)
+    chosen = _override(settings.serve, overrides)
     refuse_problems(config, problems(chosen))
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # of a client that fails its handshake it would print a line each
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC prints a line for each failed handshake
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
@@ -59,13 +59,13 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
-        scorer.shutdown(0.0)  # of one that was drained it does nothing
+        scorer.shutdown(0.0)  # without effect after a drain
 
 
 def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
-    """Return what answers requests for a scorer, and what sends them on; None = nothing does."""
+    """Return the handler of a scorer's requests, and the proxy that sends them on; None = they are not sent on."""
     spans = scorer._otlp_spans(units)
-    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse whoever does not send it
+    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse clients without it
     if chosen.mode != "proxy" or chosen.forward is None:
         return ExportHandler(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
     from spanscore.service.proxy import Proxy
@@ -76,7 +76,7 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[
 
 
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
-    """Return what waits until the units of a request outlive the process; None where none can close with a request."""
+    """Return a function that waits until the units of a request are on the disk; None if no unit can close with a request."""
     line = scorer._line  # what feeds a scorer is a part of it
     if line.delivery is None or units.idle_timeout:
         return None
@@ -84,20 +84,15 @@ def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], 
 
 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
-    from spanscore.service.listeners import Listeners  # what it takes is known to be there
+    from spanscore.service.listeners import Listeners  # its libraries are known to be installed
 
     door, proxy = door_of(scorer, chosen, units)
     if scorer._line.delivery is not None:
-        scorer.start_workers()  # what others have handed over does not wait for the first request
+        scorer.start_workers()  # jobs of other processes do not wait for the first request
     listeners = Listeners(door, chosen)
 
-    def started(signals: Signals) -> None:
-        open_pages(scorer, signals, lambda: _unready(door))
-        for line in (*_listener_lines(listeners, chosen), mode_told(chosen), *scores_told(scorer)):
-            say(line)
-
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
-        until = runner.run(_until_signal(listeners, chosen.drain, started, say))
+        until = runner.run(_until_signal(scorer, listeners, door, chosen, say))
     scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
@@ -105,30 +100,27 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
         say(line)
 
 
-async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[[Signals], None], say: Say) -> float:
-    """Listen until a signal says otherwise; return when the drain is to be over, on the steady clock."""
+async def _until_signal(
+    scorer: OnlineScorer, listeners: Listeners, door: ExportHandler, chosen: ServeSettings, say: Say
+) -> float:
+    """Listen until a signal asks for a drain; return when the drain is to be over, on the steady clock."""
     signals = Signals()
     await listeners.start()
     spare_collections()
-    started(signals)
-    until = await signals.first(drain_s, say, nothing="nothing more is accepted")
+    open_pages(scorer, signals, lambda: "units.bytes are full" if door.overloaded() == "bytes" else "")
+    scheme = "plain text" if chosen.tls is None else "TLS"
+    for name, address in listeners.where.items():
+        say(f"{_NAMES[name]} on {address} ({scheme})")
+    for line in (mode_told(chosen), *scores_told(scorer)):
+        say(line)
+    until = await signals.first(chosen.drain, say, nothing="nothing more is accepted")
     await listeners.stop()
     return until
 
 
-def _unready(door: ExportHandler) -> str:
-    """Return why nothing is to be sent here; empty where it may."""
-    return "units.bytes are full" if door.overloaded() == "bytes" else ""
-
-
-def _listener_lines(listeners: Listeners, chosen: ServeSettings) -> Iterator[str]:
-    scheme = "plain text" if chosen.tls is None else "TLS"
-    return (f"{_NAMES[name]} on {address} ({scheme})" for name, address in listeners.where.items())
-
-
-def _overridden(given: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:
+def _override(serve: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:
     try:
-        return ServeSettings.model_validate({**given.model_dump(), **overrides})
+        return ServeSettings.model_validate({**serve.model_dump(), **overrides})
     except ValidationError as error:
-        told = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
-        raise ConfigurationError("; ".join(told)) from None
+        faults = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
+        raise ConfigurationError("; ".join(faults)) from None

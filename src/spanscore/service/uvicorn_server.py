@@ -1,4 +1,4 @@
-"""A uvicorn that is a part of a process: it takes no signals, says nothing, and waits for no client for ever.
+"""A uvicorn that is a part of a process: it handles no signals, logs nothing, and bounds the time of each client.
 
 uvicorn (0.54) has a timeout for idle connections and none for a head or a body that never ends, and httptools bounds no head;
 its default of 5 s for idle ones is when most exporters send next, which then find the connection closed. So a connection may
@@ -17,43 +17,42 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from spanscore.config.serving import TlsSettings
+from spanscore.config.serving import ServeSettings
 from spanscore.service.auth import BearerToken
-from spanscore.service.requests import FIRST_BYTE_S, READ_S, STOP_S, ReadDeadline
+from spanscore.service.plan import stop_s_of
+from spanscore.service.requests import FIRST_BYTE_S
 
 __all__ = ["HttpListener", "loop_factory"]
 
 IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
-"""At once; more are answered 503, which exporters send again."""
+"""Connections at once; requests on further ones are answered 503, which exporters send again."""
 STRANGERS: Final = CONNECTIONS // 4
 """Connections at once on which no request with the token has come; with one more the oldest is closed."""
 
 
 class _Limits:
-    """What all connections of a listener share.
+    """Limits that all connections of a listener share.
 
     Args:
-        token: that a request must hold; None = any request will do.
-        read_s: for a whole request.
+        token: token that a request must have; None = any request will do.
+        read_s: time for a whole request, seconds.
 
     Attributes:
-        request: the time of requests that have begun.
-        first_byte: the time until strangers begin one.
-        strangers: connections on which no request with the token has come, the oldest first.
+        read_s: that time.
+        first_byte_s: time until a stranger begins a request, seconds.
+        strangers: connections without a request with the token so far, the oldest first.
     """
 
     def __init__(self, token: BearerToken | None, read_s: float) -> None:
         self._token = token
-        self.request = ReadDeadline(read_s, _Bounded.let_go)
-        self.first_byte = ReadDeadline(min(FIRST_BYTE_S, read_s), _Bounded.let_go)
+        self.read_s, self.first_byte_s = read_s, min(FIRST_BYTE_S, read_s)
         self.strangers: dict[_Bounded, None] = {}
 
     def meet(self, connection: _Bounded) -> None:
         """Take in a new connection, in the place of the oldest stranger if there are too many."""
         self.strangers[connection] = None
-        self.first_byte.begin(connection)
         if len(self.strangers) > STRANGERS:
             oldest = next(iter(self.strangers))
             del self.strangers[oldest]
@@ -63,8 +62,8 @@ class _Limits:
         """Whether the head of a request holds the token."""
         if self._token is None:
             return True
-        given = next((value for name, value in headers if name == b"authorization"), b"")
-        return self._token.is_in(given.decode("latin-1"))
+        header = next((value for name, value in headers if name == b"authorization"), b"")
+        return self._token.is_in(header.decode("latin-1"))
 
 
 class _Bounded(HttpToolsProtocol):
@@ -75,14 +74,15 @@ class _Bounded(HttpToolsProtocol):
         self._limits = limits
         self._head_bytes = 0
         self._in_head = True
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._close_after(self._limits.first_byte_s)
         self._limits.meet(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._limits.request.end(self)
-        self._limits.first_byte.end(self)
+        self._close_after(None)
         self._limits.strangers.pop(self, None)
         super().connection_lost(exc)
 
@@ -95,8 +95,7 @@ class _Bounded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
-        self._limits.first_byte.end(self)
-        self._limits.request.begin(self)
+        self._close_after(self._limits.read_s)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -106,15 +105,19 @@ class _Bounded(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._limits.request.end(self)
-        if self in self._limits.strangers:
-            self._limits.first_byte.begin(self)
+        self._close_after(self._limits.first_byte_s if self in self._limits.strangers else None)
         super().on_message_complete()
 
     def let_go(self) -> None:
         """Close it."""
         if not self.transport.is_closing():
             self.transport.close()
+
+    def _close_after(self, seconds: float | None) -> None:
+        """Close it after so many seconds from now, instead of the time that was set before; None = never."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.let_go)
 
 
 class _Embedded(uvicorn.Server):
@@ -134,33 +137,31 @@ class _Embedded(uvicorn.Server):
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes an event loop of uvloop."""
-    made = uvicorn.Config("", loop="uvloop").get_loop_factory()
-    assert made is not None  # "none" alone has none
-    return made
+    """Return a function that makes an event loop of uvloop."""
+    factory = uvicorn.Config("", loop="uvloop").get_loop_factory()
+    assert factory is not None  # only "none" has none
+    return factory
 
 
 class HttpListener:
     """Serves an ASGI application on a socket that listens already.
 
     Args:
-        application: what answers.
-        listening: the socket; closed when it stops.
-        tls: files of the certificate; None = plain.
-        token: of the clients; None = they need none.
-        read_s: for a whole request, from its first byte on.
-        stop_s: for what has come to be answered, at the end.
+        application: answers requests.
+        listening: the socket; closed at the end.
+        serve: certificate and limits.
+        token: token that clients must send; None = they need none.
+        read_s: time for a whole request, from its first byte on, seconds.
     """
 
     def __init__(
         self,
         application: Any,
         listening: socket.socket,
+        serve: ServeSettings,
         *,
-        tls: TlsSettings | None,
-        token: BearerToken | None = None,
-        read_s: float = READ_S,
-        stop_s: int = STOP_S,
+        token: BearerToken | None,
+        read_s: float,
     ) -> None:
         self._listening = listening
         protocol: Any = partial(_Bounded, limits=_Limits(token, read_s))  # uvicorn only calls it
@@ -179,9 +180,9 @@ class HttpListener:
             date_header=False,
             limit_concurrency=CONNECTIONS,
             timeout_keep_alive=IDLE_S,
-            timeout_graceful_shutdown=stop_s,
-            ssl_certfile=None if tls is None else tls.cert,
-            ssl_keyfile=None if tls is None else tls.key,
+            timeout_graceful_shutdown=stop_s_of(serve),
+            ssl_certfile=None if serve.tls is None else serve.tls.cert,
+            ssl_keyfile=None if serve.tls is None else serve.tls.key,
         )
         self._server = _Embedded(config)
         self._serving: asyncio.Task[None] | None = None
@@ -193,7 +194,7 @@ class HttpListener:
         await asyncio.wait({up, self._serving}, return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
         if self._serving.done():
-            await self._serving  # what kept it from that
+            await self._serving  # raises the error of the start
 
     async def stop(self) -> None:
         """Accept nothing more, answer what has come, and close every connection."""

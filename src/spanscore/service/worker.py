@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spanscore import semconv
 from spanscore.config.kinds import duration
@@ -19,8 +18,11 @@ from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
-from spanscore.service.worker_plan import StreamSource, problems, spool_of
+from spanscore.service.worker_plan import problems, spool_of
 from spanscore.wiring.spool import spool_of as file_of
+
+if TYPE_CHECKING:
+    from spanscore.service.kafka_source import KafkaSource
 
 __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 
@@ -47,11 +49,11 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     try:
         _work(scorer, settings, rekey, wait_s, say)
     finally:
-        scorer.shutdown(0.0)  # of one that was drained it does nothing
+        scorer.shutdown(0.0)  # without effect after a drain
 
 
 def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
-    """Return what a configuration says for so many processes, and for a topic to which they write.
+    """Return the configuration of a file, checked for a number of processes, and for a topic to which they write.
 
     Raises:
         ConfigurationError: something in it is wrong, or missing here.
@@ -64,7 +66,7 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
 
 
 def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield what one process of several is told by its environment: no two can serve one page, or spend one budget.
+    """Yield variables of one of several processes: no two can serve one page, or spend one budget.
 
     Args:
         place: of the process among all, from 0 on: the first has the port of the file.
@@ -84,7 +86,7 @@ def environment_of(place: int, processes: int, settings: Configuration) -> Itera
 def wait_for_disk(
     folder: Path, wait_s: float, *, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep
 ) -> None:
-    """Return when a spool can be in a folder: a volume may be mounted later than its process starts. Blocks.
+    """Return when a folder can be written: a volume may be mounted after the start of its process. Blocks.
 
     Raises:
         SourceUnavailable: it could not be for as long as that.
@@ -98,61 +100,41 @@ def wait_for_disk(
 
 
 def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: float, say: Say) -> None:
-    sources = [*_sources(scorer, settings, rekey)]
-    for source in sources:
+    source = None
+    if settings.kafka is not None:
+        from spanscore.service.kafka_source import KafkaSource
+
+        source = KafkaSource(scorer, settings, rekey)
         source.start(wait_s)
     scorer.start_workers()
     with asyncio.Runner() as runner:
-        until = runner.run(_until_signal(scorer, sources, settings, say))
+        until = runner.run(_until_signal(scorer, source, settings, say))
     scorer.shutdown(max(0.0, until - monotonic()))
-    for source in sources:
+    if source is not None:
         source.commit()
     for line in counted(scorer.status()):
         say(line)
 
 
-async def _until_signal(
-    scorer: OnlineScorer, sources: Sequence[StreamSource], settings: Configuration, say: Say
-) -> float:
-    """Read until a signal says otherwise; return when the drain is to be over, on the steady clock."""
+async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settings: Configuration, say: Say) -> float:
+    """Read until a signal asks for a drain; return when the drain is to be over, on the steady clock."""
+
+    def unready() -> str:
+        """Return why something is not read; empty if all is. A damaged spool that was moved aside is no reason."""
+        spool = file_of(scorer._line.queue)  # what feeds a scorer is a part of it
+        spool_fault = None if spool is None or spool.room(0) is None else spool.state().fault
+        return "; ".join(filter(None, [spool_fault, "" if source is None else source.unready()]))
+
     signals = Signals()
     spare_collections()
-    told = [*_reading(settings, sources), *_evaluator_versions(scorer)]
-    open_pages(scorer, signals, partial(_unready, scorer, sources), told)
-    for line in (*told, *scores_told(scorer)):
+    lines = [] if (spool := spool_of(settings)) is None else [f"spool: {spool.path}"]
+    lines += [] if source is None else source.told()
+    versions = scorer.status().evaluator_version  # two workers with other versions are not of one configuration
+    lines += [f"evaluator version: {', '.join(f'{metric} {version}' for metric, version in versions.items())}"]
+    open_pages(scorer, signals, unready, lines)
+    for line in (*lines, *scores_told(scorer)):
         say(line)
     until = await signals.first(settings.worker.drain, say, nothing="nothing more is read")
-    for source in sources:
+    if source is not None:
         source.pause()
     return until
-
-
-def _sources(scorer: OnlineScorer, settings: Configuration, rekey: str) -> Iterator[StreamSource]:
-    if settings.kafka is not None:
-        from spanscore.service.kafka_source import KafkaSource
-
-        yield KafkaSource(scorer, settings, rekey)
-
-
-def _unready(scorer: OnlineScorer, sources: Iterable[StreamSource]) -> str:
-    """Return why not all is read here that should be; empty where it is."""
-    return "; ".join(filter(None, [_spool_fault(scorer), *(source.unready() for source in sources)]))
-
-
-def _spool_fault(scorer: OnlineScorer) -> str:
-    """Return what keeps the spool from being used; that a damaged one was moved aside, once, does not."""
-    spool = file_of(scorer._line.queue)  # what feeds a scorer is a part of it
-    return "" if spool is None or spool.room(0) is None else spool.state().fault or ""
-
-
-def _reading(settings: Configuration, sources: Iterable[StreamSource]) -> Iterator[str]:
-    if (spool := spool_of(settings)) is not None:
-        yield f"spool: {spool.path}"
-    for source in sources:
-        yield from source.told()
-
-
-def _evaluator_versions(scorer: OnlineScorer) -> Iterator[str]:
-    """Yield which scores are made here: where two workers say otherwise, they are not of one configuration."""
-    evaluator_versions = scorer.status().evaluator_version
-    yield f"evaluator version: {', '.join(f'{metric} {one}' for metric, one in evaluator_versions.items())}"

@@ -1,65 +1,16 @@
-"""What ``worker`` would read from and do with a configuration, and what prevents it."""
+"""What ``worker`` would read and do with a configuration, and what prevents it. Nothing is opened or contacted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Protocol
 
 from spanscore.config.durable import Spool, confluent_config
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.catalog.configured import per_session
 
-__all__ = ["StreamSource", "is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
-
-# --- source ---------------------------------------------------------------------------------------------------------
-
-# StreamSource: what ``spanscore worker`` reads spans from that are somewhere else, such as a topic; and until when it does.
-#
-# A spool is none: its rows are jobs, and the queue of a scorer takes them by itself.
-
-
-class StreamSource(Protocol):
-    """Reads into a scorer. Every method is called on the main thread; threads of its own are its own matter.
-
-    In this order: ``start``, then ``unready`` and ``told`` at any time, ``pause``, the scorer drains, ``commit``.
-
-    Attributes:
-        name: for messages: ``"kafka"``.
-    """
-
-    name: str
-
-    def start(self, wait_s: float) -> None:
-        """Begin to read. Blocks until there is something to read from, or until it is known that there is not.
-
-        Args:
-            wait_s: seconds after which what does not answer is gone.
-
-        Raises:
-            SourceUnavailable: there is nothing to read from; one line that names it.
-        """
-
-    def pause(self) -> None:
-        """Read no more, and keep what is being read: the drain begins. Does not block. Called once, also before ``start``."""
-
-    def commit(self) -> None:
-        """Tell whoever is read from what is settled, and leave. After the scorer has drained; blocks for seconds at most.
-
-        What the drain had no time for is not settled: who reads it next gets it again.
-        """
-
-    def unready(self) -> str:
-        """Return why it reads nothing at the moment; empty where it does, or could."""
-
-    def told(self) -> Iterator[str]:
-        """Yield what an operator should know of it, a line each: from where it reads, and how far it is."""
-
-
-# --- worker plan ----------------------------------------------------------------------------------------------------
-
-# Plan: what ``worker`` would do with a configuration, and what keeps it from that. Nothing is opened or contacted.
+__all__ = ["is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
 
 _NOTHING = (
     "there is nothing for a worker to read. Give it the spool that an application on this machine writes, which says "
@@ -74,18 +25,18 @@ _CUT = (
 
 
 def reads(settings: Configuration) -> bool:
-    """Whether there is anything in a configuration that a worker could read."""
+    """Whether a configuration has a spool or a topic that a worker could read."""
     return settings.kafka is not None or spool_of(settings) is not None
 
 
 def spool_of(settings: Configuration) -> Spool | None:
-    """Return the spool as a worker has it: it scores what it reads."""
+    """Return the spool of a worker, which scores the units in it; None = there is none."""
     spool = settings.spool
     return None if spool is None else spool.model_copy(update={"score_here": True})
 
 
 def told(settings: Configuration) -> Iterator[str]:
-    """Yield what ``worker`` would do, a line each."""
+    """Yield lines on what ``worker`` would do."""
     if (spool := spool_of(settings)) is not None:
         yield f"scores what is in the spool {spool.path}"
     if (kafka := settings.kafka) is not None:
@@ -104,7 +55,7 @@ def is_keyed_by_conversation(settings: Configuration) -> bool:
 
 
 def problems(settings: Configuration, processes: int = 1) -> Iterator[ConfigurationError]:
-    """Yield what is wrong, or missing here, before anything is read.
+    """Yield the errors of a configuration, and what is missing here, before anything is read.
 
     Args:
         settings: the configuration.

@@ -1,18 +1,24 @@
-"""Configuration → what hands units over to another process, where that is asked for, and what this one then leaves to it."""
+"""Configuration → the dispatcher of a scorer whose units another process scores, and the options that are left to that one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from spanscore.config.durable import RemoteScoring, confluent_config
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import JobResult
-from spanscore.durable.rows import REMOTE_SCORING
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
+from spanscore.durable.rows import REMOTE_SCORING, Carrier, UnitCopy
 from spanscore.errors import ConfigurationError
+from spanscore.outputs.aggregates import checked_dimensions
 from spanscore.outputs.providers import Providers
 from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import DurableQueue, Queue
+from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
     from spanscore.durable.dispatcher import Dispatcher
@@ -49,18 +55,54 @@ def handover_of(
     ledger: Ledger,
     post: Callable[[JobResult], None],
 ) -> Dispatcher | None:
-    """Return what hands units over; None where they are scored in this process.
+    """Return the dispatcher of a scorer; None if units are scored in this process.
 
     Args:
+        settings: options of the scorer.
         pipeline: has the hooks.
+        queue: has the places of units, and the spool.
+        providers: know the resource of the application.
         ledger: counts the copies that grow too old in a spool.
-        post: as of ``Dispatcher``.
+        post: posts the end of a unit to the span thread.
     """
-    if settings.remote_scoring is None:
+    if (remote_scoring := settings.remote_scoring) is None:
         return None
-    from spanscore.wiring.dispatcher import handing_over
+    from spanscore.durable.carriers import SpooledCarrier  # the imports bring OTLP, SQLite and an HTTP client along
+    from spanscore.durable.dispatcher import Dispatcher, UnitEncoder
 
-    return handing_over(settings.remote_scoring, settings, pipeline, queue, providers, ledger, post)
+    hooks = pipeline.hooks
+    encoder = UnitEncoder(
+        redactor=hooks.redactor,
+        samples=lambda sampled: pipeline.job(sampled).samples,
+        filters=hooks.keep is not None,
+        dimensions=checked_dimensions(settings.monitoring.dimensions),
+        box=pipeline.box,
+        resource=providers.resource,
+    )
+    carrier = _carrier(remote_scoring)
+    if (spool := spool_of(queue)) is not None:
+        carrier = SpooledCarrier(spool, carrier, lost=partial(_count_lost, ledger))
+    return Dispatcher(encoder, carrier, queue=queue, post=post, where=remote_scoring.shown)
+
+
+def _carrier(remote_scoring: RemoteScoring) -> Carrier:
+    if remote_scoring.kafka is None:
+        from spanscore.durable.carriers import OtlpCarrier
+
+        return OtlpCarrier(remote_scoring)
+    from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
+
+    return KafkaCarrier(confluent_config(remote_scoring.kafka, "remote_scoring.kafka"), remote_scoring.kafka.topic)
+
+
+def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
+    """Count a unit whose copy is lost: once more if it has ended as delegated, be it in an earlier process."""
+    from spanscore.core.codecs.job import units_of
+    from spanscore.core.codecs.otlp_request import taken_apart
+
+    for unit, _ in units_of(taken_apart(copy.request).spans, lambda error: log_internal_error("read a copy", error)):
+        ledger.enter(unit.key, unit.eligible_metrics)
+        ledger.settle_all(unit.key, outcome)
 
 
 def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:

@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of", "spool_rows"]
 
-# --- spool rows -----------------------------------------------------------------------------------------------------
-
-# SpoolState → the rows that ``status()`` has of it.
-
 _STEPS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
-    """Yield what is in a spool, and what is wrong with it; ``since_s``: when the counts of this process began at zero."""
+    """Yield the contents of a spool, and its fault; the counts of this process began at zero at ``since_s``."""
     parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {_size(state.bytes)}"]
     parts += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
     parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
@@ -56,23 +52,19 @@ def _age(seconds: float) -> str:
     return next((f"{seconds / step:.0f} {name}" for step, name in _AGES if seconds >= 2 * step), f"{seconds:.0f} s")
 
 
-# --- spool ----------------------------------------------------------------------------------------------------------
-
-# Configuration → the queue of a scorer, and with a spool what goes with it.
-
-
 def queue_of(
     settings: ScorerSettings,
     unreadable: Callable[[], None],
     resource: Callable[[], Mapping[str, Any]],
     metrics: Collection[str],
 ) -> Queue:
-    """Return where units wait for their scores.
+    """Return the queue in which units wait for their scores.
 
     Args:
-        resource: gives that of the application.
-        metrics: names of the metrics that are scored here.
+        settings: options of the scorer.
         unreadable: called for each row of a spool of which no job can be made.
+        resource: returns the resource of the application.
+        metrics: names of the metrics that are scored here.
 
     Raises:
         ConfigurationError: a spool stands beside another queue, or cannot be opened.
@@ -108,10 +100,10 @@ def queue_of(
 
 
 class CopyQueue(MemoryQueue):
-    """The places of units on their way to who scores them.
+    """The places of units on their way to the process that scores them.
 
     Attributes:
-        spool: where their copies wait; None = in memory.
+        spool: holds their copies; None = they wait in memory.
     """
 
     def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
@@ -129,7 +121,7 @@ def spool_of(queue: Queue) -> SpoolFile | None:
 
 
 def delivery_of(queue: Queue, providers: Providers) -> ExportConfirmation | None:
-    """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
+    """Return the confirmation of exports, after which a queue forgets jobs; None for a queue in memory."""
     if not isinstance(queue, DurableQueue):
         return None
     counted = getattr(queue, "mark_counted", None)  # a queue of the user's has none
