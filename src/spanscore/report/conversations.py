@@ -160,7 +160,7 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
             chips.append(Chip(f"{text.text} so far", "") if score.provisional else text)
     return {
         "id": conversation.id,
-        "title": rough(units.tell(_name(turns[0])).question if turns else None) or conversation.id,
+        "title": rough(units.story(_name(turns[0])).question if turns else None) or conversation.id,
         "about": ", ".join(filter(None, [when(begun, summary), format_count(len(turns), "turn") if turns else ""])),
         "chips": chips,
         "rows": rows,
@@ -171,7 +171,7 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
 
 def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) -> dict[str, Any]:
     name = _name(turn)
-    story, labels = units.tell(name), units.labels.get(name, ())
+    story, labels = units.story(name), units.labels.get(name, ())
     scores = [chip(row) for row in units.rows.get(name, ()) if row.value is not None]
     return {
         "number": number,

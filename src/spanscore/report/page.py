@@ -72,7 +72,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         MissingExtraError: jinja2 is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    every = cases(summary.ranking, lambda worst: units.tell(worst.unit).question)
+    every = cases(summary.ranking, lambda worst: units.story(worst.unit).question)
     shown = some_of_each(every, summary.falls)
     worst = [_unit_card(case, units, summary, metrics) for case in shown]
     talks = cards(conversations, units, summary)
@@ -152,7 +152,7 @@ def _labelled_unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], su
     labels = units.labels[unit]
     return {
         "when": when(labels[-1].when_ns, summary),
-        "title": rough(units.tell(unit).question) or "(question not in this file)",
+        "title": rough(units.story(unit).question) or "(question not in this file)",
         "chips": [*map(label_chip, labels), *map(chip, rows.values())],
         "comments": comments(labels),
         "trace_id": unit.partition("/")[0],
@@ -342,7 +342,7 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
 
 
 def _unit_card(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> dict[str, Any]:
-    first, story = case.worst.rows[0], units.tell(case.worst.unit)
+    first, story = case.worst.rows[0], units.story(case.worst.unit)
     labels = units.labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
     return {
@@ -402,7 +402,7 @@ def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
 def _other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
     scores = ", ".join(chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
-    return {"told": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
+    return {"text": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
 
 
 def _worst_finding(summary: ReportSummary) -> str:

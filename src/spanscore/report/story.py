@@ -221,12 +221,12 @@ class UnitBook(NamedTuple):
     Attributes:
         rows: rows of each unit, also of scores after feedback.
         labels: labels of each unit, in the order of time.
-        tell: returns the story of a unit.
+        story: returns the story of a unit.
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
     labels: Mapping[str, Sequence[PersonAnnotation]]
-    tell: Callable[[str], UnitStory]
+    story: Callable[[str], UnitStory]
 
 
 def story_of_rows(rows: Sequence[ReportRow]) -> UnitStory:

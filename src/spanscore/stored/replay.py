@@ -158,7 +158,7 @@ class ReplayTally:
         dialects: name of the dialect that reads a unit → number of units.
         taken: metric → number of units that it takes and has not scored.
         skipped: metric → number of units that it takes and has scored already.
-        from_store: number of decisions to score that a score in the store tells.
+        from_store: number of decisions to score that stand on a score in the store.
         anew: number of the other decisions to score.
         outcomes: metric → outcome → number of scores; units without a sample are not counted.
         scored: number of scores with a value.

@@ -406,7 +406,7 @@ class TempoStore:
         return self.client.ask("/api/search", parameters, lambda answer: _read_ids(answer.get("traces")))
 
     def _read_trace(self, trace_id: str) -> Sequence[Any] | None:
-        """Request a trace from API v2, whose answer tells if it is whole; Tempo before 2.7 has no such API."""
+        """Request a trace from API v2, which states whether it is whole; Tempo before 2.7 has no such API."""
         if self._has_v2 is not False:
             try:
                 resource_spans = self.client.ask(f"/api/v2/traces/{trace_id}", {}, _convert_answer)
