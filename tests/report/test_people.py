@@ -19,7 +19,7 @@ from spanscore.report.story import labels
 
 
 def told(spans: list[SpanData]) -> list[list[tuple[str, str]]]:
-    return [[(label.told, label.annotator) for label in said] for said in labels(Spans.read(spans)).values()]
+    return [[(label.value, label.annotator) for label in said] for said in labels(Spans.read(spans)).values()]
 
 
 def test_of_one_persons_labels_the_last_stands() -> None:

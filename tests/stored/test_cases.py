@@ -11,7 +11,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import CollectedCase, FoundScore
-from spanscore.stored.unit_reading import drawn, folded
+from spanscore.stored.unit_reading import draw_cases, fold_cases
 
 
 def scores(value=None, label=None):
@@ -51,14 +51,14 @@ def test_what_is_no_condition_is_refused(text):
 
 
 def test_equal_questions_are_one_case_that_says_how_many_they_were():
-    found = folded([case(1, "Where is it?"), case(2, "When?"), case(3, " where  is it?")])
+    found = fold_cases([case(1, "Where is it?"), case(2, "When?"), case(3, " where  is it?")])
 
     assert [(one.key.trace_id, one.times) for one in found] == [(1, 2), (2, 1)]
 
 
 def test_a_draw_is_the_same_with_the_same_seed_and_in_the_order_of_the_units():
     cases = [case(number) for number in range(1, 101)]
-    first, again, other = (drawn(cases, 10, seed) for seed in (1, 1, 2))
+    first, again, other = (draw_cases(cases, 10, seed) for seed in (1, 1, 2))
 
     assert first == again != other
     assert [one.key.trace_id for one in first] == sorted(one.key.trace_id for one in first)
@@ -69,10 +69,10 @@ def test_a_draw_stands_for_all_traffic_where_some_is_scored_more_often():
     ruled = [case(number, probability=1.0) for number in range(100)]
     rest = [case(number, probability=0.1) for number in range(100, 190)]
 
-    times = Counter(one.key.trace_id < 100 for seed in range(300) for one in drawn([*ruled, *rest], 5, seed))
+    times = Counter(one.key.trace_id < 100 for seed in range(300) for one in draw_cases([*ruled, *rest], 5, seed))
 
     assert times[True] / times.total() == pytest.approx(0.1, abs=0.03)
 
 
 def test_fewer_units_than_asked_for_are_all_drawn():
-    assert len(drawn([case(1), case(2)], 10, 0)) == 2
+    assert len(draw_cases([case(1), case(2)], 10, 0)) == 2

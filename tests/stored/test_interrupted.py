@@ -21,6 +21,7 @@ from spanscore import ConfigurationError, semconv
 from spanscore.cli import _stored_traces as _replay_run
 from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
+from spanscore.stored import trace_stores
 from spanscore.stored.replay import Journal
 from spanscore.stored.traces import OtlpFiles, StoredTrace, Unread
 
@@ -65,7 +66,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_run_pays_for_nothing_twice(
 ) -> None:
     file = tmp_path / "out" / "scores.jsonl"
     with monkeypatch.context() as patched:
-        patched.setattr(_replay_run, "store_of", lambda source, **_: Impatient(Path(source)))
+        patched.setattr(trace_stores, "store_of", lambda source, **_: Impatient(Path(source)))
         done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, "--out", str(file.parent), "--json"])
     first = len(evaluations(file))
 
@@ -96,7 +97,7 @@ def test_answers_that_were_paid_for_are_not_asked_for_again(
     with OpenAIServer(hesitating) as server:
         config = asking(tmp_path, server.url, monkeypatch)
         with monkeypatch.context() as patched:
-            patched.setattr(_replay_run, "store_of", lambda source, **_: Impatient(Path(source)))
+            patched.setattr(trace_stores, "store_of", lambda source, **_: Impatient(Path(source)))
             patched.setattr(_replay_run, "_END_S", 0.5)
             patched.setattr(Impatient, "is_time", lambda _: len(answered) >= 10)
             CliRunner().invoke(app("replay"), ["replay", str(config), str(source), "--out", str(file.parent)])

@@ -13,7 +13,8 @@ from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
 from spanscore.core.span import Unit
-from spanscore.stored.replay import Replay, ReplayBounds, ReplayTally
+from spanscore.stored.replay import Replay, ReplayTally
+from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.traces import StoredTrace
 from spanscore.stored.unit_reading import UnitReader
 
@@ -59,9 +60,9 @@ def replay(door: Door, units: int, **bounds: Any) -> list[float]:
         now_s[0] += seconds
         door.under_way = max(0, door.under_way - 1)
 
-    reader, tally = UnitReader(ScorerSettings()), ReplayTally()
+    reader, tally = UnitReader(ScorerSettings()), ReplayTally(TraceSource("store", Store(units)))
     made: Any = door
-    Replay(Store(units), reader, made, ReplayBounds(**bounds), tally=tally, clock=lambda: now_s[0], sleep=sleep).score()
+    Replay(tally=tally, reader=reader, door=made, clock=lambda: now_s[0], sleep=sleep, **bounds).run()
     return waited
 
 

@@ -19,8 +19,8 @@ from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.job import ReplayState
 from spanscore.errors import ConfigurationError
-from spanscore.stored.replay import Journal, Replay, ReplayBounds, ReplayTally, replay_scorer
-from spanscore.stored.traces import OtlpFiles
+from spanscore.stored.replay import Journal, Replay, ReplayTally, replay_scorer
+from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import UnitReader
 
 
@@ -238,17 +238,16 @@ def test_the_folder_is_for_its_owner_and_holds_a_page(config: Path, unscored: st
 
 
 def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: LiveRuns) -> None:
-    tally, seen = ReplayTally(), list[int]()
+    tally, seen = ReplayTally(TraceSource.of(unscored, "", "")), list[int]()
     made = replay_scorer(config, sinks=[tally])
     scorer, reader = made.scorer, UnitReader(made.settings)
     before = scorer.status().replay
 
-    def told() -> None:
+    def look() -> None:
         now = scorer.status().replay
         seen.append(0 if now is None else now.traces)
 
-    store = OtlpFiles(Path(unscored))
-    Replay(store, reader, scorer._stored_units(), ReplayBounds(), tally=tally, told=told).score()
+    Replay(tally=tally, reader=reader, door=scorer._stored_units(), on_progress=look).run()
     scorer.shutdown(5)
 
     assert before is None

@@ -1,4 +1,4 @@
-"""What ``spanscore compare`` does with what it was given: sums or spans of two releases → a verdict per metric."""
+"""``spanscore compare``: a verdict per metric on the sums or spans of two releases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from spanscore import semconv
 from spanscore.cli._config_report import valid
 from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import Compare
-from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.printable import TextTable, names_listed, printable
 from spanscore.core.terminal import Terminal
@@ -35,19 +34,19 @@ from spanscore.stored.trace_stores import time_of
 __all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]
 
 WORSE, TOO_LITTLE = 1, 3
-"""Exit codes: a metric is worse by more than is allowed; none is known to be, and of one it is not decided."""
+"""Exit codes: a metric is worse by more than is allowed; no metric is, but the verdict on one is open."""
 _LOWEST_LEVEL: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRun:
-    """One run of the command: its settings, as ``spanscore compare --help`` tells them; a text that is empty was not given."""
+    """One run of ``spanscore compare``, with its options; an empty text is an option that was not given."""
 
     config: Path
     files: Sequence[str]
     prometheus: str
-    a: str
-    b: str
+    control: str
+    candidate: str
     since: str
     tolerance: float
     level: float
@@ -56,27 +55,34 @@ class CompareRun:
     as_json: bool
 
     def run(self) -> int:
-        """Compare and tell; return the exit code.
+        """Compare the releases and print the verdicts; return the exit code.
 
         Raises:
             SpanscoreError: an option or the configuration is wrong, or there is nothing to compare.
         """
         self._check()
         report = valid(self.config, judge=False, embeddings=False)
-        by = _read_compare_by(report.settings)
+        section: Compare | None = report.settings.compare
+        by = "" if section is None else section.by
         metrics = self._choose_metrics(report.metrics)
-        pair = self._of_sums(by) if self.prometheus else self._of_spans(by)
+        pair = self._read_sums(by) if self.prometheus else self._read_spans(by)
+        across = by == semconv.EVALUATOR_VERSION
         comparisons = list(
-            compared(
-                metrics,
-                pair,
-                across_evaluator_versions=by == semconv.EVALUATOR_VERSION,
-                tolerance=self.tolerance,
-                level=self.level,
-            )
+            compared(metrics, pair, across_evaluator_versions=across, tolerance=self.tolerance, level=self.level)
         )
-        self._tell(comparisons, pair.notes)
-        return _exit_code(comparisons)
+        verdicts = {comparison.verdict for comparison in comparisons}
+        exit_code = TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
+        if ReleaseVerdict.WORSE in verdicts:
+            exit_code = WORSE
+        if self.as_json:
+            of_metrics = [comparison.as_json() for comparison in comparisons]
+            typer.echo(json.dumps({"metrics": of_metrics, "notes": [*pair.notes], "exit_code": exit_code}, indent=2))
+            return exit_code
+        terminal = Terminal(highlight=False, markup=False)
+        terminal.print(_table(comparisons))
+        for line in [*map(str, comparisons), *pair.notes]:
+            terminal.print_line(f"– {line}")
+        return exit_code
 
     def _check(self) -> None:
         if not 0.0 <= self.tolerance <= 1.0:
@@ -88,12 +94,12 @@ class CompareRun:
                 "give --prometheus URL, where the sums are, or files of spans: A.jsonl B.jsonl, or one with --control "
                 "and --candidate"
             )
-        named = bool(self.a) + bool(self.b)
+        named = bool(self.control) + bool(self.candidate)
         if named == 1 or (not named and self.prometheus):
             raise ConfigurationError("give --control and --candidate, the releases: --control 1.4 --candidate 1.5")
-        if named and self.a == self.b:
+        if named and self.control == self.candidate:
             raise ConfigurationError(
-                f"--control and --candidate are both {self.a!r}; a release is not compared with itself"
+                f"--control and --candidate are both {self.control!r}; a release is not compared with itself"
             )
         if self.files and not named and len(self.files) != 2:  # noqa: PLR2004
             raise ConfigurationError(
@@ -101,7 +107,7 @@ class CompareRun:
             )
 
     def _choose_metrics(self, made: Iterable[Metric]) -> list[str]:
-        """Return the metrics that have a quality, of those that are asked for."""
+        """Return the chosen metrics that have a quality."""
         ranges = {metric.name: metric.scale.range for metric in made}
         for name in self.metrics:
             if name not in ranges:
@@ -113,9 +119,8 @@ class CompareRun:
             raise ConfigurationError("no metric has a quality to compare: give those with an open scale a range=")
         return names
 
-    # --- from a Prometheus ---------------------------------------------------------------------------------------
-
-    def _of_sums(self, by: str) -> ReleasePair:
+    def _read_sums(self, by: str) -> ReleasePair:
+        """Read the sums of both releases from Prometheus."""
         if not by:
             raise ConfigurationError(
                 f"{self.config} has no compare, so sums are of all releases together; write compare: {{by: service.version}}"
@@ -126,14 +131,14 @@ class CompareRun:
                 f"{self.prometheus} has no sums by release since {self.since}: does the scorer run with compare: {{by: {by}}}, "
                 "and is it scraped?"
             )
-        if self.a not in history.values:
+        if self.control not in history.values:
             raise ConfigurationError(
-                f"--control {self.a}: there are no scores of it since {self.since}, but of {_list_names(history.values)}"
+                f"--control {self.control}: there are no scores of it since {self.since}, but of {_list_names(history.values)}"
             )
-        pair = history.pair(self.a, self.b)
-        if self.b in history.values:
+        pair = history.pair(self.control, self.candidate)
+        if self.candidate in history.values:
             return pair
-        return replace(pair, notes=(f"{self.b} has no scores yet; there are of {_list_names(history.values)}",))
+        return replace(pair, notes=(f"{self.candidate} has no scores yet; there are of {_list_names(history.values)}",))
 
     def _history(self) -> ReleaseHistory:
         now_s = time.time()
@@ -147,11 +152,14 @@ class CompareRun:
             told=partial(track, description=f"sums since {self.since}", console=notes, transient=True),
         )
 
-    # --- from spans ----------------------------------------------------------------------------------------------
-
-    def _of_spans(self, by: str) -> ReleasePair:
-        read = [self._spans(file) for file in self.files]
-        if not self.a:
+    def _read_spans(self, by: str) -> ReleasePair:
+        """Read the scores of both releases from files of spans."""
+        notes, read = Terminal(stderr=True), list[Spans]()
+        for file in self.files:
+            with stored_spans(file) as spans:
+                shown = track(spans, f"spans of {printable(file)}", None, console=notes, transient=True)
+                read.append(Spans.read(shown))
+        if not self.control:
             names = [Path(file).stem for file in self.files]
             names = names if len({*names}) > 1 else [*self.files]
             a, b = (
@@ -166,39 +174,13 @@ class CompareRun:
                 "that attribute of the resource, OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
             )
         rows = [row for spans in read for row in _require_rows(spans.rows(), ", ".join(self.files))]
-        return self._split_by_value(rows, rows_by_value(read, by), by)
-
-    def _split_by_value(self, rows: Sequence[ReportRow], values: dict[str, list[ReportRow]], by: str) -> ReleasePair:
-        for option, name in (("--control", self.a), ("--candidate", self.b)):
+        values = rows_by_value(read, by)
+        for option, name in (("--control", self.control), ("--candidate", self.candidate)):
             if name not in values:
                 raise ConfigurationError(
                     f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_list_names(values)}"
                 )
-        return release_pair(release_scores(self.a, values[self.a]), release_scores(self.b, values[self.b]))
-
-    def _spans(self, file: str) -> Spans:
-        notes = Terminal(stderr=True)
-        with stored_spans(file) as spans:
-            return Spans.read(track(spans, f"spans of {printable(file)}", None, console=notes, transient=True))
-
-    # --- what comes of it ----------------------------------------------------------------------------------------
-
-    def _tell(self, comparisons: Sequence[ReleaseComparison], notes: Sequence[str]) -> None:
-        if self.as_json:
-            of_metrics = [comparison.as_json() for comparison in comparisons]
-            document = {"metrics": of_metrics, "notes": [*notes], "exit_code": _exit_code(comparisons)}
-            typer.echo(json.dumps(document, indent=2))
-            return
-        terminal = Terminal(highlight=False, markup=False)
-        terminal.print(_table(comparisons))
-        for line in [*map(str, comparisons), *notes]:
-            terminal.print_line(f"– {line}")
-
-
-def _read_compare_by(settings: Configuration) -> str:
-    """Return by what releases are told apart; empty where the configuration does not say."""
-    section: Compare | None = settings.compare
-    return "" if section is None else section.by
+        return release_pair(*(release_scores(name, values[name]) for name in (self.control, self.candidate)))
 
 
 def _is_duration(text: str) -> bool:
@@ -219,13 +201,6 @@ def _require_rows(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
 
 def _list_names(names: Collection[str]) -> str:
     return names_listed(names) or "none"
-
-
-def _exit_code(comparisons: Iterable[ReleaseComparison]) -> int:
-    verdicts = {comparison.verdict for comparison in comparisons}
-    if ReleaseVerdict.WORSE in verdicts:
-        return WORSE
-    return TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
 
 
 def _table(comparisons: Sequence[ReleaseComparison]) -> TextTable:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.progress import (
@@ -38,7 +37,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
-from spanscore.protocols import Embedder, Judge, Metric, Redactor
+from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 from spanscore.stored.evaluation import Scoring
 from spanscore.stored.evaluation_report import check_report, write_report
@@ -56,10 +55,6 @@ from spanscore.wiring.accounts import Accounts, purse_for
 
 __all__ = ["FELL", "INCOMPLETE", "PausedAccounts", "QualityGate", "ScoreRun", "exit_code", "named_clocks"]
 
-# --- quality gate ---------------------------------------------------------------------------------------------------
-
-# The gate of ``spanscore evaluate``: its options read, what came of it told, and a baseline kept.
-
 FELL, INCOMPLETE = 1, 3
 """Exit codes: a bound does not hold; too many cases have no score."""
 _CASES = 10
@@ -68,14 +63,15 @@ _CASES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityGate:
-    """The options of the gate, as they were given.
+    """The gate of ``spanscore evaluate``: its options, its verdict, and the update of the baseline.
 
     Attributes:
-        baseline: rows of an earlier run; None = nothing to fall from.
-        update: whether this run's rows take its place.
-        max_drop: ``metric=0.03``, each; ``least`` likewise.
-        max_unscored: share, [0, 1].
-        junit: a file to write; None = none.
+        baseline: file of the rows of an earlier run; None = no baseline.
+        update: whether this run's rows replace the baseline.
+        max_drop: bounds such as ``metric=0.03``, on the fall of a mean quality.
+        least: bounds such as ``metric=0.98``, on the mean quality.
+        max_unscored: share of a metric's cases that may have no score, [0, 1].
+        junit: file for the verdicts in JUnit's format; None = no file.
     """
 
     baseline: Path | None
@@ -87,14 +83,14 @@ class QualityGate:
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything is to be held."""
+        """Whether any option of the gate was given."""
         return bool(self.baseline or self.max_drop or self.least or self.junit)
 
     def gate(self, metrics: Collection[str]) -> QualityBounds:
-        """Return what these metrics must hold, before anything is paid for; a baseline that is replaced is shown, not held.
+        """Return the bounds of these metrics, before anything is paid for; a baseline that is replaced bounds no fall.
 
         Raises:
-            ConfigurationError: an option is none, or there is no baseline yet.
+            ConfigurationError: an option is wrong, or there is no baseline yet.
         """
         if self.update and self.baseline is None:
             raise ConfigurationError("--update-baseline writes the file that --baseline names; name one")
@@ -117,10 +113,10 @@ class QualityGate:
         return rows or None
 
     def hold(self, gate: QualityBounds, result: Result, source: str) -> GateResult:
-        """Hold a run against it, and write what was asked for.
+        """Return the verdict on a run, and write the files that the options name.
 
         Raises:
-            ConfigurationError: as ``checked``; or a file cannot be written.
+            ConfigurationError: the run cannot be compared with the baseline, or a file cannot be written.
         """
         held = checked(gate, result)
         if self.junit is not None:
@@ -129,8 +125,8 @@ class QualityGate:
             write_rows(self.baseline, result.rows)
         return held
 
-    def tell(self, held: GateResult) -> None:
-        """Print what changed, case by case, then the metrics."""
+    def print_verdict(self, held: GateResult) -> None:
+        """Print the cases whose quality fell, then the metrics."""
         terminal = Terminal()
         fallen = [change for change in held.changes if change.after < change.before]
         if fallen:
@@ -143,7 +139,7 @@ class QualityGate:
 
 
 def exit_code(held: GateResult) -> int:
-    """Return how the command ends."""
+    """Return the exit code of the command."""
     if not held.passed:
         return FELL
     return INCOMPLETE if held.incomplete else 0
@@ -194,15 +190,9 @@ def _metrics(metrics: Sequence[MetricGate]) -> Table:
             if gate.change is None
             else f"{gate.change.mean:+.3f} ({gate.change.low:+.3f} to {gate.change.high:+.3f})",
             str(gate.cases) if gate.change is not None else "–",
-            _verdict(gate),
+            "does not hold" if gate.failed else "not known" if gate.incomplete else "holds",
         )
     return table
-
-
-def _verdict(gate: MetricGate) -> str:
-    if gate.failed:
-        return "does not hold"
-    return "not known" if gate.incomplete else "holds"
 
 
 def _lines(held: GateResult) -> Iterator[str]:
@@ -227,20 +217,16 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-# --- evaluate run ---------------------------------------------------------------------------------------------------
-
-# What ``spanscore evaluate`` does with what it was given: samples of a file → rows, a table, a page.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRun:
-    """One run of the command: its settings, as ``spanscore evaluate --help`` tells them.
+    """One run of ``spanscore evaluate``, with its options.
 
     Attributes:
-        names: of metrics, with commas between; empty = those of ``config``.
-        judge: empty = that of ``config``, else the offline one; ``embeddings`` likewise.
+        names: names of metrics, with commas between; empty = those of ``config``.
+        judge: empty = that of ``config``, else the offline one.
+        embeddings: empty = those of ``config``, else none, or the offline ones beside the offline judge.
         timeout: seconds; 0 = that of ``config``, else the scorer's default.
-        gate: what the run is held against, where anything is asked of it.
+        gate: options of the gate.
     """
 
     file: str
@@ -258,7 +244,7 @@ class ScoreRun:
     gate: QualityGate
 
     def run(self) -> int:
-        """Score, tell and write; return the exit code.
+        """Score the file, print and write the result; return the exit code.
 
         Raises:
             SpanscoreError: an option, the configuration or the file is wrong.
@@ -279,11 +265,10 @@ class ScoreRun:
         ):
             offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
             notes.print(offline, soft_wrap=True)
-        bar = _bar(notes, Accounts(metrics))
-        scoring = _score_file(partial(self._scoring, metrics, configured), self.file, total, bar)
+        scoring = self._score(metrics, configured, total, notes)
         result = scoring.result()
         held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
-        self._tell(result, held, _redactor(configured))
+        self._print(result, held, configured)
         for note in self._notes(result, scoring):
             notes.print(note, soft_wrap=True)
         if result.interrupted:
@@ -301,29 +286,41 @@ class ScoreRun:
         with as_written.told():
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
 
-    def _scoring(self, metrics: Sequence[Metric], configured: ConfigReport | None, **more: Any) -> Scoring:
+    def _score(
+        self, metrics: Sequence[Metric], configured: ConfigReport | None, total: int | None, console: Terminal
+    ) -> Scoring:
+        """Score the file behind a bar, until its end or Ctrl-C."""
         settings = configured.settings if configured else ScorerSettings()
-        return Scoring(
-            metrics,
-            concurrency=self.concurrency,
-            timeout=self.timeout or settings.limits.timeout,
-            out=self.out,
-            fresh=not self.resume,
-            cache=self.cache,
-            redactor=redactor_in(settings.redactor),
-            purse=purse_for(settings, {metric.name: metric for metric in metrics}),
-            **more,
-        )
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
+        with Progress(*columns, PausedAccounts(Accounts(metrics)), console=console) as bar:
+            task = bar.add_task("scored", total=total)
+            scoring = Scoring(
+                metrics,
+                concurrency=self.concurrency,
+                timeout=self.timeout or settings.limits.timeout,
+                out=self.out,
+                fresh=not self.resume,
+                cache=self.cache,
+                redactor=redactor_in(settings.redactor),
+                purse=purse_for(settings, {metric.name: metric for metric in metrics}),
+                progress=lambda done, _: bar.update(task, completed=done),
+            )
+            try:
+                scoring.block(self.file)
+            except KeyboardInterrupt:
+                bar.update(task, description="interrupted")
+        return scoring
 
-    def _tell(self, result: Result, held: GateResult | None, redactor: Redactor | None) -> None:
+    def _print(self, result: Result, held: GateResult | None, configured: ConfigReport | None) -> None:
         if self.as_json:
             at_gate = {} if held is None else {"gate": held.as_json()}
             typer.echo(json.dumps({**result.as_json(), **at_gate}, indent=2))
         else:
             Terminal().print(result)
             if held is not None:
-                self.gate.tell(held)
+                self.gate.print_verdict(held)
         if self.report is not None:
+            redactor = redactor_in(configured.settings.redactor) if configured else None
             write_report(result, self.report, source=self.file, redactor=redactor)
 
     def _notes(self, result: Result, scoring: Scoring) -> Iterator[str]:
@@ -342,19 +339,15 @@ class ScoreRun:
             )
 
 
-def _redactor(configured: ConfigReport | None) -> Redactor | None:
-    return redactor_in(configured.settings.redactor) if configured is not None else None
-
-
 class PausedAccounts(ProgressColumn):
-    """Which accounts are not asked now, and why: a bar that stands still says nothing."""
+    """A column with the accounts that are paused, and the reasons: a bar that stands still has none."""
 
     def __init__(self, accounts: Accounts) -> None:
         super().__init__()
         self._accounts = accounts
 
     def render(self, task: Task) -> Text:
-        """Return it; empty where all answer, and at the end."""
+        """Return the sentences; empty if all accounts answer, and at the end."""
         away = [state for state in self._accounts.states() if state.breaker != "closed" and not task.finished]
         sentences = (
             f"{state.account!r} does not answer{f': {state.because}' if state.because else ''}; it is asked again"
@@ -363,34 +356,17 @@ class PausedAccounts(ProgressColumn):
         return Text("; ".join(sentences), style="yellow")
 
 
-def _bar(console: Terminal, accounts: Accounts) -> Progress:
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    return Progress(*columns, *named_clocks(), PausedAccounts(accounts), console=console)
-
-
 def named_clocks() -> tuple[ProgressColumn, ...]:
-    """Return the columns of a bar for the time that has passed and the time that is left, each behind its name."""
+    """Return the columns of a bar for the elapsed and the remaining time, each behind its name."""
     return TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-
-
-def _score_file(make: Callable[..., Scoring], file: str, total: int | None, shown: Progress) -> Scoring:
-    """Score a file behind a bar, until its end or Ctrl-C."""
-    with shown as bar:
-        task = bar.add_task("scored", total=total)
-        scoring = make(progress=lambda done, _: bar.update(task, completed=done))
-        try:
-            scoring.block(file)
-        except KeyboardInterrupt:
-            bar.update(task, description="interrupted")
-    return scoring
 
 
 def _count_records(file: str, gate: QualityBounds) -> int | None:
     """Return the number of records; None for standard input, which can be read once only.
 
     Raises:
-        ConfigurationError: there is none, or the gate cannot tell them apart.
-        SampleError: none of them is a sample.
+        ConfigurationError: there is no record, or the gate cannot compare them.
+        SampleError: no record is a sample.
     """
     if file == "-":
         return None
@@ -408,7 +384,7 @@ def _count_records(file: str, gate: QualityBounds) -> int | None:
 
 
 def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
-    """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
+    """Return the named metrics with their parameters in the configuration; without names all its metrics."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     listed = [] if settings is None else list(entries(settings))
     if names:
@@ -423,7 +399,7 @@ def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embe
 
 @contextmanager
 def _naming_embeddings() -> Iterator[None]:
-    """Have an error about embeddings that are missing name the option that gives them."""
+    """Add the option for embeddings to an error about missing ones."""
     try:
         yield
     except NotReadyError:

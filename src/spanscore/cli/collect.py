@@ -1,4 +1,4 @@
-"""``spanscore collect SOURCE``: stored traces → a data set of the cases that matter."""
+"""``spanscore collect SOURCE``: a data set of the cases that matter in stored traces."""
 
 from __future__ import annotations
 

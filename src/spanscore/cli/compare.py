@@ -1,4 +1,4 @@
-"""``spanscore compare``: two releases on live traffic → whether the second is worse."""
+"""``spanscore compare``: whether the second of two releases is worse on live traffic."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ def compare(
     prometheus: Annotated[
         str, typer.Option(metavar="URL", help="Where the sums are, such as http://localhost:9090.")
     ] = "",
-    a: Annotated[str, typer.Option("--control", metavar="VALUE", help="The release that was there before: 1.4.")] = "",
-    b: Annotated[str, typer.Option("--candidate", metavar="VALUE", help="The one that may be worse: 1.5.")] = "",
+    control: Annotated[
+        str, typer.Option("--control", metavar="VALUE", help="The release that was there before: 1.4.")
+    ] = "",
+    candidate: Annotated[
+        str, typer.Option("--candidate", metavar="VALUE", help="The one that may be worse: 1.5.")
+    ] = "",
     since: Annotated[
         str,
         typer.Option(
@@ -58,8 +62,8 @@ def compare(
         config=config,
         files=files or (),
         prometheus=prometheus,
-        a=a,
-        b=b,
+        control=control,
+        candidate=candidate,
         since=since,
         tolerance=tolerance,
         level=level,

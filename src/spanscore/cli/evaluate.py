@@ -1,4 +1,4 @@
-"""``spanscore evaluate FILE``: stored samples → scores."""
+"""``spanscore evaluate FILE``: scores for stored samples."""
 
 from __future__ import annotations
 

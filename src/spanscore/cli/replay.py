@@ -1,4 +1,4 @@
-"""``spanscore replay CONFIG SOURCE``: what has happened → scores."""
+"""``spanscore replay CONFIG SOURCE``: scores for stored traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore report``: stored spans → a page."""
+"""``spanscore report``: one HTML page of stored spans."""
 
 from __future__ import annotations
 

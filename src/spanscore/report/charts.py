@@ -1,7 +1,7 @@
-"""MetricSummary → charts as SVG: a trend with its interval, and histograms. They are made once and need no script.
+"""Charts of a metric as SVG without a script: a trend with its interval, and histograms.
 
-A chart is as wide as its place: positions across are per cent, heights are pixels, and words keep their size. Colours and
-margins are in the page's style sheet, so that charts follow the dark mode and the printer.
+A chart is as wide as its place: horizontal positions are per cent, heights are pixels, and words keep their size. Colours
+and margins are in the page's style sheet, so that charts follow the dark mode and the printer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Chart", "histograms", "trend"]
 
 BINS: Final = 20
 MAX_STEPS: Final = 12
-"""An ordinal scale with more grades is drawn in bins."""
+"""Grades of an ordinal scale, above which it is drawn in bins."""
 _S: Final = 1_000_000_000
 _DAY: Final = 86_400 * _S
 _QUALITY: Final = "quality (1 = good)"
 _MEANS_PX, _COUNTS_PX, _TREND_PX, _HISTOGRAM_PX = 204, 46, 272, 174
 """Heights of the means, of the counts below them, of both with the room between, and of a histogram."""
 _NARROW_PX: Final = 240
-"""Width that a trend has on a telephone."""
+"""Width of a trend on a telephone."""
 _CHARACTER_PX: Final = 7
 _DAYS: Final = 3
 _EDGE: Final = 0.3
@@ -40,15 +40,15 @@ _STEPS_S: Final = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
     *(86_400 * days for days in (1, 2, 5, 10, 30, 90, 365)),
 )
-"""Between two labels of time."""
+"""Seconds between two labels of time."""
 
 
 class Chart(NamedTuple):
     """One chart.
 
     Attributes:
-        on: the scale on which scores are counted; empty for a trend.
-        svg: markup, in which every text is escaped.
+        on: scale on which scores are counted; empty for a trend.
+        svg: markup in which every text is escaped.
     """
 
     on: str
@@ -69,7 +69,7 @@ class _Axis:
 
 
 def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
-    """Return the means of a metric over time; None where no row of it has a time."""
+    """Return the means of a metric over time; None if no row of it has a time."""
     buckets = metric.buckets
     if not any(bucket.scores or bucket.outcomes for bucket in buckets):
         return None
@@ -93,7 +93,7 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
 
 
 def histograms(metric: MetricSummary) -> list[Chart]:
-    """Return how the scores are spread: on quality, and on the metric's own scale where that is another one."""
+    """Return the distribution of the scores: on quality, and on the metric's own scale if it is another one."""
     if not metric.points:
         return []
     charts = []
@@ -125,14 +125,14 @@ def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
 
 
 def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
-    """Return the ends of an open scale: what is drawn, and a little more."""
+    """Return the ends of an open scale: the drawn values with a margin of 5 %."""
     drawn = [level for bucket in buckets for level in (bucket.mean, bucket.low, bucket.high) if level is not None]
     low, high = _bounds(drawn or [0.0])
     return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[str]:
-    """Yield few labels of time, so short that a telephone shows each whole."""
+    """Yield few labels of time, short enough for a telephone."""
     begin, end = metric.buckets[0].start_ns, metric.buckets[-1].end_ns
     shape = _shape(end - begin, summary.width_ns)
     longest = max(len(line) for line in _time(begin, shape).split("\n"))
@@ -143,7 +143,7 @@ def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[
 
 
 def _places_in_time(begin: int, end: int, most: int) -> Sequence[int]:
-    """Return at most so many round times between two; both ends where there are not two such."""
+    """Return at most ``most`` round times between two; both ends if there are fewer than two."""
     for step in (int(seconds * _S) for seconds in _STEPS_S):
         places = range(-(-begin // step) * step, end + 1, step)
         if len(places) <= most:
@@ -172,7 +172,7 @@ def _describe_bucket(bucket: Bucket, summary: ReportSummary) -> str:
 
 
 def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
-    """Return the intervals, one shape per run of buckets that have one, and the means, broken where there is none."""
+    """Return the intervals, a shape per run of buckets that have one, and the means, with a gap at buckets without."""
     x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 1_000)
     bands, means = list[str](), list[str]()
     for run in _runs(buckets):
@@ -212,7 +212,7 @@ def _points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _counts(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
-    """Yield bars of how many units were scored, how many had nothing to score, and how many scores were lost."""
+    """Yield bars of the numbers of scored units, of units without a subject, and of lost scores."""
     below = 0
     for kind, units in (("count", bucket.scores), ("absent", bucket.nothing_to_score), ("lost", bucket.lost)):
         if units:
@@ -227,7 +227,7 @@ def _alarm(metric: MetricSummary, x: _Axis) -> Iterator[str]:
 
 
 def _levels_of_stretch(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
-    """Yield the two levels that a bad stretch is about, with their figures."""
+    """Yield the usual level and that of a bad stretch, with their figures."""
     stretch = metric.stretch
     if stretch is None:
         return
@@ -248,7 +248,7 @@ def _middle(bucket: Bucket) -> int:
 def _column(
     x: _Axis, bucket: Bucket, kind: str, top: float, height: float, title: str = "", *, share: float = 1.0
 ) -> str:
-    """Return a bar as wide as such a share of a bucket."""
+    """Return a bar whose width is a share of a bucket."""
     width = share * (x(bucket.end_ns) - x(bucket.start_ns))
     return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, title)
 
@@ -286,7 +286,7 @@ def _histogram(
 def _spread(
     pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]]
 ) -> tuple[Sequence[float], Sequence[int]]:
-    """Return the share of each bin in per cent, by weight, and its scores; values outside count at the ends."""
+    """Return the share of each bin in per cent, by weight, and its number of scores; values outside count at the ends."""
     weights, values = np.array(pairs).T
     inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")
     shares = 100 * np.bincount(inside, weights, len(bins)) / weights.sum()
@@ -294,7 +294,7 @@ def _spread(
 
 
 def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
-    """Yield from where a score passes, and words above it; pass/fail metrics have nothing between."""
+    """Yield a line at the lowest quality that passes, with words above it; pass/fail metrics have none."""
     words = threshold(metric.kind, metric.pass_at)
     if words:
         yield from (f'<line class="dotted" x1="{x(at)}%" x2="{x(at)}%" y2="{_HISTOGRAM_PX}"/>' for at in metric.pass_at)
@@ -303,7 +303,7 @@ def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
 
 
 def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[float, float, str]]:
-    """Return (from, to, name) of each bin; a value on a border belongs to the bin above it."""
+    """Return (low, high, name) of each bin; a value on a border belongs to the bin above it."""
     low, high = bounds
     if metric.kind == "binary" and bounds == (0.0, 1.0):
         return [(-0.5, 0.5, "0"), (0.5, 1.5, "1")]
@@ -328,7 +328,7 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _rows(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
-    """Yield a line across and its value for each tick, and the name of the scale beside them."""
+    """Yield a horizontal line and its value for each tick, and the name of the scale beside them."""
     for tick in ticks:
         yield f'<line class="grid" x2="100%" y1="{y(tick)}" y2="{y(tick)}"/>'
         yield _text("0", y(tick) + 4, _short(tick), "tick", "end", ' dx="-7"')
@@ -337,7 +337,7 @@ def _rows(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
 
 
 def _ticks(low: float, high: float, most: int) -> Sequence[float]:
-    """Return at most about so many round values between two."""
+    """Return round values between two, about ``most``."""
     rough = (high - low) / most
     power = 10.0 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - _HAIR))
@@ -350,7 +350,7 @@ def _svg(height: int, parts: Sequence[str]) -> str:
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
-    """Return a bar; across in per cent, upright in pixels; with words that a pointer shows."""
+    """Return a bar, horizontal in per cent, vertical in pixels, with a tooltip."""
     title = f"<title>{escape(printable_lines(tooltip))}</title>" if tooltip else ""
     place = f'x="{x:.2f}%" y="{y:.2f}" width="{width:.2f}%" height="{height:.2f}"'
     return f'<rect class="{kind}" {place}>{title}</rect>'

@@ -1,10 +1,11 @@
-"""Spans → conversations and their cards: turns in order of time, each with its scores."""
+"""Conversations of a file of spans, and their cards on the page: turns in order of time, each with its scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from spanscore import semconv
 from spanscore.core.codecs.text import as_text, safe_text
@@ -15,20 +16,18 @@ from spanscore.report.spans import Spans, turns_of
 from spanscore.report.story import Chip, UnitBook, chip, comments, cut, label_chip, rough, score_row, when
 from spanscore.report.summaries import ReportSummary
 
-__all__ = ["Conversation", "ConversationCard", "TurnCard", "WholeScore", "cards", "conversations"]
-
-# --- conversations --------------------------------------------------------------------------------------------------
-
-# Spans → conversations: their turns in the order of time, and how each was judged as a whole.
+__all__ = ["Conversation", "WholeScore", "cards", "conversations"]
 
 
 @dataclass(frozen=True, slots=True)
 class WholeScore:
-    """How a conversation was judged as a whole, by one metric.
+    """A score of a whole conversation by one metric.
 
     Attributes:
-        turns: that were judged; 0 where its span does not tell.
-        provisional: the conversation went on: the score is in no mean.
+        row: the score.
+        turns: number of turns that were judged; 0 = not known.
+        end: the way in which the conversation ended, as ``SessionEnd``.
+        provisional: whether the conversation went on, so that the score is in no mean.
     """
 
     row: ReportRow
@@ -39,11 +38,12 @@ class WholeScore:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Units of one conversation.
+    """The turns and scores of one conversation.
 
     Attributes:
-        turns: in the order of time; empty where the file has none of them.
-        scores: of the whole, the one that counts before a provisional one.
+        id: id of the conversation.
+        turns: root spans of its units in the order of time; empty if the file has none.
+        scores: scores of the whole, a final one before a provisional one.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Conversation:
 
 
 def conversations(spans: Spans) -> list[Conversation]:
-    """Return those that were judged as a whole, or of which the file has at least two turns, in the order of time."""
+    """Return the conversations that were judged as a whole, or have at least two turns, in the order of time."""
     turns = _turns(spans)
     ids = dict.fromkeys([*turns, *spans.conversations, *spans.going_on])
     candidates = [Conversation(key, tuple(turns.get(key, ())), tuple(_scores(key, spans))) for key in ids]
@@ -61,18 +61,17 @@ def conversations(spans: Spans) -> list[Conversation]:
 
 
 def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
-    """Yield what counts, and what is provisional where it knows more of the conversation."""
-    counted, going_on = spans.conversations.get(conversation, {}), spans.going_on.get(conversation, {})
-    for metric, span in counted.items():
-        yield _score(conversation, metric, span, spans)
-    for metric, span in going_on.items():
-        if metric not in counted or turns_of(span) > turns_of(counted[metric]):
-            yield _score(conversation, metric, span, spans, provisional=True)
-
-
-def _score(conversation: str, metric: str, span: SpanData, spans: Spans, *, provisional: bool = False) -> WholeScore:
-    row = spans.whole(conversation, metric, span)
-    return WholeScore(row, turns_of(span), as_text(span.attributes[semconv.SESSION_END]), provisional)
+    """Yield the final scores, and provisional ones that saw more turns."""
+    final, going_on = spans.conversations.get(conversation, {}), spans.going_on.get(conversation, {})
+    later = {
+        metric: span
+        for metric, span in going_on.items()
+        if metric not in final or turns_of(span) > turns_of(final[metric])
+    }
+    for provisional, spans_of in ((False, final), (True, later)):
+        for metric, span in spans_of.items():
+            end = as_text(span.attributes[semconv.SESSION_END])
+            yield WholeScore(spans.whole(conversation, metric, span), turns_of(span), end, provisional)
 
 
 def _turns(spans: Spans) -> dict[str, list[SpanData]]:
@@ -82,27 +81,23 @@ def _turns(spans: Spans) -> dict[str, list[SpanData]]:
         conversation = _conversation_of(span, spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}))
         if conversation:
             turns.setdefault(conversation, []).append(span)
-    for of_one in turns.values():
-        of_one.sort(key=lambda span: (span.start_ns, span.end_ns))
+    for units in turns.values():
+        units.sort(key=lambda span: (span.start_ns, span.end_ns))
     return turns
 
 
 def _units(spans: Spans) -> Iterator[SpanData]:
-    """Yield the units that carry something of ours; of a trace without any, its top-most spans that name a conversation."""
+    """Yield the units with scores or a status; of a trace without any, its topmost spans that name a conversation."""
     yield from spans.units.values()
     ours = {key.trace_id for key in spans.units}
     for trace_id, within in spans.by_trace.items():
         if trace_id not in ours:
-            yield from _topmost([span for span in within.values() if _read_conversation_id(span)], within)
+            named = {span_id: span for span_id, span in within.items() if _read_conversation_id(span)}
+            yield from (span for span in named.values() if named.keys().isdisjoint(_ancestors(span, within)))
 
 
-def _topmost(named: Sequence[SpanData], within: Mapping[int, SpanData]) -> Iterator[SpanData]:
-    ids = {span.span_id for span in named}
-    yield from (span for span in named if not ids & {*_above(span, within)})
-
-
-def _above(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
-    """Yield the ids of a span's ancestors, each once, whatever a file says."""
+def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
+    """Yield the ids of a span's ancestors, each once, also in a file whose parents form a circle."""
     seen: set[int] = set()
     above = span.parent_id
     while above is not None and above not in seen:
@@ -112,7 +107,7 @@ def _above(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
 
 
 def _conversation_of(span: SpanData, evaluations: Mapping[str, SpanData]) -> str:
-    """Return what a unit's span says, or else its evaluations, whose writer may have read another convention."""
+    """Return the conversation of a unit's span, else of its evaluations, whose writer may have read another convention."""
     ids = (_read_conversation_id(each) for each in (span, *evaluations.values()))
     return next((name for name in ids if name), "")
 
@@ -121,13 +116,11 @@ def _read_conversation_id(span: SpanData) -> str:
     return safe_text(as_text(span.attributes.get(semconv.CONVERSATION_ID) or ""))
 
 
-# --- conversation cards ---------------------------------------------------------------------------------------------
-
-# Conversations → cards of the page: turn by turn, each with its scores and labels, below how the whole was judged.
+# --- cards of the page -----------------------------------------------------------------------------------------------
 
 MOST_CONVERSATIONS, MOST_TURNS = 24, 50
 MAX_CHARS = 1_500
-"""Of what a turn asked or answered."""
+"""Characters of the question and of the answer of a turn that are shown."""
 _ENDS: Mapping[str, str] = {
     "explicit": "ended by the application",
     "idle": "ended by silence",
@@ -138,54 +131,15 @@ _ENDS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCard:
-    """One turn.
-
-    Attributes:
-        number: in its conversation, from 1.
-        captured: whether its spans carry content.
-        chips: its scores, then its labels.
-    """
-
-    number: int
-    when: str
-    question: str | None
-    answer: str | None
-    captured: bool
-    chips: Sequence[Chip]
-    comments: Sequence[str]
-    trace_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationCard:
-    """One conversation.
-
-    Attributes:
-        chips: its scores as a whole.
-        rows: the same as a table's.
-        earlier: turns that are left out before the first one shown.
-    """
-
-    id: str
-    title: str
-    about: str
-    chips: Sequence[Chip]
-    rows: Sequence[Mapping[str, str]]
-    turns: Sequence[TurnCard]
-    earlier: int
-
-
-def cards(conversations: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[ConversationCard]:
-    """Return the conversations to look at, what failed first."""
+def cards(conversations: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[dict[str, Any]]:
+    """Return the cards of the conversations to look at, those that failed first."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
     ranked = sorted(conversations, key=lambda each: (order.get(each.id, len(order)), _lowest(each, units)))
     return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]
 
 
 def _lowest(conversation: Conversation, units: UnitBook) -> float:
-    """Return the lowest quality of the whole or of any turn, by a judge or a person; 1 where nothing is known."""
+    """Return the lowest quality of the whole or of any turn, by a judge or a person; 1 without any."""
     names = [_name(turn) for turn in conversation.turns]
     rows = chain((score.row for score in conversation.scores), *(units.rows.get(name, ()) for name in names))
     labels = chain.from_iterable(units.labels.get(name, ()) for name in names)
@@ -193,46 +147,43 @@ def _lowest(conversation: Conversation, units: UnitBook) -> float:
     return min((quality for quality in qualities if quality is not None), default=1.0)
 
 
-def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -> ConversationCard:
+def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -> dict[str, Any]:
     turns = conversation.turns
     first = max(0, len(turns) - MOST_TURNS)
     begun = turns[0].start_ns if turns else next((score.row.time_ns for score in conversation.scores), None)
-    return ConversationCard(
-        id=conversation.id,
-        title=rough(units.tell(_name(turns[0])).question if turns else None) or conversation.id,
-        about=", ".join(filter(None, [when(begun, summary), format_count(len(turns), "turn") if turns else ""])),
-        chips=[_chip(score) for score in conversation.scores if score.row.value is not None],
-        rows=[{**score_row(score.row), "of": _of(score)} for score in conversation.scores],
-        turns=[_turn(number, turn, units, summary) for number, turn in enumerate(turns[first:], first + 1)],
-        earlier=first,
-    )
+    chips, rows = list[Chip](), list[dict[str, str]]()
+    for score in conversation.scores:
+        seen = format_count(score.turns, "turn") if score.turns else ""
+        rows.append({**score_row(score.row), "of": ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))})
+        if score.row.value is not None:
+            text = chip(score.row)
+            chips.append(Chip(f"{text.text} so far", "") if score.provisional else text)
+    return {
+        "id": conversation.id,
+        "title": rough(units.story(_name(turns[0])).question if turns else None) or conversation.id,
+        "about": ", ".join(filter(None, [when(begun, summary), format_count(len(turns), "turn") if turns else ""])),
+        "chips": chips,
+        "rows": rows,
+        "turns": [_turn(number, turn, units, summary) for number, turn in enumerate(turns[first:], first + 1)],
+        "earlier": first,
+    }
 
 
-def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) -> TurnCard:
+def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) -> dict[str, Any]:
     name = _name(turn)
-    story, labels = units.tell(name), units.labels.get(name, ())
+    story, labels = units.story(name), units.labels.get(name, ())
     scores = [chip(row) for row in units.rows.get(name, ()) if row.value is not None]
-    return TurnCard(
-        number=number,
-        when=when(turn.end_ns, summary),
-        question=cut(story.question, MAX_CHARS),
-        answer=cut(story.answer, MAX_CHARS),
-        captured=story.captured,
-        chips=[*scores, *map(label_chip, labels)],
-        comments=comments(labels),
-        trace_id=f"{turn.trace_id:032x}",
-    )
+    return {
+        "number": number,
+        "when": when(turn.end_ns, summary),
+        "question": cut(story.question, MAX_CHARS),
+        "answer": cut(story.answer, MAX_CHARS),
+        "captured": story.captured,
+        "chips": [*scores, *map(label_chip, labels)],
+        "comments": comments(labels),
+        "trace_id": f"{turn.trace_id:032x}",
+    }
 
 
 def _name(turn: SpanData) -> str:
     return unit_name(UnitKey(turn.trace_id, turn.span_id))
-
-
-def _chip(score: WholeScore) -> Chip:
-    made = chip(score.row)
-    return Chip(f"{made.text} so far", "") if score.provisional else made
-
-
-def _of(score: WholeScore) -> str:
-    seen = format_count(score.turns, "turn") if score.turns else ""
-    return ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))

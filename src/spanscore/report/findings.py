@@ -1,4 +1,4 @@
-"""ReportSummary → sentences: titles that say what was found, numbers as a person reads them."""
+"""Sentences and numbers of a report: headline, findings, times, figures and outcomes in words."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _WORDS = {
 
 
 def headline(summary: ReportSummary) -> str:
-    """Return the page's one sentence: the clearest bad stretch, else how all metrics did."""
+    """Return the page's headline: the clearest bad stretch, else the means of the metrics."""
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
     if fallen:
@@ -87,7 +87,7 @@ def _with_it(others: Sequence[MetricSummary]) -> str:
 
 
 def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
-    """Return what happened to a metric, in a sentence with numbers."""
+    """Return a sentence with numbers on a metric's mean or fall."""
     name = readable(metric.metric) or "All metrics"
     if metric.mean is None:
         among = format_count(sum(metric.outcomes.values()), metric.noun)
@@ -97,7 +97,11 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
         held = "held at" if _several_times(metric) else "is"
         return f"{name} {held} {level(metric, metric.mean)} on {format_count(metric.scores, 'score')}"
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
-    subject = _subject(metric, name)
+    subject = name
+    if metric.kind == "binary":
+        subject = f"{name}: the pass rate"
+    elif metric.direction == "lower":
+        subject = f"the quality of {name}"
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     filled = [at for at, bucket in enumerate(metric.buckets) if bucket.scores]
     if stretch.last == filled[-1]:
@@ -113,12 +117,12 @@ def readable(metric: str) -> str:
 
 
 def dollars(cost_usd: float) -> str:
-    """Return an amount in US dollars, with more digits where it is below a cent."""
+    """Return an amount in US dollars, with more digits below a cent."""
     return f"${cost_usd:,.2f}" if cost_usd >= _CENT or not cost_usd else f"${cost_usd:.2g}"
 
 
 def figure(value: float | None, digits: int = 2) -> str:
-    """Return a number with two digits after the point, an en dash for none; -0.00 is 0.00."""
+    """Return a number with two digits after the point, an en dash for None; -0.00 is 0.00."""
     if value is None:
         return "–"
     text = f"{value:.{digits}f}"
@@ -126,7 +130,7 @@ def figure(value: float | None, digits: int = 2) -> str:
 
 
 def format_score(value: float | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
-    """Return a score with two digits, or with as many as it takes to see that it just fails: 0.497 below 0.5, not "0.50"."""
+    """Return a score with two digits, or with the digits that show that it just fails: 0.497 below 0.5, not "0.50"."""
     fails = quality is not None and pass_at is not None and quality < pass_at
     while fails and digits < _MOST_DIGITS and round(quality or 0.0, digits) >= (pass_at or 0.0):
         digits += 1
@@ -134,7 +138,7 @@ def format_score(value: float | None, quality: float | None, pass_at: float | No
 
 
 def clock(time_ns: int, summary: ReportSummary) -> str:
-    """Return a time of day, with its date where the summary spans several days, with seconds where buckets are so short."""
+    """Return a time of day, with its date if the summary spans several days, and with seconds if buckets are short."""
     at = datetime.fromtimestamp(time_ns // _SECOND, UTC)
     if summary.width_ns >= _DAY_S * _SECOND:
         return f"{at.day} {at:%b}"
@@ -144,7 +148,7 @@ def clock(time_ns: int, summary: ReportSummary) -> str:
 
 
 def period(summary: ReportSummary) -> str:
-    """Return the time the rows cover, date and zone included; empty when none has a time."""
+    """Return the period of the rows with date and zone; empty if no row has a time."""
     if summary.start_ns is None or summary.end_ns is None:
         return ""
     begin, end = (datetime.fromtimestamp(ns // _SECOND, UTC) for ns in (summary.start_ns, summary.end_ns))
@@ -166,28 +170,27 @@ def width_words(width_ns: int) -> str:
 
 
 def outcome_words(outcomes: Mapping[str, int]) -> str:
-    """Return outcomes that are no scores, in words, the most frequent first."""
+    """Return the outcomes other than ``scored`` in words, the most frequent first."""
     rest = sorted(((name, count) for name, count in outcomes.items() if name != "scored"), key=lambda item: -item[1])
     return ", ".join(f"{outcome_name(name)} {count:,}" for name, count in rest)
 
 
 def outcome_name(outcome: str) -> str:
-    """Return an outcome in words; one that could not be told apart names each."""
+    """Return an outcome in words; an outcome with several meanings names each."""
     return " or ".join(_WORDS.get(part, readable(part)) for part in outcome.split(" or "))
 
 
 def why_unscored(why: Unscored) -> str:
-    """Return why there is no score, in words: "judge failed: unparseable"."""
+    """Return the reason of a missing score in words: "judge failed: unparseable"."""
     return ": ".join(filter(None, (outcome_name(why.outcome), why.reason)))
 
 
 def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
-    """Return from which quality on a score passes: "pass at 0.5 (default)".
-
-    Empty for pass/fail metrics, which know nothing between, and where it is not known.
+    """Return the lowest quality that passes in words: "pass at 0.5 (default)"; empty for pass/fail metrics, and if not known.
 
     Args:
-        pass_at: ascending; several where it was changed.
+        kind: kind of the metric's scale.
+        pass_at: lowest qualities that pass, ascending; several if it was changed.
     """
     if kind == "binary" or not pass_at:
         return ""
@@ -196,14 +199,8 @@ def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
 
 
 def value_among(value: float, alike: int) -> str:
-    """Return a value of the bad stretch, and whether other units there have it too: "one of 5 at 0.00"."""
+    """Return a value of a bad stretch, with the number of units there that have it: "one of 5 at 0.00"."""
     return f"one of {alike:,} at {figure(value)}" if alike > 1 else figure(value)
-
-
-def _subject(metric: MetricSummary, name: str) -> str:
-    if metric.kind == "binary":
-        return f"{name}: the pass rate"
-    return f"the quality of {name}" if metric.direction == "lower" else name
 
 
 def level(metric: MetricSummary, mean: float) -> str:

@@ -1,4 +1,4 @@
-"""Template and values → one HTML text. Everything is escaped but charts, whose makers escape their words.
+"""Rendering of the page's template. All values are escaped, but for charts, whose makers escape their words.
 
 No control character reaches the page: HTML has no NUL and no ESC, and a bidi override would show a word backwards.
 """
@@ -20,7 +20,7 @@ def render(**values: Any) -> str:
     """Return the page.
 
     Args:
-        values: what the template names; every text is escaped.
+        values: values of the template's names; every text is escaped.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -42,5 +42,5 @@ def render(**values: Any) -> str:
 
 
 def _escape(value: Any) -> Any:
-    """Return what stands at a place of the template as it may be shown; our own mark-up stays as it is."""
+    """Return a value of the template with control characters escaped; markup of ours stays as it is."""
     return printable_lines(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

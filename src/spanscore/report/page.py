@@ -1,9 +1,8 @@
-"""ReportSummary and stories → one HTML file, with a section on what people said."""
+"""The report page: summary and stories of scores as one HTML file that needs no network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -21,15 +20,13 @@ from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
-from spanscore.report.conversations import Conversation, ConversationCard, cards, conversations
+from spanscore.report.conversations import Conversation, cards, conversations
 from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, some_of_each
 from spanscore.report.spans import Spans
 from spanscore.report.story import (
-    Chip,
     PersonAnnotation,
     SpanNode,
     UnitBook,
-    UnitStory,
     chip,
     comments,
     cut,
@@ -52,105 +49,12 @@ from spanscore.report.summaries import (
     summarize,
 )
 
-__all__ = ["AnnotatedUnit", "People", "page", "people", "summary", "write", "write_scores"]
+__all__ = ["page", "summary", "write", "write_scores"]
 
-# --- people ---------------------------------------------------------------------------------------------------------
-
-# Labels beside scores → a section of the page: what people said, and how judges scored the same units.
-
-MOST_UNITS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedUnit:
-    """One unit of which somebody said something; its labels come before its scores."""
-
-    when: str
-    title: str
-    chips: Sequence[Chip]
-    comments: Sequence[str]
-    trace_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class People:
-    """What people said.
-
-    Attributes:
-        metrics: the columns beside a value: those with a score on a labelled unit.
-        values: a row per value of a label: its name, the value, how many units have it, and a mean per metric.
-        units: some of them, the worst first.
-    """
-
-    finding: str
-    note: str
-    metrics: Sequence[str]
-    values: Sequence[Sequence[str]]
-    units: Sequence[AnnotatedUnit]
-
-
-def people(units: UnitBook, summary: ReportSummary) -> People | None:
-    """Return what people said; None where nobody said anything."""
-    labelled = [(unit, label) for unit, labels in units.labels.items() for label in labels]
-    if not labelled:
-        return None
-    scored = {
-        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in units.labels
-    }
-    metrics = sorted({metric for rows in scored.values() for metric in rows})
-    order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
-    shown = order[:MOST_UNITS]
-    return People(
-        finding=f"People said something of {format_count(len(units.labels), 'unit')}",
-        note=f"Shown: {len(shown)} of {len(order):,} units, the worst label first." if len(shown) < len(order) else "",
-        metrics=[say.readable(metric) for metric in metrics],
-        values=[*_values(labelled, scored, metrics)],
-        units=[_unit(unit, units, scored[unit], summary) for unit in shown],
-    )
-
-
-def _values(
-    labelled: Sequence[tuple[str, PersonAnnotation]],
-    scored: Mapping[str, Mapping[str, ReportRow]],
-    metrics: Sequence[str],
-) -> Iterator[list[str]]:
-    of_value: dict[tuple[str, str], set[str]] = {}
-    for unit, label in sorted(labelled, key=lambda pair: (pair[1].name, _quality(pair[1]), pair[1].told)):
-        of_value.setdefault((label.name, label.told), set()).add(unit)
-    for (name, value), own in of_value.items():
-        yield [say.readable(name), value, f"{len(own):,}", *(_mean(metric, own, scored) for metric in metrics)]
-
-
-def _mean(metric: str, own: set[str], scored: Mapping[str, Mapping[str, ReportRow]]) -> str:
-    values = [row.value for unit in own if (row := scored[unit].get(metric)) and row.value is not None]
-    return f"{say.figure(fmean(values))} ({len(values):,})" if values else "–"
-
-
-def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> AnnotatedUnit:
-    labels = units.labels[unit]
-    return AnnotatedUnit(
-        when=when(labels[-1].when_ns, summary),
-        title=rough(units.tell(unit).question) or "(question not in this file)",
-        chips=[*map(label_chip, labels), *map(chip, rows.values())],
-        comments=comments(labels),
-        trace_id=unit.partition("/")[0],
-    )
-
-
-def _lowest(labels: Sequence[PersonAnnotation]) -> float:
-    return min(map(_quality, labels))
-
-
-def _quality(label: PersonAnnotation) -> float:
-    return 1.0 if label.quality is None else label.quality
-
-
-# --- page -----------------------------------------------------------------------------------------------------------
-
-# ReportSummary and stories → the values of the page's template, every number as it is read.
-
+MAX_LABELLED = 50
+"""Labelled units that are shown."""
 MAX_OTHERS = 10
-"""Units that failed on the same question as one that is shown."""
+"""Other units of a question that are listed below the one that is shown."""
 _EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
 
@@ -159,15 +63,16 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
     """Return the page as one HTML text.
 
     Args:
-        units: what is known of each beside the summary; of those that are shown the story is asked for.
-        title: names what was scored, beside the finding.
-        conversations: in any order.
+        summary: figures of the page.
+        units: rows, labels and stories of the units.
+        title: name of what was scored, beside the finding.
+        conversations: conversations in any order.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    every = cases(summary.ranking, lambda worst: units.tell(worst.unit).question)
+    every = cases(summary.ranking, lambda worst: units.story(worst.unit).question)
     shown = some_of_each(every, summary.falls)
     worst = [_unit_card(case, units, summary, metrics) for case in shown]
     talks = cards(conversations, units, summary)
@@ -189,14 +94,77 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         units=worst,
         empty=not (summary.units or summary.conversations or talks),
         talks=talks,
-        talks_note=_talks_note(talks, conversations),
+        talks_note=(
+            f"Shown: {len(talks)} of {len(conversations):,}, what failed first." if len(talks) < len(conversations) else ""
+        ),
         talks_finding=_talks_finding(summary, talks),
-        people=people(units, summary),
-        duration=_duration,
+        people=_people(units, summary),
         min_drop=say.figure(MIN_DROP, 1),
         min_evidence=say.figure(MIN_EVIDENCE, 1),
         version=version(),
     )  # fmt: skip
+
+
+def _people(units: UnitBook, summary: ReportSummary) -> dict[str, Any] | None:
+    """Return the section on labels beside the scores of the same units; None without a label.
+
+    Its table has a row per value of a label: label, value, number of units, and a mean for each metric with a score on a
+    labelled unit.
+    """
+    if not units.labels:
+        return None
+    scored = {
+        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in units.labels
+    }
+    metrics = sorted({metric for rows in scored.values() for metric in rows})
+    order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
+    shown = order[:MAX_LABELLED]
+    return {
+        "finding": f"People said something of {format_count(len(units.labels), 'unit')}",
+        "note": f"Shown: {len(shown)} of {len(order):,} units, the worst label first."
+        if len(shown) < len(order)
+        else "",
+        "metrics": [say.readable(metric) for metric in metrics],
+        "table": [*_label_rows(units.labels, scored, metrics)],
+        "units": [_labelled_unit(unit, units, scored[unit], summary) for unit in shown],
+    }
+
+
+def _label_rows(
+    labels: Mapping[str, Sequence[PersonAnnotation]],
+    scored: Mapping[str, Mapping[str, ReportRow]],
+    metrics: Sequence[str],
+) -> Iterator[list[str]]:
+    labelled = [(label, unit) for unit, own in labels.items() for label in own]
+    units_of: dict[tuple[str, str], set[str]] = {}
+    for label, unit in sorted(labelled, key=lambda pair: (pair[0].name, _quality(pair[0]), pair[0].value)):
+        units_of.setdefault((label.name, label.value), set()).add(unit)
+    for (name, value), units in units_of.items():
+        means = list[str]()
+        for metric in metrics:
+            rows = (scored[unit].get(metric) for unit in units)
+            values = [row.value for row in rows if row is not None and row.value is not None]
+            means.append(f"{say.figure(fmean(values))} ({len(values):,})" if values else "–")
+        yield [say.readable(name), value, f"{len(units):,}", *means]
+
+
+def _labelled_unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> dict[str, Any]:
+    labels = units.labels[unit]
+    return {
+        "when": when(labels[-1].when_ns, summary),
+        "title": rough(units.story(unit).question) or "(question not in this file)",
+        "chips": [*map(label_chip, labels), *map(chip, rows.values())],
+        "comments": comments(labels),
+        "trace_id": unit.partition("/")[0],
+    }
+
+
+def _lowest(labels: Sequence[PersonAnnotation]) -> float:
+    return min(map(_quality, labels))
+
+
+def _quality(label: PersonAnnotation) -> float:
+    return 1.0 if label.quality is None else label.quality
 
 
 def _lede(summary: ReportSummary) -> str:
@@ -337,17 +305,17 @@ def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
 
 
 def _open_first(
-    units: Sequence[_UnitCard], talks: Sequence[ConversationCard], summary: ReportSummary
+    units: Sequence[Mapping[str, Any]], talks: Sequence[Mapping[str, Any]], summary: ReportSummary
 ) -> dict[str, Any] | None:
-    """Return what is said of the unit or conversation at the top, and why it is bad; None where all pass all that they have."""
+    """Return the worst unit or conversation with the reasons; None if every one passes all its metrics."""
     fallen = [fall.metric for fall in summary.falls]
     whole = {metric.metric for metric in summary.metrics if metric.of_conversations}
     if summary.failed and (not units or (fallen and fallen[0] in whole)):
-        first, title, href = summary.failed[0], talks[0].title, "#talk-1"
-        example = {"answer": "", "when": talks[0].about, "trace_id": summary.failed[0].rows[0].trace_id}
+        first, title, href = summary.failed[0], talks[0]["title"], "#talk-1"
+        example = {"answer": "", "when": talks[0]["about"], "trace_id": summary.failed[0].rows[0].trace_id}
     elif units:
-        first, title, href = summary.ranking[0], units[0].title, "#unit-1"
-        example = {"answer": rough(units[0].story.answer), "when": units[0].when, "trace_id": units[0].trace_id}
+        first, title, href = summary.ranking[0], units[0]["title"], "#unit-1"
+        example = {"answer": units[0]["rough_answer"], "when": units[0]["when"], "trace_id": units[0]["trace_id"]}
     else:
         return None
     failed = failing(first.rows)
@@ -373,75 +341,68 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
     return f" ({among}usual: {say.level(metric, metric.stretch.usual)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _UnitCard:
-    title: str
-    times: str
-    when: str
-    low: str
-    chips: Sequence[Chip]
-    comments: Sequence[str]
-    story: UnitStory
-    question: str | None
-    answer: str | None
-    contexts: Sequence[str] | None
-    rows: Sequence[dict[str, str]]
-    trace_id: str | None
-    stands_for: str
-    others: Sequence[dict[str, str]]
-    more: int
-
-    def left(self, branch: SpanNode) -> str:
-        """Return where a span's bar begins, in percent of the root's duration."""
-        return f"{min(99.0, 100 * branch.after_ms / self._whole_ms):.2f}"
-
-    def width(self, branch: SpanNode) -> str:
-        """Return how long it is."""
-        rest = 100 - 100 * branch.after_ms / self._whole_ms
-        return f"{max(0.0, min(rest, 100 * branch.took_ms / self._whole_ms)):.2f}"
-
-    @property
-    def _whole_ms(self) -> float:
-        return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
-
-
-def _unit_card(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
-    first, story = case.worst.rows[0], units.tell(case.worst.unit)
+def _unit_card(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> dict[str, Any]:
+    first, story = case.worst.rows[0], units.story(case.worst.unit)
     labels = units.labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
-    return _UnitCard(
-        title=rough(story.question) or safe_text(first.name) or _NO_TITLE,
-        times=f"×{len(case.units):,}" if case.others else "",
-        when=", ".join(filter(None, [when(first.time_ns, summary), safe_text(first.name) if story.question else ""])),
-        low=_failed_keys(case, metrics),
-        chips=[*(chip(row) for row in own if row.value is not None), *map(label_chip, labels)],
-        comments=comments(labels),
-        story=story,
-        question=cut(story.question),
-        answer=cut(story.answer),
-        contexts=cut_contexts(story.contexts),
-        rows=[score_row(row) for row in own],
-        trace_id=first.trace_id,
-        stands_for=_stands_for(own),
-        others=[_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
-        more=max(0, len(case.others) - MAX_OTHERS),
-    )
+    return {
+        "title": rough(story.question) or safe_text(first.name) or _NO_TITLE,
+        "times": f"×{len(case.units):,}" if case.others else "",
+        "when": ", ".join(
+            filter(None, [when(first.time_ns, summary), safe_text(first.name) if story.question else ""])
+        ),
+        "low": _failed_keys(case, metrics),
+        "chips": [*(chip(row) for row in own if row.value is not None), *map(label_chip, labels)],
+        "comments": comments(labels),
+        "captured": story.captured,
+        "question": cut(story.question),
+        "answer": cut(story.answer),
+        "rough_answer": rough(story.answer),
+        "contexts": cut_contexts(story.contexts),
+        "rows": [score_row(row) for row in own],
+        "branches": _branches(story.branches),
+        "more_spans": story.more,
+        "trace_id": first.trace_id,
+        "stands_for": _stands_for(own),
+        "others": [_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
+        "more": max(0, len(case.others) - MAX_OTHERS),
+    }
 
 
 def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
     return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in case.failed)
 
 
+def _stands_for(rows: Sequence[ReportRow]) -> str:
+    """Return the number of units of the traffic for which this one stands, if it was sampled."""
+    weight = max((row.weight for row in rows if row.value is not None), default=1.0)
+    return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
+
+
+def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
+    """Return the spans of a tree; their bars begin at ``left`` and have a ``width``, in per cent of the root's duration."""
+    whole_ms = max((branch.after_ms + branch.took_ms for branch in branches), default=0.0) or 1.0
+    nodes = list[dict[str, Any]]()
+    for branch in branches:
+        left, width = 100 * branch.after_ms / whole_ms, 100 * branch.took_ms / whole_ms
+        ms = branch.took_ms
+        nodes.append(
+            {
+                "name": branch.name,
+                "depth": branch.depth,
+                "status": branch.status,
+                "left": f"{min(99.0, left):.2f}",
+                "width": f"{max(0.0, min(100 - left, width)):.2f}",
+                "took": f"{ms / 1000:,.2f} s" if ms >= 1000 else f"{ms:.1f} ms",  # noqa: PLR2004
+            }
+        )
+    return nodes
+
+
 def _other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
     scores = ", ".join(chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
-    return {"told": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
-
-
-def _stands_for(rows: Sequence[ReportRow]) -> str:
-    """Say how many units of the traffic this one stands for, where it was sampled."""
-    weight = max((row.weight for row in rows if row.value is not None), default=1.0)
-    return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
+    return {"text": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
 
 
 def _worst_finding(summary: ReportSummary) -> str:
@@ -452,17 +413,13 @@ def _worst_finding(summary: ReportSummary) -> str:
     return f"{format_count(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
 
 
-def _talks_finding(summary: ReportSummary, talks: Sequence[ConversationCard]) -> str:
+def _talks_finding(summary: ReportSummary, talks: Sequence[Mapping[str, Any]]) -> str:
     judged = format_count(summary.conversations, "conversation")
     if not summary.conversations:
         return f"{format_count(len(talks), 'conversation')}, none judged as a whole"
     return (
         f"{judged} judged as a whole, {len(summary.failed):,} of them {'fails' if len(summary.failed) == 1 else 'fail'}"
     )
-
-
-def _talks_note(talks: Sequence[ConversationCard], every: Sequence[Conversation]) -> str:
-    return f"Shown: {len(talks)} of {len(every):,}, what failed first." if len(talks) < len(every) else ""
 
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
@@ -476,22 +433,16 @@ def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
     return (some + folded).strip()
 
 
-def _duration(milliseconds: float) -> str:
-    return f"{milliseconds / 1000:,.2f} s" if milliseconds >= 1000 else f"{milliseconds:.1f} ms"  # noqa: PLR2004
-
-
-# --- writing --------------------------------------------------------------------------------------------------------
-
-# Spans or rows → one HTML file that needs no network.
+# --- writing ----------------------------------------------------------------------------------------------------
 
 _UNKNOWN = "unknown_service"
 """OpenTelemetry's name of a service without one, alone or with the process: ``unknown_service:java``."""
 
 
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
-    """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
+    """Return the summary of the scores on spans: means per metric and bucket, outcomes, the worst units."""
     read = Spans.read(spans)
-    return replace(summarize(read.rows(), read.shadow_rows()), alone=_alone(read))
+    return summarize(read.rows(), read.shadow_rows(), alone=_alone(read))
 
 
 def write(
@@ -501,13 +452,13 @@ def write(
     title: str | None = None,
     calibrations: Mapping[str, SavedCalibration] = MappingProxyType({}),
 ) -> ReportSummary:
-    """Write the report on the scores that spans carry, and return what it says.
+    """Write the page of the scores on spans, and return its summary.
 
     Args:
-        spans: of applications and evaluations, in any order; each score counts once.
-        path: replaced where it exists.
-        title: None = the names of the services.
-        calibrations: metric → what human labels say of its judge: its pass rate is told as they would have it, too.
+        spans: spans of applications and evaluations, in any order; each score counts once.
+        path: file to write; an existing one is replaced.
+        title: title of the page; None = the names of the services.
+        calibrations: metric → calibration of its judge by human labels, by which its pass rate is also corrected.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -515,7 +466,7 @@ def write(
     """
     read = Spans.read(spans)
     rows = read.rows()
-    summary = replace(summarize(rows, read.shadow_rows(), calibrations), alone=_alone(read))
+    summary = summarize(rows, read.shadow_rows(), calibrations, alone=_alone(read))
     units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
     html = page(summary, units, title=title or _services(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
@@ -523,7 +474,7 @@ def write(
 
 
 def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores of a data set") -> ReportSummary:
-    """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
+    """Write the page of scores without spans, and return its summary. Raises as ``write`` does."""
     rows = list(rows)
     summary, of_unit = summarize(rows), by_unit(rows)
     units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))

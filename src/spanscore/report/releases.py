@@ -1,4 +1,4 @@
-"""Stored spans → the scores of releases: those of a whole file, or of each compared value in it."""
+"""The scores of releases in stored spans: of a whole file, or of each compared value in it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import inf
 
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.core.span import Unit, UnitKey
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 from spanscore.outputs.aggregates import UNTOLD, ComparedValues
-from spanscore.report.rows import ReportRow, name_within
+from spanscore.report.rows import ReportRow, by_metric, name_within
 from spanscore.report.spans import Spans, lost_units
 
 __all__ = ["release_pair", "release_scores", "rows_by_value"]
@@ -21,7 +21,7 @@ _STEP_S = 60
 
 
 def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]:
-    """Return compared value → the rows of its units, of all files; ``by``: as ``Compare.by``."""
+    """Return compared value → the rows of its units in all files; ``by`` is that of ``Compare``."""
     values, by_value = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
     for spans in files:
         for row in spans.rows():
@@ -35,13 +35,11 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
 
 
 def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
-    """Return what rows say of a release, minute by minute; rows without a time are left out.
+    """Return the scores of a release, minute by minute; rows without a time are left out.
 
-    An evaluator version that no row tells is the empty one.
+    The evaluator version of a row without one is empty.
     """
-    of_metric: dict[str, list[ReportRow]] = {}
-    for row in rows:
-        of_metric.setdefault(row.metric, []).append(row)
+    of_metric = by_metric(rows)
     fallback = {metric: name_within(metric, semconv.SOURCE_FALLBACK) for metric in of_metric}
     own = of_metric.keys() - {*fallback.values()}
     return ReleaseScores(
@@ -52,7 +50,7 @@ def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
 
 
 def release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
-    """Return two releases up to the last score of either."""
+    """Return two releases up to the last score of either of them."""
     ends = [side.span_s[1] + _STEP_S for side in (a, b) if side.span_s]
     return ReleasePair(a, b, max(ends, default=0))
 
@@ -82,18 +80,13 @@ def _minute(time_ns: int) -> int:
 
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
-    """Return the unit of a row; where the file has evaluation spans alone, what they tell of it."""
+    """Return the unit of a row; in a file of evaluation spans alone, a unit with their resource and model."""
     key, spans_of_unit = spans.unit(row.unit) if "/" in row.unit else (UnitKey(0, 0), ())
     if spans_of_unit:
         return Unit(key, spans_of_unit)
     evaluation = next(iter(spans.evaluations.get(key, {}).values()), None)
-    return Unit(key, () if evaluation is None else (_as_root(key, evaluation),))
-
-
-def _as_root(key: UnitKey, evaluation: SpanData) -> SpanData:
+    if evaluation is None:
+        return Unit(key, ())
     model = evaluation.attributes.get(semconv.SCORED_REQUEST_MODEL)
-    return replace(
-        evaluation,
-        span_id=key.span_id,
-        attributes={**evaluation.without_content().attributes, semconv.REQUEST_MODEL: model},
-    )
+    attributes = {**evaluation.without_content().attributes, semconv.REQUEST_MODEL: model}
+    return Unit(key, (replace(evaluation, span_id=key.span_id, attributes=attributes),))

@@ -1,4 +1,4 @@
-"""ReportRow: one unit and metric, a score or the reason of its absence; and the units to open first."""
+"""The rows of a report: one per unit and metric, a score or the reason of its absence; and the units to open first."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = [
     "ReportRow",
     "WorstUnit",
     "as_low",
+    "by_metric",
     "by_unit",
     "cases",
     "default_threshold",
@@ -29,38 +30,43 @@ __all__ = [
     "unit_name",
 ]
 
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-# ReportRow: one (unit × metric), a score or why there is none: all that a page's numbers are made of.
-
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """One (unit × metric): a score, or why there is none. Also what judged data sets hand in.
+    """One (unit × metric) of spans or of a data set: a score, or the reason why there is none.
 
     Attributes:
-        unit: what the rows of one unit share: trace id and span id in hex, or a sample's own name; of a conversation its id.
-        metric: empty where a unit has an outcome and nothing tells for which metric. What a fallback judged is a metric of its
-            own (``name_within``): in no mean of the configured judge.
-        outcome: one of ``Outcome``, ``pending``, or several joined by " or " where the span cannot tell them apart.
+        unit: name of the unit: trace id and span id in hex, a sample's own name, or the id of a conversation.
+        metric: name of the metric; empty = the unit has an outcome of an unknown metric. A fallback's scores are a metric of
+            their own (``name_within``), in no mean of the configured judge.
+        outcome: one of ``Outcome``, ``pending``, or several joined by " or " if the span cannot tell them apart.
         time_ns: nanoseconds since the epoch; None = not known, the row is in no trend.
-        value: on the metric's own scale; None unless the outcome is ``scored``.
-        quality: 0…1, 1 good; None for an open scale.
-        reason: what happened instead of a score; low cardinality.
-        probability: with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
+        value: value on the metric's own scale; None unless the outcome is ``scored``.
+        quality: [0, 1], 1 is good; None for an open scale.
+        label: ``pass`` or ``fail``; None = the metric has no threshold.
+        reason: detail of an outcome other than ``scored``; low cardinality.
+        explanation: the judge's words; may quote the sample.
+        probability: probability with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
+        kind: kind of the metric's scale.
         range: lowest and highest value; None = open or not known.
+        direction: direction of the metric's scale.
         pass_at: lowest quality that passes; None = not known.
-        evaluator_version: metric version, judge and votes; None = the spans do not tell.
-        name: of the unit.
-        trace_id: 32 hex digits.
-        question: None where it was not captured; likewise ``answer`` and ``contexts``.
-        contexts: in rank order.
-        left_out: share of a question that its judge was not shown, (0.5, 1); 0 if it was shown half of each or more.
-        applies: whether the metric's condition holds; None where there is none, or nobody could say.
-        of_conversation: what was judged is a whole conversation, not a turn of it.
+        evaluator_version: metric version, judge and votes; None = not known.
+        judge_model: model of the judge; None = the metric has no judge.
+        input_tokens: tokens that the judge read.
+        output_tokens: tokens that the judge wrote.
+        cost_usd: price in US dollars; None = not known.
+        name: name of the unit's root, for people.
+        trace_id: 32 hex digits; None = the unit has no trace.
+        question: None = not captured.
+        answer: None = not captured.
+        contexts: contexts in rank order; None = not captured.
+        of_conversation: whether a whole conversation was judged.
+        applies: whether the metric's condition holds; None = it has no condition, or the answer is not known.
+        left_out: share of a question that its judge did not get, (0.5, 1); 0 if it got half of each or more.
     """
 
     unit: str
@@ -93,27 +99,27 @@ class ReportRow:
 
     @property
     def weight(self) -> float:
-        """1 / probability: how many units of the traffic this one stands for."""
+        """1 / probability: the number of units of the traffic for which this one stands."""
         return 1.0 / self.probability if self.probability else 1.0
 
     @property
     def threshold(self) -> float:
-        """Lowest quality that passes; the default of its kind where it is not known."""
+        """Lowest quality that passes; the default of its kind if it is not known."""
         return self.pass_at if self.pass_at is not None else default_threshold(self.kind)
 
 
 def default_threshold(kind: Kind) -> float:
-    """Return the lowest quality that passes where the metric was given no ``pass_at``."""
+    """Return the lowest quality that passes without a ``pass_at``."""
     return BINARY.pass_at if kind == "binary" else UNIT_INTERVAL.pass_at
 
 
 def name_within(metric: str, source: Any) -> str:
-    """Return how rows call a metric whose score is of a source: ``faithfulness (fallback)``; None = the population."""
+    """Return a metric's name in rows of a source: ``faithfulness (fallback)``; without a source the metric's own."""
     return f"{metric} ({as_text(source)})" if source else metric
 
 
 def unit_name(key: UnitKey) -> str:
-    """Return how rows call a unit of spans."""
+    """Return the name of a unit in rows."""
     return f"{key.trace_id:032x}/{key.span_id:016x}"
 
 
@@ -125,12 +131,15 @@ def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
     return rows_of
 
 
-# --- ranking --------------------------------------------------------------------------------------------------------
+def by_metric(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
+    """Return metric → its rows, both in the order in which they came."""
+    rows_of: dict[str, list[ReportRow]] = {}
+    for row in rows:
+        rows_of.setdefault(row.metric, []).append(row)
+    return rows_of
 
-# Rows → units that fail a metric, the one to open first at the top; and units → cases, one per question.
-#
-# What fell stands out from what is always a little bad: units of a bad stretch come first, lowest first by the metrics that
-# fell.
+
+# --- ranking ---------------------------------------------------------------------------------------------------------
 
 WORST_PER_METRIC = 8
 WORST_AT_MOST = 24
@@ -151,8 +160,9 @@ class WorstUnit:
     """A unit that fails a metric.
 
     Attributes:
-        quality: the lowest of its qualities.
-        rows: of all metrics on it.
+        unit: name of the unit.
+        quality: lowest of its qualities.
+        rows: rows of all metrics on it.
         fell: whether it lies in the bad stretch of a metric that it fails.
     """
 
@@ -164,11 +174,11 @@ class WorstUnit:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What was asked, and failed, once or several times.
+    """A question on which one or several units failed.
 
     Attributes:
         worst: the unit to open.
-        others: that failed on the same question, in the order of their ranks.
+        others: other units that failed on it, in the order of their ranks.
     """
 
     worst: WorstUnit
@@ -176,7 +186,7 @@ class Case:
 
     @property
     def units(self) -> tuple[WorstUnit, ...]:
-        """All of them, the worst first."""
+        """All its units, the worst first."""
         return (self.worst, *self.others)
 
     @property
@@ -188,20 +198,35 @@ class Case:
 def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
     """Return every unit that fails a metric, the one to open first at the top.
 
+    Units of a bad stretch come first, lowest first by the metrics that fell: so they stand out from units that are always
+    a little bad.
+
     Args:
-        rows: in any order.
-        falls: the clearest first.
+        rows: rows in any order.
+        falls: bad stretches, the clearest first.
     """
-    failures = [_worst(own, falls) for own in by_unit(rows).values() if failing(own)]
+    failures = list[WorstUnit]()
+    for own in by_unit(rows).values():
+        if failing(own):
+            flaws = _find_flawed(own)
+            fell = any(
+                row.metric == fall.metric and _within(row, fall) and row.label != "pass"
+                for row in flaws
+                for fall in falls
+            )
+            failures.append(WorstUnit(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=fell))
     return tuple(sorted(failures, key=lambda worst: _rank(worst, falls)))
 
 
 def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows of a unit that fail their metric.
 
-    A refusal that keeps to the allowed topics is what its application is there for: that it commits to nothing is no flaw.
+    A row fails by its label, or without one by the metric's threshold. A refusal that keeps to the allowed topics commits to
+    nothing, which is no flaw.
     """
-    return [row for row in _find_flawed(own) if _fails(row)]
+    return [
+        row for row in _find_flawed(own) if row.label == "fail" or (row.label is None and _quality(row) < row.threshold)
+    ]
 
 
 def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
@@ -219,7 +244,8 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
     of_metric: dict[str, list[tuple[float, int]]] = {}
     for place, case in enumerate(ranking):
         for metric in case.failed:
-            lowness = 0.0 if metric in fallen else _lowest(case, metric)
+            rows = (row for unit in case.units for row in failing(unit.rows) if row.metric == metric)
+            lowness = 0.0 if metric in fallen else min(map(_quality, rows))
             of_metric.setdefault(metric, []).append((lowness, place))
     share = max(1, min(WORST_PER_METRIC, WORST_AT_MOST // max(1, len(of_metric))))
     chosen = {place for own in of_metric.values() for _, place in sorted(own)[:share]}
@@ -227,18 +253,9 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
 
 
 def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: float) -> int:
-    """Return how many units of a metric's bad stretch fail it with this value, as two digits show it."""
+    """Return the number of units of a metric's bad stretch that fail it with this value, to two digits."""
     rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
     return sum(row.value is not None and f"{row.value:.2f}" == f"{value:.2f}" for row in rows)
-
-
-def _fails(row: ReportRow) -> bool:
-    """Whether its label says so, or, where it has none, the metric's threshold does."""
-    return row.label == "fail" or (row.label is None and _quality(row) < row.threshold)
-
-
-def _lowest(case: Case, metric: str) -> float:
-    return min(_quality(row) for unit in case.units for row in failing(unit.rows) if row.metric == metric)
 
 
 def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
@@ -253,16 +270,8 @@ def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
     ]
 
 
-def _worst(own: Sequence[ReportRow], falls: Sequence[BadStretch]) -> WorstUnit:
-    flaws = _find_flawed(own)
-    fell = any(
-        row.metric == fall.metric and _within(row, fall) and row.label != "pass" for row in flaws for fall in falls
-    )
-    return WorstUnit(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=fell)
-
-
 def _rank(worst: WorstUnit, falls: Sequence[BadStretch]) -> tuple[float | str, ...]:
-    """Return what to sort by; a metric without a score on the unit counts as a good one."""
+    """Return the sort key; a metric without a score on the unit counts as a good one."""
     by: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
     qualities = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
     fallen = [by.get(fall.metric, 1.0) for fall in falls]

@@ -1,4 +1,4 @@
-"""Spans → rows: sorted into units, evaluations and descendants, with the sums of the population."""
+"""Spans of a file, sorted into units and evaluations, and the rows of a report that they hold."""
 
 from __future__ import annotations
 
@@ -18,28 +18,26 @@ from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
 
 __all__ = ["Spans", "lost_units", "population_applicability", "population_sums", "turns_of"]
 
-# --- population -----------------------------------------------------------------------------------------------------
-
-# Rows of one metric → the sums of the population that they are a sample of: what was scored, and what the mean lacks.
+# --- population ------------------------------------------------------------------------------------------------------
 
 _LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
 
 
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
-    """Return the sums; what was lost, and what a fallback judged, is excluded.
+    """Return the sums of the population of which rows are a sample; lost units and those that a fallback judged are excluded.
 
     Args:
-        rows: of a metric that has a quality.
-        fallback: of the same metric, those that another judge than the configured one gave.
+        rows: rows of a metric that has a quality.
+        fallback: rows of the same metric whose judge was a fallback.
     """
     pairs = [(row.quality, 1.0 / row.weight) for row in rows if row.quality is not None]
     return moments(pairs, [probability for _, probability in lost_units(rows, fallback)])
 
 
 def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
-    """Return the units that a metric's mean lacks, each with its probability; arguments as of ``population_sums``.
+    """Return the units that a metric's mean lacks, each with its probability; arguments as in ``population_sums``.
 
-    A unit whose probability its span does not tell stands for as many as a score does.
+    A unit with an unknown probability stands for as many units as a typical score.
     """
     scored = [row for row in rows if row.quality is not None]
     lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
@@ -48,7 +46,7 @@ def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list
 
 
 def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
-    """Return to how much of traffic a metric applies; what is missing as in its sums. None where nobody said."""
+    """Return the share of traffic to which a metric applies; None if no row has an answer. Arguments as in its sums."""
     decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
     if not decided:
         return None
@@ -61,14 +59,7 @@ def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for row in rows if {*row.outcome.split(" or ")} & _LOST]
 
 
-# --- spans ----------------------------------------------------------------------------------------------------------
-
-# Spans → rows: sorted into units, their evaluations and their descendants, and each score counted once.
-#
-# A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation,
-# range, judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span:
-# its outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
-# ``not_sampled``, by its ``spanscore.status``.
+# --- spans -----------------------------------------------------------------------------------------------------------
 
 _K = TypeVar("_K")
 _N = TypeVar("_N")
@@ -76,22 +67,27 @@ _PAIR = 2
 _OPEN: SessionEnd = "open"
 _ANNOTATOR_KIND = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 _TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
-"""What a metric may need in the place of a field."""
+"""Kind of sample that a metric may require in the place of a field → its name for people."""
 
 
 @dataclass(slots=True)
 class Spans:
-    """Spans of a file, sorted into units, their evaluations and their descendants.
+    """Spans of a file, sorted into units, their evaluations and their descendants; each score counts once.
+
+    A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span has more (explanation,
+    range, judge), so its row is used; the highest revision wins. An evaluation that never began has no evaluation span.
+    Its outcome is on the unit's span (``spanscore.outcome.…``), or follows from ``spanscore.status``: ``pending``,
+    ``delegated`` or ``not_sampled``.
 
     Attributes:
-        units: the spans that carry scores or a status, by key; a span that comes twice counts once.
-        evaluations: unit → metric → its evaluation span, the highest revision.
-        shadows: the same of second judges.
-        after_feedback: the same of what was judged because somebody said something of the unit.
-        conversations: id of a conversation → metric → its evaluation span, the highest revision of those that count.
-        going_on: the same of conversations that went on when they were judged: provisional.
-        labels: unit → name and annotator → what a person said of it last.
-        by_trace: everything that was traced, evaluations and what judges were asked aside.
+        units: key → span with scores or a status; a span that comes twice counts once.
+        evaluations: unit → metric → evaluation span of the highest revision.
+        shadows: unit → metric → evaluation span of a second judge.
+        after_feedback: unit → metric → evaluation span of a score that feedback on the unit has started.
+        conversations: id of a conversation → metric → evaluation span of the highest final revision.
+        going_on: id of a conversation → metric → provisional evaluation span: it went on afterwards.
+        labels: unit → name and annotator → span of the person's last label.
+        by_trace: trace id → span id → every other span, without those of judges.
     """
 
     units: dict[UnitKey, SpanData] = field(default_factory=dict)
@@ -131,7 +127,7 @@ class Spans:
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
     def shadow_rows(self) -> list[ReportRow]:
-        """Return one row per score that a second judge gave, or not, under its metric's name: to be compared, and no more."""
+        """Return one row per evaluation by a second judge, under its metric's own name: for comparison alone."""
         return [
             replace(_from_evaluation(key, metric, span, self.units.get(key)), metric=safe_text(metric))
             for key, of_unit in self.shadows.items()
@@ -139,7 +135,7 @@ class Spans:
         ]
 
     def feedback_rows(self) -> list[ReportRow]:
-        """Return one row per score of a unit that was judged because somebody said something of it: it speaks for no other."""
+        """Return one row per score that feedback on its unit has started: it stands for no other unit."""
         return [
             _from_evaluation(key, metric, span, self.units.get(key))
             for key, of_unit in self.after_feedback.items()
@@ -147,13 +143,13 @@ class Spans:
         ]
 
     def whole(self, conversation: str, metric: str, span: SpanData) -> ReportRow:
-        """Return what an evaluation span of a whole conversation says; its time is that of the last turn."""
+        """Return the row of an evaluation span of a whole conversation; its time is that of the last turn."""
         key = UnitKey(span.trace_id, span.parent_id or 0)
         last = self.by_trace.get(key.trace_id, {}).get(key.span_id)
         return replace(_from_evaluation(key, metric, span, last), unit=conversation, of_conversation=True)
 
     def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
-        """Return a unit's key and its spans, root included, in start order; empty where the file has none of them."""
+        """Return a unit's key and its spans, with the root, in start order; no spans if the file has none."""
         trace_id, _, span_id = name.partition("/")
         key = UnitKey(int(trace_id, 16), int(span_id, 16))
         within = self.by_trace.get(key.trace_id, {})
@@ -164,7 +160,8 @@ class Spans:
         name, source = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.EVALUATION_SOURCE) or "")
         if held.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
             whose = as_text(held.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
-            _keep_last(self.labels, unit, (name, whose), span, by=_when_said)
+            # another process has no revision of the first one's label, but the time
+            _keep_last(self.labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
         elif semconv.SESSION_END in held:
             conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
             if held[semconv.SESSION_END] == _OPEN:
@@ -176,17 +173,22 @@ class Spans:
             _keep_last(apart.get(source, self.evaluations), unit, name, span)
 
     def _scales(self) -> dict[str, Scale]:
-        """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
+        """Return the scale of each metric, by its evaluation spans.
+
+        A metric without any has a scale of 0…1, higher is better, if all its values on unit spans fit; else an open one.
+        """
         scales: dict[str, Scale] = {}
         for of_unit in self.evaluations.values():
             scales |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in scales}
         on_units = {name for span in self.units.values() for name in _find_scored(span)}
-        values = {name: [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
-                  for name in on_units - scales.keys()}  # fmt: skip
-        return scales | {name: _guess_scale(qualities) for name, qualities in values.items()}
+        for name in on_units - scales.keys():
+            values = [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
+            fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
+            scales[name] = Scale(range=(0.0, 1.0) if fits else None)
+        return scales
 
     def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
-        """Return service → its metrics, in the order of their first mention: another service's metrics are not missing here."""
+        """Return service → its metrics, in the order of their first mention; a unit lacks no metric of another service."""
         metrics: dict[Any, dict[str, None]] = {}
         for span in self.units.values():
             metrics.setdefault(_service(span), {}).update(dict.fromkeys([*_find_scored(span), *_read_outcomes(span)]))
@@ -196,7 +198,7 @@ class Spans:
         return metrics
 
     def _of_conversations(self, taken: Set[str]) -> Iterator[ReportRow]:
-        """Yield a row per score of a whole conversation; a metric that also judged single turns is here one of its own."""
+        """Yield a row per score of a whole conversation; a metric that also judged turns has another name here."""
         for conversation, of_metric in self.conversations.items():
             for metric, span in of_metric.items():
                 row = self.whole(conversation, metric, span)
@@ -220,7 +222,7 @@ def _on_span_alone(
     scales: Mapping[str, Scale],
     metrics: Mapping[str, None],
 ) -> Iterator[ReportRow]:
-    """Yield a row for each metric of a unit's service of which only the unit's own span tells."""
+    """Yield a row for each metric of a unit's service without an evaluation span."""
     own = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _find_scored(span)}
     own |= {metric: _without_score(key, span, metric, *why) for metric, why in _read_outcomes(span).items()}
     yield from (row for metric, row in own.items() if metric not in evaluations)
@@ -236,26 +238,21 @@ def _revision(span: SpanData) -> float:
 
 
 def turns_of(span: SpanData) -> int:
-    """Return how many turns an evaluation of a conversation saw; 0 where its span does not tell."""
+    """Return the number of turns that an evaluation of a conversation saw; 0 = not known."""
     return int(_finite(span.attributes.get(semconv.SESSION_TURNS)) or 0)
-
-
-def _when_said(span: SpanData) -> tuple[int, float]:
-    """Return what orders labels: another process than that of the first one knows of no revision, but what time it is."""
-    return span.end_ns, _revision(span)
 
 
 def _keep_last(
     kept: dict[_K, dict[_N, SpanData]], of: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
 ) -> None:
-    """Keep a span unless a later one is there; of equal ones the first that came."""
+    """Keep a span unless a later one is there; of equal ones the first is kept."""
     latest = kept.setdefault(of, {}).setdefault(name, span)
     if by(span) > by(latest):
         kept[of][name] = span
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
-    """Yield a span and its descendants; a span whose parent is its own descendant is met once."""
+    """Yield a span and its descendants, each once, also if a span's parent is its own descendant."""
     children: dict[int, list[SpanData]] = {}
     for span in within.values():
         if span.parent_id is not None and span.span_id != top:
@@ -275,25 +272,24 @@ def _service(span: SpanData) -> Any:
 
 
 def _find_scored(span: SpanData) -> list[str]:
-    """Return the metrics whose scores a unit's span carries."""
+    """Return the metrics with a score on a unit's span."""
     plain = span.without_content().attributes
     return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
             and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
 
 
 def _read_outcomes(span: SpanData) -> dict[str, tuple[str, str]]:
-    """Return metric → outcome and missing fields, as a unit's span says of those that it names."""
-    plain = span.without_content().attributes
-    outcomes = {
-        name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.METRIC_OUTCOME)
-    }
-    return {
-        name.removeprefix(semconv.METRIC_OUTCOME): (outcome, fields) for name, (outcome, _, fields) in outcomes.items()
-    }
+    """Return metric → outcome and missing fields, for the metrics that a unit's span names."""
+    outcomes = dict[str, tuple[str, str]]()
+    for name, text in span.without_content().attributes.items():
+        if name.startswith(semconv.METRIC_OUTCOME):
+            outcome, _, fields = as_text(text).partition(" ")
+            outcomes[name.removeprefix(semconv.METRIC_OUTCOME)] = outcome, fields
+    return outcomes
 
 
 def _read_rest_outcome(span: SpanData) -> str | None:
-    """Return how those metrics of a unit ended that its span does not name; None if it has no status."""
+    """Return the outcome of the metrics that a unit's span does not name; None if it has no status."""
     status = span.attributes.get(semconv.STATUS)
     return str(status) if status in (PENDING, Outcome.DELEGATED.value, Outcome.NOT_SAMPLED.value) else None
 
@@ -370,12 +366,6 @@ def _scale(held: Mapping[str, Any]) -> Scale:
     )
 
 
-def _guess_scale(values: Iterable[float | None]) -> Scale:
-    """Return the scale of a metric that no evaluation span describes: 0…1, higher is better, where all values fit."""
-    fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
-    return Scale(range=(0.0, 1.0) if fits else None)
-
-
 def _probability(held: Mapping[str, Any], metric: str) -> float | None:
     chance = _finite(held.get(semconv.PROBABILITY + metric))
     if chance is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
@@ -397,6 +387,6 @@ def _yes_or_no(value: Any) -> bool | None:
 
 
 def _finite(value: Any) -> float | None:
-    """Return a finite number, None for anything else: any program may have written the file."""
+    """Return a finite number; None for other values, as any program may have written the file."""
     number = plain_number(value)
     return None if number is None or not isfinite(number) else float(number)

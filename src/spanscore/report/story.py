@@ -1,4 +1,4 @@
-"""Story: one unit as a person reads it, with annotations, words and figures cut to what a page can hold."""
+"""The story of a unit as a person reads it, with labels, and texts cut to what a page can hold."""
 
 from __future__ import annotations
 
@@ -34,24 +34,22 @@ __all__ = [
     "when",
 ]
 
-# --- annotations ----------------------------------------------------------------------------------------------------
-
-# Spans → labels: what people said of units, the last word of each.
-
 
 @dataclass(frozen=True, slots=True)
 class PersonAnnotation:
-    """What somebody said of a unit.
+    """A label that a person gave to a unit.
 
     Attributes:
-        told: the value as it was given: a word of the label's scale, or a figure.
-        quality: 0…1, 1 good; None where no scale tells.
-        comment: None where there is none, or it was not exported.
-        when_ns: since 1970.
+        name: name of the label.
+        value: value as it was given: a word of the label's scale, or a figure.
+        quality: [0, 1], 1 is good; None = its scale is not known.
+        annotator: name of the person, or ``human``.
+        comment: None = there is none, or it was not exported.
+        when_ns: time of the label, nanoseconds since the epoch.
     """
 
     name: str
-    told: str
+    value: str
     quality: float | None
     annotator: str
     comment: str | None
@@ -59,7 +57,7 @@ class PersonAnnotation:
 
 
 def labels(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
-    """Return unit, by its name → its labels, in the order of time."""
+    """Return name of a unit → its labels, the last of each person, in the order of time."""
     return {
         unit_name(key): tuple(
             sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
@@ -69,13 +67,13 @@ def labels(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
 
 
 def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
-    held = span.attributes
-    value = plain_number(held.get(semconv.EVALUATION_SCORE_VALUE))
-    quality = plain_number(held.get(semconv.QUALITY, value))
-    word, comment = held.get(semconv.EVALUATION_SCORE_LABEL), held.get(semconv.EVALUATION_EXPLANATION)
+    attributes = span.attributes
+    value = plain_number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
+    quality = plain_number(attributes.get(semconv.QUALITY, value))
+    word, comment = attributes.get(semconv.EVALUATION_SCORE_LABEL), attributes.get(semconv.EVALUATION_EXPLANATION)
     return PersonAnnotation(
         name=safe_text(name),
-        told=safe_text(as_text(word)) if word is not None else say.figure(value),
+        value=safe_text(as_text(word)) if word is not None else say.figure(value),
         quality=None if quality is None else float(quality),
         annotator=safe_text(annotator),
         comment=None if comment is None else safe_text(as_text(comment)),
@@ -83,12 +81,10 @@ def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
     )
 
 
-# --- cells ----------------------------------------------------------------------------------------------------------
-
-# ReportRow → the words and figures of a page's cells, cut to what a page can hold.
+# --- cells of the page -----------------------------------------------------------------------------------------------
 
 MAX_CHARS = 4_000
-"""Of a question, an answer or a context; what is longer is cut, and says so."""
+"""Characters of a question, an answer or a context; a longer text is cut, with a note."""
 MAX_CONTEXTS = 20
 _ROUGH_CHARS = 140
 _COMMENT_CHARS = 600
@@ -97,7 +93,7 @@ _MIDDLE = 0.5
 
 
 def when(time_ns: int | None, summary: ReportSummary) -> str:
-    """Return a time as the page's other times are told; empty where it is not known."""
+    """Return a time in the form of the page; empty = it is not known."""
     return "" if time_ns is None else f"{say.clock(time_ns, summary)} UTC"
 
 
@@ -105,7 +101,8 @@ class Chip(NamedTuple):
     """A score or a label in few words.
 
     Attributes:
-        label: ``pass`` or ``fail``, which is its colour; empty where neither is known. ``person`` beside it: no judge said so.
+        text: name and value.
+        label: ``pass`` or ``fail``, which is its colour; empty = not known. ``person`` beside it marks a person's label.
     """
 
     text: str
@@ -118,23 +115,22 @@ def chip(row: ReportRow) -> Chip:
 
 
 def label_chip(label: PersonAnnotation) -> Chip:
-    """Return what a person said in few words."""
+    """Return a person's label in few words."""
     good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
-    return Chip(f"{say.readable(label.name)}: {label.told}{by}", f"{good} person".strip())
+    return Chip(f"{say.readable(label.name)}: {label.value}{by}", f"{good} person".strip())
 
 
 def comments(labels: Sequence[PersonAnnotation]) -> list[str]:
-    """Return what people wrote beside their labels, and who it was where that is known."""
-    return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in labels if label.comment]
-
-
-def _who(label: PersonAnnotation) -> str:
-    return "" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: "
+    """Return the comments of labels, each behind the name of its annotator if that is known."""
+    who = ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: " for label in labels)
+    return [
+        f"{name}{cut(label.comment, _COMMENT_CHARS)}" for name, label in zip(who, labels, strict=True) if label.comment
+    ]
 
 
 def score_row(row: ReportRow) -> dict[str, str]:
-    """Return a metric's row of a table: its name, the score or what there is instead, and why."""
+    """Return a metric's row of a table: its name, its score or outcome, and the explanation."""
     score = say.outcome_name(row.outcome) if row.value is None else _format_score(row)
     if row.label:
         score += f" ({row.label})"
@@ -145,7 +141,7 @@ def score_row(row: ReportRow) -> dict[str, str]:
 
 
 def cut_contexts(contexts: Sequence[str] | None) -> list[str] | None:
-    """Return contexts, long ones cut and many left out."""
+    """Return contexts, long ones cut, and the number of those behind the first 20."""
     if contexts is None:
         return None
     shown = [cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
@@ -154,7 +150,7 @@ def cut_contexts(contexts: Sequence[str] | None) -> list[str] | None:
 
 
 def cut(text: str | None, most: int = MAX_CHARS) -> str | None:
-    """Return a text with what is too long cut off, and said to be."""
+    """Return a text, cut behind ``most`` characters with a note of its length."""
     if text is None:
         return None
     text = safe_text(text)
@@ -162,7 +158,7 @@ def cut(text: str | None, most: int = MAX_CHARS) -> str | None:
 
 
 def rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
-    """Return a text's beginning on one line; empty for none."""
+    """Return the beginning of a text on one line; empty for None."""
     line = " ".join(safe_text(text or "").split())
     return line if len(line) <= most else f"{line[:most]}…"
 
@@ -171,24 +167,24 @@ def _format_score(row: ReportRow) -> str:
     return say.format_score(row.value, row.quality, row.pass_at)
 
 
-# --- story ----------------------------------------------------------------------------------------------------------
-
-# UnitStory: what happened in one unit, as a person reads it: question, answer, contexts, and the tree of its spans.
+# --- stories ---------------------------------------------------------------------------------------------------------
 
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
-"""Deeper spans are drawn at this depth: there is no room to the right."""
+"""Depth at which deeper spans are drawn, too: there is no room to the right."""
 _NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class SpanNode:
-    """One span of the tree, in the order in which they are drawn.
+    """One span of a tree.
 
     Attributes:
+        name: name of the span.
         depth: 0 for the unit's root.
-        after_ms: from the root's start to this one's.
-        took_ms: its duration.
+        after_ms: milliseconds from the root's start to the start of the span.
+        took_ms: duration in milliseconds.
+        status: status of the span.
     """
 
     name: str
@@ -196,19 +192,19 @@ class SpanNode:
     after_ms: float
     took_ms: float
     status: SpanStatus
-    operation: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnitStory:
-    """What happened in one unit.
+    """Question, answer, contexts and the tree of spans of one unit.
 
     Attributes:
-        question: None where there is none; ``captured`` says whether there could be. Likewise ``answer``.
-        contexts: None = nothing was retrieved (or captured), empty = the retrieval found nothing.
+        question: None = there is none, or it was not captured.
+        answer: None = there is none, or it was not captured.
+        contexts: None = nothing was retrieved or captured; empty = the retrieval found nothing.
         captured: whether the spans carry content at all.
-        branches: empty for what came from no trace.
-        more: spans that were left out.
+        branches: spans in the order in which they are drawn; empty without a trace.
+        more: number of spans that are left out.
     """
 
     question: str | None = None
@@ -220,21 +216,21 @@ class UnitStory:
 
 
 class UnitBook(NamedTuple):
-    """What is known of units beside the summary, by their names.
+    """Details of units, by their names.
 
     Attributes:
-        rows: scores and why there are none, also of what was judged after feedback.
-        labels: what people said.
-        tell: gives a unit's story.
+        rows: rows of each unit, also of scores after feedback.
+        labels: labels of each unit, in the order of time.
+        story: returns the story of a unit.
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
     labels: Mapping[str, Sequence[PersonAnnotation]]
-    tell: Callable[[str], UnitStory]
+    story: Callable[[str], UnitStory]
 
 
 def story_of_rows(rows: Sequence[ReportRow]) -> UnitStory:
-    """Return the story that rows tell by themselves."""
+    """Return the story of a unit without spans."""
 
     def first(name: str) -> str | None:
         return next((safe_text(text) for row in rows if (text := getattr(row, name)) is not None), None)
@@ -248,7 +244,7 @@ def story_of_rows(rows: Sequence[ReportRow]) -> UnitStory:
 
 
 def story_of_spans(unit: str, spans: Spans) -> UnitStory:
-    """Return the story that a unit's spans tell, as far as their content was captured."""
+    """Return the story of a unit by its spans, as far as their content was captured."""
     key, own = spans.unit(unit)
     branches = _branches(key, own)
     single = GenAIExtractor().extract(Unit(key, own)).single_turn if own else None
@@ -270,17 +266,8 @@ def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
     drawn: list[SpanNode] = []
     while waiting and root is not None and len(drawn) < MAX_BRANCHES:
         span, depth = waiting.pop()
-        drawn.append(_branch(span, depth, root))
+        after_ms = max(0, span.start_ns - root.start_ns) / _NS_PER_MS
+        took_ms = max(0, span.end_ns - span.start_ns) / _NS_PER_MS
+        drawn.append(SpanNode(safe_text(span.name), depth, after_ms, took_ms, span.status))
         waiting += [(child, min(depth + 1, MAX_DEPTH)) for child in children.pop(span.span_id, ())]
     return tuple(drawn)
-
-
-def _branch(span: SpanData, depth: int, root: SpanData) -> SpanNode:
-    return SpanNode(
-        name=safe_text(span.name),
-        depth=depth,
-        after_ms=max(0, span.start_ns - root.start_ns) / _NS_PER_MS,
-        took_ms=max(0, span.end_ns - span.start_ns) / _NS_PER_MS,
-        status=span.status,
-        operation=safe_text(str(span.operation or "")),
-    )

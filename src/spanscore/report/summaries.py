@@ -1,10 +1,10 @@
-"""Rows → ReportSummary: means, bad stretches, corrected pass rates, missing scores, the funnel."""
+"""The summary of a file of scores: means, bad stretches, corrected pass rates, missing scores, the funnel."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, pairwise
 from math import sqrt
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from spanscore.monitoring.calibration import Estimated, SavedCalibration
 from spanscore.monitoring.estimates import mean, moments
 from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.report.rows import BadStretch, ReportRow, WorstUnit, name_within, rank_failures
+from spanscore.report.rows import BadStretch, ReportRow, WorstUnit, by_metric, by_unit, name_within, rank_failures
 from spanscore.report.spans import population_applicability, population_sums
 
 __all__ = [
@@ -39,33 +39,29 @@ __all__ = [
     "worst_stretch",
 ]
 
-# --- stretch --------------------------------------------------------------------------------------------------------
-
-# Stretch: the run of buckets in which a metric was worse than in all others, where there is one beyond chance.
-#
-# A scan over every run of neighbouring buckets. The evidence is the difference of the two weighted means in standard
-# errors, with the variance of all scores together (that of "nothing happened"): pass/fail metrics at 0 or 1 have none of
-# their own.
+# --- bad stretches ---------------------------------------------------------------------------------------------------
 
 MIN_DROP = 0.1
-"""On the quality scale: a smaller one is not worth a headline."""
+"""Smallest difference of mean qualities that is worth a headline."""
 MIN_EVIDENCE = 4.5
 """Standard errors. 48 buckets have 1,176 runs: chance alone passes this in fewer than 1 of 100 reports."""
 MIN_SCORES = 5
-"""In the run, and outside it."""
+"""Scores that a run and its outside need at least."""
 
 _Sums = npt.NDArray[np.float64]  # n, Σw, Σwy, Σw²
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A run of buckets, first and last included.
+    """A run of neighbouring buckets in which a metric was worse than in all others, beyond chance.
 
     Attributes:
+        first: index of its first bucket.
+        last: index of its last bucket, included.
         inside: weighted mean of quality in the run.
-        outside: of all other buckets.
-        usual: of the buckets before the run, which is what it fell from; of all others where those hold too few scores.
-        evidence: the difference in standard errors.
+        outside: weighted mean of quality in all other buckets.
+        usual: weighted mean before the run; ``outside`` if too few scores are there.
+        evidence: difference of ``outside`` and ``inside`` in standard errors.
     """
 
     first: int
@@ -77,10 +73,13 @@ class Stretch:
 
 
 def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch | None:
-    """Return the run that stands out most; None where none does.
+    """Return the run that stands out most; None if none stands out.
+
+    Every run of neighbouring buckets is compared with the other buckets. The standard error has the variance of all scores
+    together, that of "nothing happened": a pass/fail metric at 0 or 1 has no variance of its own.
 
     Args:
-        buckets: neighbours in time, each with its (weight, quality) pairs; an empty one is no evidence either way.
+        buckets: (weight, quality) pairs of each bucket, neighbours in time; an empty bucket is no evidence.
     """
     filled = [at for at, bucket in enumerate(buckets) if bucket]
     if not filled:
@@ -117,21 +116,18 @@ def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | Non
     return Stretch(*at, float(inside), float(outside), float(usual), float(evidence))
 
 
-# --- corrected ------------------------------------------------------------------------------------------------------
-
-# Scores and what labels say of their judge → the pass rate as humans would tell it; of the one evaluator version of which
-# that holds.
+# --- corrected pass rates --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """What there is to say of a metric's pass rate by its calibration.
+    """The pass rate of a metric as human labels correct it.
 
     Attributes:
-        rate: corrected; None where the labels are of another evaluator version than the last score.
-        raw: as the judge says, of the same scores; None likewise.
-        by: of which evaluator version the labels are, and how many there are.
-        evaluator_version: of the last score; None = the spans do not tell.
+        rate: corrected rate; None = the labels are of another evaluator version than the last score.
+        raw: pass rate of the judge on the same scores; None with ``rate``.
+        by: the calibration, with its evaluator version.
+        evaluator_version: evaluator version of the last score; None = not known.
     """
 
     rate: Estimated | None
@@ -141,20 +137,16 @@ class CorrectedRate:
 
     @property
     def line(self) -> str:
-        """What the metric's tile says."""
+        """The line on the metric's tile."""
         return f"corrected by labels: {_percent(self.rate)} pass" if self.rate else "not calibrated"
 
     @property
     def sentence(self) -> str:
-        """What stands below the metric's finding."""
+        """The sentence below the metric's finding."""
         of = self.by.calibration
         if self.rate is None or self.raw is None:
-            now = (
-                "do not tell theirs"
-                if self.evaluator_version is None
-                else f"are of {safe_text(self.evaluator_version)}"
-            )
-            own = safe_text(self.by.evaluator_version)
+            version, own = self.evaluator_version, safe_text(self.by.evaluator_version)
+            now = "do not tell theirs" if version is None else f"are of {safe_text(version)}"
             return f"Not calibrated: the labels are of evaluator version {own}, and the last scores {now}"
         assumed = ", assumed to be drawn at random" if of.assumed_random else ""
         error = of.annotator_error.rate
@@ -175,9 +167,9 @@ def _share(share: float) -> str:
 
 
 def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> CorrectedRate | None:
-    """Return the corrected pass rate of a metric's scores; None where it has no calibration, or no score that passes or fails.
+    """Return the corrected pass rate of a metric's scores; None without a calibration, or without a score that passes or fails.
 
-    Only scores of the evaluator version that was calibrated count; where the last score is of another one, none do.
+    Only scores of the calibrated evaluator version count. If the last score is of another one, there is no rate.
     """
     judged = [row for row in scored if row.label]
     if by is None or not judged:
@@ -189,23 +181,21 @@ def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> 
     return CorrectedRate(by.calibration.corrected(own), mean(own), by, last)
 
 
-# --- unscored -------------------------------------------------------------------------------------------------------
-
-# Rows without a score → why, how many for each reason, and one of them to open.
+# --- missing scores and the funnel -----------------------------------------------------------------------------------
 
 TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
-"""Nobody asked for these scores here."""
+"""Outcomes of scores that were not asked for here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Why evaluations of a metric have no score.
+    """One reason for which evaluations of a metric have no score.
 
     Attributes:
         outcome: one of ``Outcome``, ``pending``, or several joined by " or ".
-        reason: what is known beside it: an error's type, a field; empty where nothing is.
-        units: how many.
-        latest: trace id of the latest; its unit's own name where it has none.
+        reason: detail of the outcome: an error's type, a field; empty = not known.
+        units: number of units.
+        latest: trace id of the latest unit; its name if it has no trace.
     """
 
     outcome: str
@@ -215,23 +205,17 @@ class Unscored:
 
 
 def explain_unscored(rows: Iterable[ReportRow]) -> tuple[Unscored, ...]:
-    """Return why rows of one metric have no score, the most frequent reason first."""
+    """Return the reasons for which rows of one metric have no score, the most frequent first."""
     alike: dict[tuple[str, str], list[ReportRow]] = {}
     for row in rows:
-        if row.value is None and not {*row.outcome.split(" or ")} <= TURNED_AWAY:
+        if row.value is None and not _parts(row.outcome) <= TURNED_AWAY:
             alike.setdefault((row.outcome, row.reason or ""), []).append(row)
-    reasons = (Unscored(*why, len(those), _latest(those)) for why, those in alike.items())
-    return tuple(sorted(reasons, key=lambda reason: -reason.units))
+    reasons = list[Unscored]()
+    for why, those in sorted(alike.items(), key=lambda pair: -len(pair[1])):
+        last = max(those, key=lambda row: row.time_ns or 0)
+        reasons.append(Unscored(*why, len(those), last.trace_id or last.name or last.unit))
+    return tuple(reasons)
 
-
-def _latest(rows: Iterable[ReportRow]) -> str:
-    last = max(rows, key=lambda row: row.time_ns or 0)
-    return last.trace_id or last.name or last.unit
-
-
-# --- funnel ---------------------------------------------------------------------------------------------------------
-
-# Rows → the funnel: how many evaluations came how far, and what was lost on the way.
 
 _NOT_CHOSEN = TURNED_AWAY | {"event_queue_full"}
 _NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete"})
@@ -242,9 +226,9 @@ class FunnelStep:
     """One step of the funnel.
 
     Attributes:
-        name: what the evaluations that came this far have.
-        left: how many came this far.
-        lost: outcome → how many ended just before.
+        name: state of the evaluations that came this far.
+        left: number of evaluations that came this far.
+        lost: outcome → number of evaluations that ended just before.
     """
 
     name: str
@@ -253,40 +237,36 @@ class FunnelStep:
 
 
 def funnel(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
-    """Return what became of all (unit × metric), step by step."""
+    """Return the outcomes of all (unit × metric), step by step."""
     ended = Counter(row.outcome for row in rows if row.value is None)
-    failed = {"failed the metric's threshold": sum(row.label == "fail" for row in rows)}
+    failed = sum(row.label == "fail" for row in rows)
     left = len(rows)
     steps = [FunnelStep("came in", left, {})]
-    for name, lost in (
-        ("chosen by sampling", _only(ended, lambda outcome: outcome in _NOT_CHOSEN)),
-        ("had what the metric needs", _only(ended, lambda outcome: outcome in _NO_SAMPLE)),
-        ("scored", _only(ended, lambda outcome: outcome not in _NOT_CHOSEN | _NO_SAMPLE)),
-        ("passed", {key: count for key, count in failed.items() if count}),
+    for name, outcomes in (
+        ("chosen by sampling", _NOT_CHOSEN),
+        ("had what the metric needs", _NO_SAMPLE),
+        ("scored", ended.keys() - _NOT_CHOSEN - _NO_SAMPLE),
     ):
+        lost = {outcome: ended[outcome] for outcome in sorted(ended.keys() & outcomes)}
         left -= sum(lost.values())
         steps.append(FunnelStep(name, left, lost))
-    return tuple(steps if any(row.label for row in rows) else steps[:-1])
+    if any(row.label for row in rows):
+        steps.append(FunnelStep("passed", left - failed, {"failed the metric's threshold": failed} if failed else {}))
+    return tuple(steps)
 
 
-def _only(counts: Mapping[str, int], wanted: Callable[[str], bool]) -> dict[str, int]:
-    return {outcome: count for outcome, count in sorted(counts.items()) if wanted(outcome)}
-
-
-# --- summaries ------------------------------------------------------------------------------------------------------
-
-# Rows → ReportSummary: what there is to say about a file of scores, before anything is drawn.
+# --- summaries -------------------------------------------------------------------------------------------------------
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
-"""On average, below which buckets are made wider: a mean of one score is noise."""
+"""Scores per bucket on average, below which buckets are made wider: a mean of one score is noise."""
 _SECOND = 1_000_000_000
 _WIDTHS_S = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800),
     *(3600, 7200, 10800, 21600, 43200, 86400, 604800),
 )
-"""Of a bucket: seconds, minutes, hours to a week."""
+"""Widths of buckets: seconds, minutes, hours to a week."""
 
 _Z = 1.96
 """Two-sided 95 % of the normal distribution."""
@@ -294,7 +274,7 @@ _Pair: TypeAlias = tuple[float, float]  # weight, quality
 _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "not_applicable", "no_value", "pending"})
-"""These are no fault: an agent's turn without retrieval has no faithfulness."""
+"""Outcomes that are no fault: an agent's turn without retrieval has no faithfulness."""
 _HARMLESS = TURNED_AWAY | _NOTHING_TO_SCORE
 
 
@@ -303,10 +283,13 @@ class Bucket:
     """One interval of time.
 
     Attributes:
-        mean: weighted by 1 / probability; None where nothing was scored, which is not zero.
+        start_ns: begin, nanoseconds since the epoch.
+        end_ns: end, nanoseconds since the epoch, excluded.
+        mean: mean weighted by 1 / probability; None = there is no score.
         low: lower end of the 95 % interval; None with the mean, and for a single score on an open scale.
-        scores: how many are behind the mean.
-        outcomes: outcome → units, those without a score.
+        high: upper end of the 95 % interval; None with ``low``.
+        scores: number of scores.
+        outcomes: outcome → number of units without a score.
     """
 
     start_ns: int
@@ -319,12 +302,12 @@ class Bucket:
 
     @property
     def lost(self) -> int:
-        """How many were to be scored and failed or were dropped: a judge's failure, a full queue."""
+        """Number of scores that failed or were dropped: a judge's failure, a full queue."""
         return sum(count for outcome, count in self.outcomes.items() if not _parts(outcome) <= _HARMLESS)
 
     @property
     def nothing_to_score(self) -> int:
-        """How many were to be scored and had nothing that the metric could be about."""
+        """Number of units that were to be scored and lacked a subject of the metric."""
         return sum(
             count for outcome, count in self.outcomes.items()
             if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= TURNED_AWAY
@@ -332,7 +315,7 @@ class Bucket:
 
 
 def _parts(outcome: str) -> set[str]:
-    """Return the outcomes of which it is one: a span cannot always tell them apart."""
+    """Return the outcomes that a span may mean: it cannot always tell them apart."""
     return set(outcome.split(" or "))
 
 
@@ -341,25 +324,32 @@ class MetricSummary:
     """One metric over the whole file.
 
     Attributes:
-        on_quality: whether means and buckets are on the quality scale (0…1, 1 good); else on the metric's own, open one.
-        mean: None where nothing was scored.
-        own_mean: on the metric's own scale.
-        range: of the own scale; None = open.
-        points: (weight, quality, value) of each score; quality is the value where the scale is open.
-        pass_share: weighted share of ``pass`` among the labelled; None without labels.
-        pass_at: the lowest quality that passes, ascending where it was changed; empty where it is not known.
-        outcomes: outcome → units, ``scored`` among them.
-        unscored: why units have no score, the most frequent reason first.
-        buckets: neighbours in time, without holes; empty when no row has a time.
-        stretch: indices into ``buckets``; None when no stretch stands out.
-        cost_usd: None when no price is known.
-        mostly_left_out: scores whose judge was shown less than half of a question, as it was too long.
-        shadows: how each second judge compares, on the units that both scored.
-        excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
-            where none lacks one, or the scale is open.
-        applies: to how much of all traffic, where it has a condition; None where it has none, or the rows do not tell.
-        corrected: the pass rate by human labels; None where the metric has no calibration.
-        of_conversations: each score is of a whole conversation, not of a unit.
+        metric: name of the metric; empty = units with an outcome of an unknown metric.
+        on_quality: whether means and buckets are on the quality scale (0…1, 1 is good); else on the metric's own, open one.
+        kind: kind of the metric's scale.
+        direction: direction of the metric's scale.
+        range: ends of the metric's scale; None = open.
+        mean: mean of all scores; None = there is no score.
+        low: lower end of its 95 % interval; None as in a ``Bucket``.
+        high: upper end of its 95 % interval; None as in a ``Bucket``.
+        own_mean: mean of the values on the metric's own scale; None = there is no score.
+        pass_share: weighted share of ``pass`` among the scores with a label; None = there is no label.
+        pass_at: lowest qualities that pass, ascending, several if it was changed; empty = not known.
+        points: (weight, quality, value) of each score; quality is the value on an open scale.
+        outcomes: outcome → number of units, ``scored`` among them.
+        unscored: reasons for missing scores, the most frequent first.
+        buckets: neighbours in time, without holes; empty if no row has a time.
+        stretch: bad stretch, with indices into ``buckets``; None = no stretch stands out.
+        judges: names of the judges' models.
+        tokens: number of tokens of the judges.
+        cost_usd: price in US dollars; None = no price is known.
+        shadows: comparison with each second judge, on the units that both scored.
+        excluded: share of the chosen units that lack a score, and the bounds of the mean of all; None = none lacks one, or
+            the scale is open.
+        corrected: pass rate by human labels; None = the metric has no calibration.
+        applies: share of traffic to which the metric applies; None = it has no condition, or the rows have no answer.
+        of_conversations: whether each score is of a whole conversation.
+        mostly_left_out: number of scores whose judge got less than half of a question, as it was too long.
     """
 
     metric: str
@@ -390,29 +380,31 @@ class MetricSummary:
 
     @property
     def scores(self) -> int:
-        """How many units have a score."""
+        """Number of units with a score."""
         return len(self.points)
 
     @property
     def noun(self) -> str:
-        """What each score is of."""
+        """The word for the subject of a score."""
         return "conversation" if self.of_conversations else "unit"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """What there is to say about a file of scores.
+    """The figures of a file of scores.
 
     Attributes:
-        units: how many have a score, or an outcome that says why not; conversations are no units.
-        conversations: how many were judged as a whole.
-        metrics: those with the clearest bad stretch first, then by name.
-        steps: the funnel, over all (unit × metric), conversations not among them.
-        falls: the bad stretches, in the order of the metrics.
+        units: number of units with a score or an outcome, without conversations.
+        conversations: number of conversations that were judged as a whole.
+        start_ns: time of the first row, nanoseconds since the epoch; None = no row has a time.
+        end_ns: time of the last row; None = no row has a time.
+        width_ns: width of a bucket in nanoseconds; 0 = no row has a time.
+        metrics: summaries, the clearest bad stretch first, then by name.
+        steps: the funnel over all (unit × metric), without conversations.
+        falls: bad stretches, in the order of the metrics.
         ranking: every unit that fails a metric, the one to open first at the top.
-        failed: every conversation that does, likewise.
-        alone: units that are a model called alone.
-        width_ns: of a bucket; 0 when no row has a time.
+        failed: every conversation that fails a metric, in the same order.
+        alone: number of units that are a model called alone.
     """
 
     units: int
@@ -429,7 +421,7 @@ class ReportSummary:
 
     @property
     def scores(self) -> int:
-        """How many scores there are, of all metrics."""
+        """Number of scores of all metrics."""
         return sum(metric.scores for metric in self.metrics)
 
 
@@ -437,23 +429,29 @@ def summarize(
     rows: Iterable[ReportRow],
     shadows: Iterable[ReportRow] = (),
     calibrations: Mapping[str, SavedCalibration] = MappingProxyType({}),
+    *,
+    alone: int = 0,
 ) -> ReportSummary:
-    """Return what there is to say about the rows, in any order.
+    """Return the summary of rows.
 
     Args:
-        shadows: second judges', beside those of one metric.
-        calibrations: metric → what human labels say of its judge.
+        rows: rows in any order.
+        shadows: rows of second judges, under the names of their metrics.
+        calibrations: metric → calibration of its judge by human labels.
+        alone: number of units that are a model called alone.
     """
     rows = list(rows)
     whole, single = ([row for row in rows if row.of_conversation is wanted] for wanted in (True, False))
     times = [row.time_ns for row in rows if row.time_ns is not None]
-    edges = _edges(times, max(Counter(row.metric for row in rows if row.value is not None).values(), default=0))
-    metrics = _metrics(rows, edges, _compare_judges(rows, shadows), calibrations)
+    of_metric = by_metric(rows)
+    edges = _edges(times, of_metric)
+    judges = _compare_judges(rows, shadows)
+    metrics = [_summarize_metric(of_metric, name, edges, judges, calibrations) for name in sorted(of_metric)]
     metrics.sort(key=lambda metric: -metric.stretch.evidence if metric.stretch else 0.0)
     falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
     return ReportSummary(
-        units=_units(single),
-        conversations=_units(whole),
+        units=len(by_unit(single)),
+        conversations=len(by_unit(whole)),
         start_ns=min(times, default=None),
         end_ns=max(times, default=None),
         width_ns=edges[1] - edges[0] if edges else 0,
@@ -462,36 +460,12 @@ def summarize(
         falls=falls,
         ranking=rank_failures(single, falls),
         failed=rank_failures(whole, falls),
+        alone=alone,
     )
 
 
-def _units(rows: Iterable[ReportRow]) -> int:
-    return len({row.unit for row in rows})
-
-
-def _metrics(
-    rows: Iterable[ReportRow],
-    edges: Sequence[int],
-    compared: Mapping[str, Sequence[str]],
-    calibrations: Mapping[str, SavedCalibration],
-) -> list[MetricSummary]:
-    of_metric: dict[str, list[ReportRow]] = {}
-    for row in rows:
-        of_metric.setdefault(row.metric, []).append(row)
-    return [
-        replace(
-            _metric(name, own, edges),
-            shadows=tuple(compared.get(name, ())),
-            excluded=_sum_excluded(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
-            applies=population_applicability(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
-            corrected=corrected_rate(own, calibrations.get(name)),
-        )
-        for name, own in sorted(of_metric.items())
-    ]
-
-
 def _compare_judges(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> dict[str, list[str]]:
-    """Return metric → what there is to say of each of its second judges."""
+    """Return metric → a line on each of its second judges."""
     own = {(row.unit, row.metric): row.quality for row in rows}
     comparisons: dict[str, dict[str, JudgeComparison]] = {}
     for row in shadows:
@@ -510,10 +484,11 @@ def _fall(metric: MetricSummary) -> BadStretch | None:
     return BadStretch(metric.metric, first.start_ns, last.end_ns)
 
 
-def _edges(times: Sequence[int], scores: int) -> list[int]:
+def _edges(times: Sequence[int], of_metric: Mapping[str, Sequence[ReportRow]]) -> list[int]:
     """Return the borders of equal buckets on round times, so that two reports of one day line up."""
     if not times:
         return []
+    scores = max(sum(row.value is not None for row in rows) for rows in of_metric.values())
     wanted = max(1, min(MAX_BUCKETS, scores // SCORES_PER_BUCKET))
     first, last = min(times), max(times)
     widths = [int(width * _SECOND) for width in _WIDTHS_S]
@@ -528,7 +503,23 @@ def _count(first: int, last: int, step: int) -> int:
     return last // step - first // step + 1
 
 
-def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> MetricSummary:
+def _summarize_metric(
+    of_metric: Mapping[str, Sequence[ReportRow]],
+    name: str,
+    edges: Sequence[int],
+    judges: Mapping[str, Sequence[str]],
+    calibrations: Mapping[str, SavedCalibration],
+) -> MetricSummary:
+    """Return the summary of one metric.
+
+    Args:
+        of_metric: metric → its rows.
+        name: name of the metric.
+        edges: borders of the buckets.
+        judges: metric → a line on each second judge.
+        calibrations: metric → calibration of its judge.
+    """
+    rows, fallback = of_metric[name], of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), ())
     scored = [row for row in rows if row.value is not None]
     scale = _scale(scored)
     points = tuple((row.weight, _y(row, scale), row.value or 0.0) for row in scored)
@@ -555,15 +546,20 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
+        shadows=tuple(judges.get(name, ())),
+        excluded=_sum_excluded(rows, scored, scale, fallback),
+        corrected=corrected_rate(scored, calibrations.get(name)),
+        applies=population_applicability(rows, fallback),
         of_conversations=example.of_conversation,
         mostly_left_out=sum(row.left_out > MOSTLY_LEFT_OUT for row in scored),
     )
 
 
-def _sum_excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float, float] | None:
-    """Return what the mean lacks: what was lost, and what a fallback judged."""
-    scored = [row for row in rows if row.value is not None]
-    if not scored or _scale(scored) == "open":
+def _sum_excluded(
+    rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale, fallback: Sequence[ReportRow]
+) -> tuple[float, float, float] | None:
+    """Return the share that the mean lacks, which was lost or judged by a fallback, and the bounds of the mean of all."""
+    if not scored or scale == "open":
         return None
     sums = population_sums(rows, fallback)
     return (estimates.missing_share(sums), *estimates.missing_bounds(sums)) if sums.lost else None

@@ -1,4 +1,4 @@
-"""AnnotationImport: labels → sinks, without a scorer: nothing is captured and no judge made, so no key is needed."""
+"""Import of labels: they go to sinks without a scorer, so no judge is made and no key is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spanscore.wiring.outputs import exports_content
 __all__ = ["AnnotationImport"]
 
 _BATCH: Final = 500
-"""Labels after which is waited until they have left: the SDK's queue holds 2,048 spans, and drops what is past them."""
+"""Labels between two flushes: the SDK's queue holds 2,048 spans, and drops further ones."""
 _FLUSH_S: Final = 30.0
 
 
@@ -27,9 +27,9 @@ class AnnotationImport:
     """Sends labels, one after the other. Blocks.
 
     Args:
-        settings: their scales, places and service name.
+        settings: settings with their scales, outputs and service name.
         metrics: names that no label may have.
-        providers: where they go; None = those that the environment says.
+        providers: providers that export them; None = those of the environment.
     """
 
     def __init__(self, settings: ScorerSettings, metrics: list[str], *, providers: Providers | None = None) -> None:
@@ -49,7 +49,7 @@ class AnnotationImport:
 
     @classmethod
     def of(cls, config: Path | None) -> Self:
-        """Return one that sends as a configuration says; None = as the defaults do."""
+        """Return an import with the settings of a configuration; None = with the defaults."""
         if config is None:
             return cls(ScorerSettings(), [])
         settings = read_settings(config).settings
@@ -57,7 +57,7 @@ class AnnotationImport:
         return cls(settings, names)
 
     def send(self, label: Annotation) -> str:
-        """Send a label; return ``sent``, ``repeated`` where it says nothing new, or what is wrong with it."""
+        """Send a label; return ``sent``, ``repeated`` if it has no news, or the reason why it is refused."""
         try:
             checked = self._scales.checked(label)
         except ValueError as error:
@@ -72,6 +72,6 @@ class AnnotationImport:
         return "sent"
 
     def close(self) -> bool:
-        """Send what is waiting; return whether all of it was delivered, as far as the providers tell."""
+        """Send the waiting labels; return whether the providers report all labels as delivered."""
         self._sinks.shutdown()
         return self._providers.force_flush(_FLUSH_S) & self._providers.shutdown(_FLUSH_S) & self._delivered

@@ -1,4 +1,4 @@
-"""Records → samples, one after the other: JSON lines, JSON, CSV, parquet, data frames. A bad record is named and skipped."""
+"""Reading of samples from JSON lines, JSON, CSV, parquet and data frames; a bad record is named and skipped."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from spanscore.errors import ConfigurationError, SampleError
 __all__ = ["WIDEST_CELL", "BadRecord", "ReadRecord", "none_is_a_sample", "read_record", "read_samples", "records_of"]
 
 _OURS = LABEL_KEYS | {"times", "turns"}
-"""Columns that other commands write and read."""
+"""Columns of other commands."""
 _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
 _NAMED = 3
 """Bad records that an error names."""
 WIDEST_CELL = 2**31 - 1
-"""Characters; the csv module's own limit of 131,072 is less than a long context."""
+"""Characters of a cell at most: the csv module's own limit of 131,072 is less than a long context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class BadRecord:
     """A record that is not a sample.
 
     Attributes:
-        line: where, counted from 1: the line of a file of lines or cells, else the record's place.
-        reason: why, without quoting it.
-        id: the record's own, None if it has none or cannot be read.
+        line: line of a file of lines or cells, else place of the record, from 1.
+        reason: the reason, without a quotation.
+        id: id of the record; None = it has none, or cannot be read.
     """
 
     line: int
@@ -55,8 +55,9 @@ class ReadRecord(NamedTuple):
     """A record that was read.
 
     Attributes:
-        line: where, as of a ``BadRecord``.
-        id: the record's own, None where it has none.
+        line: line or place, as in ``BadRecord``.
+        sample: the sample, or the bad record.
+        id: id of the record; None = it has none.
         unread: names of its columns that hold no field of a sample.
     """
 
@@ -67,11 +68,12 @@ class ReadRecord(NamedTuple):
 
 
 def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
-    """Return a record as a sample, or as what is wrong with it.
+    """Return a record as a sample or a bad record.
 
     Args:
-        place: its line in a file, or its place among others, from 1.
-        texts: as of ``sample_of``.
+        place: line of the record in a file, or its place, from 1.
+        record: the record.
+        texts: whether its values are cells of text, as in ``sample_of``.
     """
     columns = columns_of(tuple(record)) if isinstance(record, Mapping) else None
     unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)
@@ -84,16 +86,16 @@ def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
 
 def _id(own: Any) -> str | int | None:
     """Return an id that is a text or a whole number; None for any other."""
-    made = getattr(own, "tolist", None)  # of NumPy
-    own = made() if callable(made) else own
+    convert = getattr(own, "tolist", None)  # of NumPy
+    own = convert() if callable(convert) else own
     return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
 
 
 def records_of(samples: Any) -> Iterable[Any]:
-    """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; of anything else its items.
+    """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; else the items of a value.
 
     Raises:
-        ConfigurationError: it is a dict of several data sets, such as the splits of a ``DatasetDict``.
+        ConfigurationError: the value is a dict of several data sets, such as the splits of a ``DatasetDict``.
     """
     if isinstance(samples, Mapping):
         splits = [name for name, held in samples.items() if callable(getattr(held, "to_pandas", None))]
@@ -105,28 +107,27 @@ def records_of(samples: Any) -> Iterable[Any]:
     if callable(getattr(samples, "itertuples", None)):
         names = [*getattr(samples, "columns", ())]
         return (dict(zip(names, row, strict=True)) for row in samples.itertuples(index=False, name=None))
-    if callable(named := getattr(samples, "iter_rows", None)):
-        return cast(Iterable[Any], named(named=True))
-    listed = getattr(samples, "to_pylist", None)
-    return cast(Iterable[Any], listed() if callable(listed) else samples)
+    if callable(iter_rows := getattr(samples, "iter_rows", None)):
+        return cast(Iterable[Any], iter_rows(named=True))
+    to_list = getattr(samples, "to_pylist", None)
+    return cast(Iterable[Any], to_list() if callable(to_list) else samples)
 
 
 def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
-    """Return the error for records of which none can be scored; it names the first few."""
-    named = "\n".join(f"  {one}" for one in bad[:_NAMED])
-    return SampleError(f"none of {len(bad)} records is a sample:\n{named}")
+    """Return the error for bad records alone; it names the first few."""
+    first = "\n".join(f"  {record}" for record in bad[:_NAMED])
+    return SampleError(f"none of {len(bad)} records is a sample:\n{first}")
 
 
 def read_samples(path: str | Path) -> Iterator[ReadRecord]:
-    """Yield the samples of a file with the line each stands in and its id, in order; what cannot be read as a ``BadRecord``.
+    """Yield the records of a file in order.
 
-    JSON lines, CSV and parquet (which needs pyarrow) are read as they are asked for; JSON (a list of records, or one object of
-    columns) as a whole. The ending tells which it is; without a known one (and for ``-``, standard input), the first
-    character does. The separator of CSV is the one by which its first line names most fields.
+    JSON lines, CSV and parquet (which needs pyarrow) are read line by line; JSON (a list of records, or one object of
+    columns) is read whole. The format follows from the ending; without a known one, and for ``-``, standard input, from the
+    first character. The separator of CSV is the one by which its first line names most fields.
 
     Raises:
-        ConfigurationError: the file cannot be opened, or is not text, or is JSON as a whole and broken. Raised when the first
-            sample is asked for.
+        ConfigurationError: the file cannot be opened, is not text, or is broken JSON. Raised when the first record is read.
     """
     if Path(path).suffix.lower() == ".parquet":
         yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
@@ -204,12 +205,12 @@ def _format_of(path: str | Path, first: str) -> str:
 
 
 def _is_object(line: str) -> bool:
-    """Whether a line alone is a record: not the beginning of an object that goes on, nor one that holds the records."""
+    """Whether a line alone is a record: not the beginning of an object, nor an object that holds the records."""
     try:
-        found = json_in(line)
+        record = json_in(line)
     except ValueError:
         return False
-    return isinstance(found, dict) and _held_by(found) is None
+    return isinstance(record, dict) and _held_by(record) is None
 
 
 def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
@@ -255,48 +256,48 @@ def _known_in(names: Iterable[Any]) -> frozenset[str]:
 
 def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
     try:
-        found = json_in(text)
+        document = json_in(text)
     except ValueError as error:
         raise ConfigurationError(f"{name} is not valid JSON: {error}") from error
-    records = _records_in(found) if isinstance(found, Mapping) else found
+    records = _records_in(document) if isinstance(document, Mapping) else document
     for place, record in enumerate(records if isinstance(records, list) else [records], 1):
         yield read_record(place, record)
 
 
-def _records_in(found: Mapping[str, Any]) -> list[Any]:
-    """Return the records that an object holds; itself, if it is one."""
-    held = _held_by(found)
-    return [found] if held is None else held
+def _records_in(document: Mapping[str, Any]) -> list[Any]:
+    """Return the records that an object holds; the object itself if it is a record."""
+    held = _held_by(document)
+    return [document] if held is None else held
 
 
-def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
+def _held_by(document: Mapping[str, Any]) -> list[Any] | None:
     """Return the records of an object that holds them in columns, by index, or under a usual name; None for a record."""
-    if _known_in(found):
-        return _columns(found)
-    wrapped = next((found[name] for name in ("samples", "data", "rows") if isinstance(found.get(name), list)), None)
-    if wrapped is not None:
-        return _split(found.get("columns"), wrapped)
-    by_index = bool(found) and all(isinstance(row, Mapping) and _known_in(row) for row in found.values())
-    return [*found.values()] if by_index else None  # pandas, orient="index"
+    if _known_in(document):
+        return _columns(document)
+    names = (name for name in ("samples", "data", "rows") if isinstance(document.get(name), list))
+    if (name := next(names, None)) is not None:
+        return _split(document.get("columns"), document[name])
+    by_index = bool(document) and all(isinstance(row, Mapping) and _known_in(row) for row in document.values())
+    return [*document.values()] if by_index else None  # pandas, orient="index"
 
 
 def _split(names: Any, rows: list[Any]) -> list[Any]:
-    """Return rows of cells as records (pandas, orient="split"); rows that are records as they are."""
+    """Return rows of cells as records (pandas, orient="split"); rows that are records stay as they are."""
     are_cells = isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
     return [dict(zip(names, row, strict=True)) for row in rows] if are_cells else rows
 
 
-def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the records of ``{"question": […], "answer": […]}``, as ``to_dict`` and ``to_json`` write it; None for others."""
-    read = columns_of(tuple(found)).read
-    columns = {name: _cells(found[column]) for name, column in read.items()}
+    read = columns_of(tuple(document)).read
+    columns = {name: _cells(document[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]
     if not answers or not all(isinstance(cells, list) for cells in columns.values()):
         return None
     lengths = {name: len(cells) for name, cells in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ConfigurationError(f"the columns differ in length: {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ConfigurationError(f"the columns differ in length: {listed}")
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Samples → Result: each metric with its deadline, a failure as a value; and a hash of each metric's setup."""
+"""Scoring of stored samples: each metric with its deadline, a failure as a value; and a hash of each metric's setup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
@@ -37,63 +37,59 @@ from spanscore.stored.evaluation_result import Result, Row, RowFile, row_key
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync", "made_by"]
 
-# --- made by --------------------------------------------------------------------------------------------------------
-
-# A metric → a hash of all that its evaluator version leaves out: where and with which parameters it asks, and the user's
-# own code.
-#
-# By it a later run takes over only rows that it would make itself. The evaluator version, and with it every mean of live
-# traffic, stays the same when an address or a comment changes.
-
 _ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
-"""Methods by which judges, embedders and models are asked."""
+"""Methods of judges, embedders and models that send a request."""
 _PARAMETERS: Final = ("temperature", "top_p", "seed")
-"""Attributes of a judge or model that says nothing of how it draws its answers."""
+"""Attributes that are hashed of a judge or model without ``drawing``."""
 _BYTES: Final = 8
 
 
 def made_by(metric: Metric) -> str:
-    """Return 16 hex digits; an empty text for a metric of ours that asks nobody."""
-    held = vars(metric).values() if hasattr(metric, "__dict__") else ()
-    parts = [*filter(None, map(_way, held)), *(_source(function) for function in _own_code(metric))]
+    """Return a hash of the parts of a metric that its evaluator version leaves out.
+
+    These are the address and parameters of its judge, and the user's own code. A later run takes over rows with the same
+    hash alone. The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
+
+    Returns:
+        16 hex digits; empty for a built-in metric without a judge.
+    """
+    fields = [*vars(metric).values()] if hasattr(metric, "__dict__") else []
+    members = fields + [value for kind in type(metric).__mro__ for value in vars(kind).values()]
+    functions = (getattr(value, "__func__", getattr(value, "fget", None)) or value for value in members)
+    own = (
+        function
+        for function in functions
+        if isinstance(function, FunctionType) and not f"{function.__module__}.".startswith("spanscore.")
+    )
+    parts = [*filter(None, map(_judge_setup, fields)), *map(_source, own)]
     if not parts:
         return ""
     text = json.dumps(parts, sort_keys=True, default=str)
     return blake2b(text.encode("utf-8", "replace"), digest_size=_BYTES).hexdigest()
 
 
-def _way(value: Any) -> Any:
-    """Return address and parameters of what a metric asks; None for anything else, and for the offline judge."""
-    asked = getattr(value, "asked", value)  # of embeddings: the judge that asks for them
-    if isinstance(value, type) or is_offline(asked) or not any(callable(getattr(asked, name, None)) for name in _ASKED):
+def _judge_setup(value: Any) -> Any:
+    """Return address and parameters of a judge, embedder or model; None for other values, and for the offline judge."""
+    judge = getattr(value, "asked", value)  # of embeddings: the judge that asks for them
+    if isinstance(value, type) or is_offline(judge) or not any(callable(getattr(judge, name, None)) for name in _ASKED):
         return None
-    inner = unwrapped(asked)
+    inner = unwrapped(judge)
     account = getattr(inner, "account", None) or account_of_model(inner)
-    told = {name: getattr(inner, name, None) for name in _PARAMETERS}
-    return [type(inner).__qualname__, account.address, _plain(getattr(inner, "drawing", told))]
-
-
-def _own_code(metric: Metric) -> Iterator[FunctionType]:
-    """Yield the functions that a metric holds or inherits, but for those of the library."""
-    held = [*vars(metric).values()] if hasattr(metric, "__dict__") else []
-    held += [value for kind in type(metric).__mro__ for value in vars(kind).values()]
-    functions = (getattr(value, "__func__", getattr(value, "fget", None)) or value for value in held)
-    for function in functions:
-        if isinstance(function, FunctionType) and not f"{function.__module__}.".startswith("spanscore."):
-            yield function
+    parameters = {name: getattr(inner, name, None) for name in _PARAMETERS}
+    return [type(inner).__qualname__, account.address, _plain(getattr(inner, "drawing", parameters))]
 
 
 def _source(function: FunctionType) -> Any:
-    """Return a function's text, or its code if there is no text, with the values that it has enclosed."""
+    """Return a function's text, or its code if there is no text, with the values of its closure."""
     inner = inspect.unwrap(function)
     try:
         text: Any = inspect.getsource(inner)
     except (OSError, TypeError):
         text = _compiled(inner.__code__)
-    return [text, _plain(inner.__defaults__), [*map(_enclosed, inner.__closure__ or ())]]
+    return [text, _plain(inner.__defaults__), [*map(_read_cell, inner.__closure__ or ())]]
 
 
-def _enclosed(cell: CellType) -> Any:
+def _read_cell(cell: CellType) -> Any:
     try:
         return _plain(cell.cell_contents)
     except ValueError:  # empty
@@ -101,7 +97,7 @@ def _enclosed(cell: CellType) -> Any:
 
 
 def _compiled(code: CodeType) -> Any:
-    constants = [_compiled(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    constants = [_compiled(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
     return [code.co_code.hex(), [*code.co_names], constants]
 
 
@@ -112,21 +108,13 @@ def _plain(value: Any) -> Any:
         return type(value).__qualname__
 
 
-# --- scoring --------------------------------------------------------------------------------------------------------
-
-# Samples → Result: some at once, each metric with its deadline, every failure a value.
-#
-# The parts are those of live scoring (``Evaluation``, the judges' limits); what is missing is the sampling: every sample
-# counts. Samples are asked for one by one as places become free, so that a data set of any length takes no memory but its
-# rows'.
-
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the samples done and their number (None: not known), after each; must not block."""
+"""Called after each sample with the samples done and their number (None = not known); must not block."""
 Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
 _MOST_AT_ONCE = 10_000
-"""Each is a task of the loop, made at the start."""
+"""Samples at once: each is a task of the loop, made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _COLUMNS_NAMED = 8
 _LAST_ROWS_S = 5.0
@@ -191,13 +179,15 @@ def evaluate_sync(
 
 
 class Scoring:
-    """One pass over a data set; ``result()`` tells at any time what there is.
+    """One pass over a data set with the parts of live scoring, without sampling; ``result()`` may be called at any time.
+
+    Samples are read one by one as places become free: a data set of any length takes the memory of its rows alone.
 
     Args:
-        metrics: as of ``evaluate``; likewise the others.
-        fresh: score anew what ``out`` holds already.
-        redactor: applied to every text before a judge sees it; where it fails, the sample's scores do (``redaction_error``).
-        purse: budgets from which judges are paid; once they are spent, scores end ``budget_exhausted``. None = no budget.
+        metrics: as in ``evaluate``, like ``concurrency``, ``timeout``, ``progress``, ``out`` and ``cache``.
+        fresh: whether rows in ``out`` are scored again.
+        redactor: applied to every text before a judge gets it; if it fails, the sample's scores end ``redaction_error``.
+        purse: budgets that pay the judges; once they are spent, scores end ``budget_exhausted``. None = no budget.
     """
 
     def __init__(
@@ -237,7 +227,7 @@ class Scoring:
         self.left_in_file = 0
 
     async def run(self, samples: Source) -> None:
-        """Score all. On spanscore's loop."""
+        """Score all samples. On spanscore's loop."""
         self._total = len(samples) if isinstance(samples, Sequence) and not isinstance(samples, str) else None
         records = _Records(samples)
         with answers_kept(self._answers):
@@ -255,7 +245,7 @@ class Scoring:
             raise none_is_a_sample(self._bad)
 
     def block(self, samples: Source) -> None:
-        """Score all, blocking. Cut short by an exception in the caller's thread (Ctrl-C), it stops the questions, too."""
+        """Score all samples, blocking. An exception in the caller's thread (Ctrl-C) stops the questions, too."""
         future = loop.submit(self.run(samples))
         try:
             future.result()
@@ -265,7 +255,7 @@ class Scoring:
             raise
 
     def result(self) -> Result:
-        """Return what there is."""
+        """Return the rows so far."""
         begun = [rows for _, rows in sorted(self._rows.items()) if rows]
         return Result(
             rows=[rows[name] for rows in begun for name in self._metrics if name in rows],
@@ -278,8 +268,8 @@ class Scoring:
         )
 
     async def _work(self, records: _Records) -> None:
-        while (found := await records.next()) is not None:
-            place, read = found
+        while (record := await records.next()) is not None:
+            place, read = record
             self._unread |= dict.fromkeys(read.unread)
             if isinstance(read.sample, BadRecord):
                 self._bad.append(read.sample)
@@ -291,7 +281,7 @@ class Scoring:
             await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
 
     async def _score(self, read: ReadRecord, sample: Sample, rows: dict[str, Row]) -> None:
-        """Add each row as it comes: what was paid for is kept, also where the sample's other metrics are cut short."""
+        """Add each row as it comes: paid rows are kept, also if the sample's other metrics are cut short."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
         occurrence = self._seen[digest]  # equal samples that came before
@@ -299,26 +289,22 @@ class Scoring:
         keys = {
             name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
         }
-        earlier = {} if self._file is None else self._earlier(self._file, keys)
-        rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
+        for name, key in keys.items():
+            if self._file is not None and (row := self._file.settled(key, self._made_by[name])) is not None:
+                rows[name] = replace(row, line=read.line, id=read.id)
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
-        samples = await self._redacted(sample) if wanted else Samples.of(sample)
-        async with aclosing(self._evaluation.each(_job(samples, content, occurrence, wanted))) as scores:
+        samples = Samples.of(sample)
+        if wanted and self._hooks.redactor is not None:
+            samples = await asyncio.to_thread(self._hooks.apply, samples)  # it may compute, and holds up no judge
+        unit = Unit(UnitKey(int(content, 16), occurrence + 1), ())  # named after the content: score ids stay the same
+        async with aclosing(self._evaluation.each(Job(unit, samples, dict.fromkeys(wanted, _ALWAYS)))) as scores:
             async for score in scores:
                 name = score.metric
                 row = Row.of(score, line=read.line, key=keys[name], own_id=read.id, made_by=self._made_by[name])
                 if self._file is not None:
                     self._file.add([row])
                 rows[score.metric] = row
-
-    def _earlier(self, file: RowFile, keys: Mapping[str, str]) -> dict[str, Row | None]:
-        return {name: file.settled(key, self._made_by[name]) for name, key in keys.items()}
-
-    async def _redacted(self, sample: Sample) -> Samples:
-        if self._hooks.redactor is None:
-            return Samples.of(sample)
-        return await asyncio.to_thread(self._hooks.apply, Samples.of(sample))  # it may compute, and holds up no judge
 
 
 def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
@@ -329,7 +315,7 @@ def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
 
 
 def _not_read(columns: Sequence[Any]) -> Iterator[str]:
-    """Yield the line that names columns without a field, those first whose name is near that of a field."""
+    """Yield a line on columns without a field, those first whose name is near that of a field."""
     hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
     named = [f"{name!r}{hint and f' ({hint})'}" for name, hint in sorted(hints.items(), key=lambda pair: not pair[1])]
     more = f" and {len(named) - _COLUMNS_NAMED} more" if len(named) > _COLUMNS_NAMED else ""
@@ -338,8 +324,10 @@ def _not_read(columns: Sequence[Any]) -> Iterator[str]:
 
 
 class _Records:
-    """Samples with their place and line, one by one, for several workers. Standard input is waited for on a thread: on the
-    loop it would hold up the judges' answers."""
+    """Samples with their place and line, one by one, for several workers.
+
+    A thread waits for standard input: on the loop it would hold up the judges' answers.
+    """
 
     def __init__(self, samples: Source) -> None:
         self._records = enumerate(_records(samples))
@@ -347,7 +335,7 @@ class _Records:
         self._turn = asyncio.Lock()
 
     async def next(self) -> tuple[int, ReadRecord] | None:
-        """Return the next one with its place; None when there is no more."""
+        """Return the next record with its place; None at the end."""
         if self._waits:
             async with self._turn:
                 return await asyncio.to_thread(next, self._records, None)
@@ -359,9 +347,3 @@ def _records(samples: Source) -> Iterator[ReadRecord]:
         yield from read_samples(samples)
         return
     yield from (read_record(place, record) for place, record in enumerate(records_of(samples), 1))
-
-
-def _job(samples: Samples, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
-    """Return a job whose unit is named after the content, so that score ids are the same in every run."""
-    key = UnitKey(int(content, 16), occurrence + 1)
-    return Job(Unit(key, ()), samples, dict.fromkeys(metrics, _ALWAYS))

@@ -1,4 +1,4 @@
-"""Result → the page that ``spanscore report`` makes of live traces."""
+"""A result on the same page that ``spanscore report`` makes of live traces."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["check_report", "write_report"]
 
 
 def check_report(path: Path) -> None:
-    """Find out whether a page can be written there, before anything is paid for it.
+    """Refuse a path to which no page can be written, before anything is paid for.
 
     Raises:
-        ConfigurationError: there is no such folder, or a library is missing.
+        ConfigurationError: the folder is missing, the path is a folder, or a library is missing.
     """
     if find_spec("jinja2") is None:
         raise MissingExtraError("jinja2", "report")
@@ -42,25 +42,24 @@ def write_report(
     """Write one HTML page of a result that needs no network.
 
     Args:
-        result: of a run.
-        path: replaced where it exists.
-        source: the file of the samples, for questions, answers and contexts of the worst; None, or ``-``: without them.
-        title: of the page; the file's name when None.
-        redactor: that of the run; a sample of which it fails is not shown.
+        result: result of a run.
+        path: file to write; an existing one is replaced.
+        source: file of the samples, for the texts of the worst ones; None or ``-`` = the page has no texts.
+        title: title of the page; None = the file's name.
+        redactor: redactor of the run; a sample on which it fails is not shown.
 
     Raises:
         ConfigurationError: the page cannot be written, or a library is missing.
     """
     samples = () if source is None or str(source) == "-" else read_samples(source)
     hooks = Hooks(redactor)
-    texts = {read.line: _shown(hooks, read.sample) for read in samples if not isinstance(read.sample, BadRecord)}
+    texts = {read.line: _redact(hooks, read.sample) for read in samples if not isinstance(read.sample, BadRecord)}
     with writing(path):
-        write_scores(
-            _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
-        )
+        rows = _rows(result, texts)
+        write_scores(rows, path, title=title or (Path(source).name if source else "Scores of a data set"))
 
 
-def _shown(hooks: Hooks, sample: Sample) -> dict[str, Any]:
+def _redact(hooks: Hooks, sample: Sample) -> dict[str, Any]:
     clean = hooks.apply(Samples.of(sample))
     if clean.multi_turn is not None:
         return {"question": clean.multi_turn.pretty()}

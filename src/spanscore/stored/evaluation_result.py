@@ -1,4 +1,4 @@
-"""Result and Row: what came of scoring a data set, and the file of it."""
+"""The result of scoring a data set: rows, their file, and summaries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
@@ -25,30 +25,36 @@ from spanscore.stored.dataset import WIDEST_CELL, BadRecord
 
 __all__ = ["COLUMNS", "Result", "Row", "RowFile", "Summary", "read_rows", "row_key", "write_rows"]
 
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-# Row: one (sample × metric) of a data set; and the file of them, which is also the memory of what was paid for.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One metric on one sample.
 
     Attributes:
-        line: of the sample: its line in the file, or its place, from 1.
-        id: the sample's own, where its record has one under ``id``.
-        key: 32 hex digits, the same for the same sample, metric version, judge model and votes; of equal samples each has
-            its own. By it a later run knows what was paid for.
-        value: on the metric's own scale; None unless ``outcome`` is ``scored``.
-        quality: 0…1, 1 good; None for an open scale.
+        line: line of the sample in its file, or its place, from 1.
+        id: id of the sample in its record; None = it has none.
+        key: 32 hex digits, the same for the same sample, metric version, judge model and votes. Equal samples have different
+            keys. A later run finds paid rows by their keys.
+        metric: name of the metric.
+        version: version of the metric.
         evaluator_version: metric version, judge model and votes; empty in a file of an earlier release.
-        made_by: hash of the judge's address and parameters and of the user's own code, of which the evaluator version tells
-            nothing; empty for a metric of ours without a judge, and in a file of an earlier release.
-        reason: for every other outcome, what happened, without content.
+        made_by: hash of the judge's address and parameters and of the user's own code, which are not in the evaluator
+            version; empty for a built-in metric without a judge, and in a file of an earlier release.
+        outcome: outcome of the evaluation.
+        value: value on the metric's own scale; None unless ``outcome`` is ``scored``.
+        quality: [0, 1], 1 is good; None for an open scale.
+        label: ``pass`` or ``fail``; None = the metric has no threshold.
+        reason: detail of an outcome other than ``scored``, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
-        source: ``fallback``, where another judge than the one configured was asked; None otherwise.
-        cached_calls: of ``judge_calls``, those that were answered without a request: no draws of their own.
-        cost_usd: None when no price is known.
+        error_type: name of the error; None = there was no error.
+        judge_model: model of the judge; None = the metric has no judge.
+        source: ``fallback`` if another judge than the configured one was asked; else None.
+        judge_calls: number of calls of the judge.
+        cached_calls: number of these calls that were answered without a request: no draws of their own.
+        input_tokens: tokens that the judge read.
+        output_tokens: tokens that the judge wrote.
+        cost_usd: price in US dollars; None = no price is known.
+        duration_s: duration in seconds.
     """
 
     line: int
@@ -105,7 +111,7 @@ class Row:
 
     @property
     def settled(self) -> bool:
-        """Whether asking again would only cost again: a failed evaluation may succeed another time, a judge be back."""
+        """Whether another evaluation would give the same: a failed one may succeed, or the configured judge be back."""
         return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
 
 
@@ -118,9 +124,9 @@ def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) 
 
     Args:
         content: hash of the sample.
-        occurrence: how many equal samples came before it.
-        metric: its name.
-        evaluator_version: metric version, judge model and votes: a score of another one is another score.
+        occurrence: number of equal samples before it.
+        metric: name of the metric.
+        evaluator_version: metric version, judge model and votes.
     """
     text = f"{content}/{occurrence}/{metric}/{evaluator_version}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
@@ -130,10 +136,10 @@ class _Lines:
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
         for line in stream:
             try:
-                found = json_in(line)
+                record = json_in(line)
             except ValueError:
-                found = None
-            yield found if isinstance(found, dict) else None
+                record = None
+            yield record if isinstance(record, dict) else None
 
     def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], object]:
         return lambda row: stream.write(json.dumps(asdict(row), allow_nan=False) + "\n")
@@ -166,15 +172,15 @@ def _format(path: Path, ending: str | None = None) -> _Format:
 
 
 def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
-    """Write rows, as JSON lines or CSV, for their owner alone. Whole or not at all: a file that is there stays until then.
+    """Write rows as JSON lines or CSV to a file that only its owner may read; an existing file is replaced at the end.
 
     Args:
-        path: the file.
-        rows: in their order.
-        ending: ``.jsonl`` or ``.csv``; the file's own when None.
+        path: path of the file.
+        rows: rows in their order.
+        ending: ``.jsonl`` or ``.csv``; None = that of the file.
 
     Raises:
-        ConfigurationError: another ending, or the file cannot be written.
+        ConfigurationError: the ending is another one, or the file cannot be written.
     """
     file = Path(path)
     form = _format(file, ending)
@@ -185,14 +191,14 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
 
 
 class RowFile:
-    """The file of a run's rows, written as they come: what was paid for is on disk, also when the process is killed.
+    """The file of a run's rows, which are written as they come: paid rows are on disk, also when the process is killed.
 
     Args:
-        path: ``.jsonl`` or ``.csv``. Rows that stand in it are taken over.
-        fresh: begin anew: what stands in it is lost.
+        path: a ``.jsonl`` or ``.csv`` file, whose rows are kept.
+        fresh: whether rows of an earlier run are dropped.
 
     Raises:
-        ConfigurationError: another ending, no rows of ours in it, or it cannot be written.
+        ConfigurationError: the ending is another one, the file has other lines than rows, or it cannot be written.
     """
 
     def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
@@ -204,12 +210,12 @@ class RowFile:
         self._write = self._form.writer(self._stream, opening=False)
 
     def settled(self, key: str, made_by: str) -> Row | None:
-        """Return the row of an earlier run; None if there is none, if it failed, or if another judge or code made it."""
+        """Return the row of an earlier run; None if there is no such row, it failed, or another judge or code made it."""
         row = self._known.get(key)
         return row if row is not None and row.settled and row.made_by == made_by else None
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Append rows; they are in the file when this returns.
+        """Append rows and flush the file.
 
         Raises:
             ConfigurationError: the file cannot be written.
@@ -220,7 +226,7 @@ class RowFile:
             self._stream.flush()
 
     def close(self, rows: Iterable[Row]) -> int:
-        """Write the run's rows in their order, and return how many of other samples, metrics or versions stay behind them."""
+        """Write the run's rows in their order; return the number of rows of other samples, metrics or versions behind them."""
         self._stream.close()
         mine = list(rows)
         keys = {row.key for row in mine}
@@ -230,10 +236,10 @@ class RowFile:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file, ``.jsonl`` or ``.csv``; of one that is not there none.
+    """Yield the rows of a ``.jsonl`` or ``.csv`` file; a missing file has none.
 
     Raises:
-        ConfigurationError: another ending, or no rows of ours in it.
+        ConfigurationError: the ending is another one, or the file has other lines than rows.
     """
     yield from _read(path, _format(path))
 
@@ -244,8 +250,8 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
     strange = read = 0
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            for found in form.read(stream):
-                row = None if found is None else _row(found)
+            for record in form.read(stream):
+                row = None if record is None else _row(record)
                 read, strange = read + (row is not None), strange + (row is None)
                 if row is not None:
                     yield row
@@ -257,19 +263,15 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
         raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
 
 
-def _row(found: Mapping[str, Any]) -> Row | None:
-    """Return the row that a line or a row of cells holds, None when it holds none, or was cut off before its last column."""
-    if found.get(COLUMNS[-1]) is None:
+def _row(record: Mapping[str, Any]) -> Row | None:
+    """Return the row of a line or of cells; None if it is another record, or was cut off before its last column."""
+    if record.get(COLUMNS[-1]) is None:
         return None
     try:
-        return _ROW.validate_python({name: value for name, value in found.items() if value is not None})
+        return _ROW.validate_python({name: value for name, value in record.items() if value is not None})
     except ValidationError:
         return None
 
-
-# --- result ---------------------------------------------------------------------------------------------------------
-
-# Result: what came of scoring a data set. ``print`` it for a table.
 
 T = TypeVar("T")
 
@@ -284,18 +286,24 @@ _REASONS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One metric over a data set, as the configured judge sees it: what a fallback judged is counted apart.
+    """One metric over a data set, by the configured judge; rows that a fallback judged are counted apart.
 
     Attributes:
-        mean: of the values, on the metric's own scale; None where nothing was scored.
-        quality: mean quality, 0…1, 1 good; None where nothing was scored, or the scale is open.
-        low: lower end of the 95 % interval of ``quality``.
-        high: upper end.
-        passed: share of the scored with label ``pass``, 0…1; None where there is no label.
-        outcomes: outcome → rows; what was not scored is in no mean.
-        fallback: rows that a fallback judged; in none of the other numbers, but tokens and cost.
-        failed: rows whose evaluation failed; whatever they would have been, they are in no mean.
-        cost_usd: of the rows with a known price; None where none is known.
+        metric: name of the metric.
+        rows: number of rows.
+        scored: number of rows with a value.
+        mean: mean value on the metric's own scale; None = there is no value.
+        quality: mean quality, [0, 1], 1 is good; None = there is no value, or the scale is open.
+        low: lower end of the 95 % interval of ``quality``; None with it.
+        high: upper end of the interval; None with ``quality``.
+        passed: share of ``pass`` among the rows with a label, [0, 1]; None = there is no label.
+        direction: ``higher`` or ``lower``, the better end of the metric's own scale.
+        outcomes: outcome → number of rows.
+        failed: number of rows whose evaluation failed; they are in no mean.
+        fallback: number of rows that a fallback judged; of the other numbers only tokens and cost include them.
+        input_tokens: tokens that the judges read.
+        output_tokens: tokens that the judges wrote.
+        cost_usd: price in US dollars of the rows with a known one; None = no price is known.
     """
 
     metric: str
@@ -317,16 +325,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The rows of a scored data set, in the order of the samples and metrics.
+    """The rows of a scored data set, in the order of the samples and metrics; ``print`` it for a table.
 
     Attributes:
-        rows: one per sample and metric that was come to.
-        samples: how many were come to.
+        rows: one row per sample and metric that was reached.
+        samples: number of samples that were reached.
         bad: records that are not samples.
-        taken_over: rows of an earlier run that were not paid for again.
-        interrupted: whether samples are missing because it was stopped.
-        scales: metric → the scale of its values; its keys are all the metrics.
-        notes: what must be known of the numbers, a sentence each.
+        taken_over: number of rows of an earlier run, which were not paid for again.
+        interrupted: whether samples are missing because the run was stopped.
+        scales: metric → scale of its values, for all metrics.
+        notes: remarks on the numbers, a sentence each.
     """
 
     rows: Sequence[Row]
@@ -338,7 +346,7 @@ class Result:
     notes: Sequence[str] = ()
 
     def mean(self, metric: str) -> float | None:
-        """Return the mean of a metric's values, on its own scale; None where nothing was scored.
+        """Return the mean of a metric's values, on its own scale; None if there is no value.
 
         Raises:
             KeyError: no such metric was asked for.
@@ -346,7 +354,7 @@ class Result:
         return self.summary(metric).mean
 
     def summary(self, metric: str) -> Summary:
-        """Return what came of one metric.
+        """Return the summary of one metric.
 
         Raises:
             KeyError: no such metric was asked for.
@@ -355,10 +363,10 @@ class Result:
             raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
         rows = [row for row in self.rows if row.metric == metric]
         own = [row for row in rows if row.source is None]
-        return replace(_summary(metric, own, self.scales[metric]), fallback=len(rows) - len(own), **_spent(rows))
+        return _summarize(metric, rows, own, self.scales[metric])
 
     def summaries(self) -> list[Summary]:
-        """Return what came of each metric."""
+        """Return the summary of each metric."""
         return [self.summary(metric) for metric in self.scales]
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -390,7 +398,7 @@ class Result:
         return capture.get()
 
     def __rich__(self) -> Any:
-        """Return the table, and below it what a mean alone would hide."""
+        """Return the table with the lines on reasons, bad records and price below it."""
         from rich.console import Group
         from rich.text import Text
 
@@ -424,23 +432,19 @@ class Result:
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
-        """Return how often each outcome came, by reason; the last line of an outcome is for all that the others do not tell.
-
-        And how many rows are the configured judge's no more.
-        """
+        """Return lines with the frequent reasons of each outcome, the rest of it, and the rows of a fallback."""
         metric = summary.metric
         lines = []
         for outcome, rows in summary.outcomes.items():
-            why = Counter(
+            reasons = Counter(
                 row.reason
                 for row in self.rows
                 if (row.metric, row.outcome.value, row.source) == (metric, outcome, None) and row.reason
-            )
-            told = why.most_common(_REASONS)
-            lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in told]
-            rest = rows - sum(times for _, times in told)
+            ).most_common(_REASONS)
+            lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in reasons]
+            rest = rows - sum(times for _, times in reasons)
             if rest and outcome != Outcome.SCORED.value:
-                lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if told else ""))
+                lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if reasons else ""))
         if summary.fallback:
             lines.append(f"{metric}: {format_count(summary.fallback, 'row')} judged by a fallback, in no mean.")
         return lines
@@ -457,14 +461,15 @@ class Result:
         return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
-def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
-    values = _known(row.value for row in rows)
-    labels = _known(row.label for row in rows)
-    every = zip(_known(row.quality for row in rows), repeat(1.0), strict=False)  # all were taken
-    quality, low, high = mean_interval(every) or (None, None, None)
+def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scale) -> Summary:
+    """Return the summary of a metric; ``own`` are the rows that the configured judge made."""
+    values = _known(row.value for row in own)
+    labels = _known(row.label for row in own)
+    qualities = zip(_known(row.quality for row in own), repeat(1.0), strict=False)  # all were taken
+    quality, low, high = mean_interval(qualities) or (None, None, None)
     return Summary(
         metric=metric,
-        rows=len(rows),
+        rows=len(own),
         scored=len(values),
         mean=fmean(values) if values else None,
         quality=quality,
@@ -472,17 +477,13 @@ def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
         high=high,
         passed=labels.count("pass") / len(labels) if labels else None,
         direction=scale.direction,
-        outcomes=dict(Counter(row.outcome.value for row in rows)),
-        failed=sum(row.outcome.failed for row in rows),
+        outcomes=dict(Counter(row.outcome.value for row in own)),
+        failed=sum(row.outcome.failed for row in own),
+        fallback=len(rows) - len(own),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost_usd=known_sum(row.cost_usd for row in rows),
     )
-
-
-def _spent(rows: Sequence[Row]) -> dict[str, Any]:
-    return {
-        "input_tokens": sum(row.input_tokens for row in rows),
-        "output_tokens": sum(row.output_tokens for row in rows),
-        "cost_usd": known_sum(row.cost_usd for row in rows),
-    }
 
 
 def _known(values: Iterable[T | None]) -> list[T]:
@@ -503,7 +504,7 @@ def _cells(summary: Summary, *, two: bool) -> list[str]:
 
 
 def _broken(name: str) -> str:
-    """Return a long name over lines that end at an underscore: a table of 80 columns would cut it anywhere."""
+    """Break a long name behind underscores: a table of 80 columns would cut it anywhere."""
     lines = [""]
     for part in name.split("_"):
         lines[-1:] = [lines[-1], part] if len(lines[-1]) + len(part) > _WIDEST_NAME else [lines[-1] + part]

@@ -1,4 +1,4 @@
-"""Stored traces → traces that explain themselves: ``spanscore explain`` and ``spanscore.explain``. No judge is asked."""
+"""Explanations of stored traces, for ``spanscore explain`` and ``spanscore.explain``, without a judge."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ def _gather(gathered: GatheredTraces, span: str | bytes | ReadableSpan | WireSpa
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A span of a trace, and how it is claimed.
+    """A span of a trace with its claim.
 
     Attributes:
-        wire: as it came.
-        data: the same, decoded.
-        role: of its scope.
-        claimed: whether it may be of a unit.
-        by: name of the translation that reads it; None = none does.
-        raised: what a translation raised on it; empty = nothing.
+        wire: the span as it came.
+        data: the decoded span.
+        role: role of its scope.
+        claimed: whether it may belong to a unit.
+        by: name of the translation that reads it; None = no translation does.
+        raised: error that a translation raised on it; empty = there was none.
     """
 
     wire: WireSpan
@@ -108,7 +108,7 @@ class _Seen:
 
     @property
     def note(self) -> str:
-        """Why it is not read; empty if it is, or if it has no content under other names."""
+        """Reason why the span is not read; empty if it is read, or has no content under other names."""
         if self.role is Role.OURS:
             return "an evaluation"
         if self.role is Role.IGNORED:
@@ -120,8 +120,8 @@ class TraceExplainer:
     """Explains one trace after the other. One thread.
 
     Args:
-        settings: which spans are read, and how.
-        metrics: whose fields are looked for; empty = question and answer alone.
+        settings: settings on which spans are read, and how.
+        metrics: metrics whose fields are searched; empty = question and answer alone.
         texts: whether parts have their texts.
 
     Attributes:
@@ -173,10 +173,8 @@ class TraceExplainer:
         root = seen.get(unit.key.span_id)
         return self._unit_explainer.unit(unit, "" if root is None else _above(root, seen), raw)
 
-    # --- why there is no unit ------------------------------------------------------------------------------------------
-
     def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
-        """Return why a trace makes no unit, and what would have it make some."""
+        """Return the reasons why a trace makes no unit, and the changes that would have it make some."""
         others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
             return "it holds evaluations alone", ["explain the file that has the spans of the application"]
@@ -187,7 +185,7 @@ class TraceExplainer:
         return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
     def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the reasons for which spans make no unit, with what changes each."""
+        """Yield the reasons for which spans make no unit, with the changes for each."""
         ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
             yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
@@ -200,7 +198,7 @@ class TraceExplainer:
             yield f"the root is not there: a span is missing above {top.data.name}", [_NO_ROOT]
 
     def _orphan(self, seen: Sequence[_Seen]) -> _Seen | None:
-        """Return a span that is of a unit whose root never came; None if there is none."""
+        """Return a span of a unit whose root never came; None if there is no such span."""
         here = {entry.wire.span_id for entry in seen}
         tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
         return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
@@ -215,7 +213,7 @@ class TraceExplainer:
 
 
 def _other_names(span: SpanData) -> str:
-    """Return what to do about texts under names that no translation reads; empty if the span has none."""
+    """Return the remedy for texts under names that no translation reads; empty if the span has no such texts."""
     lacking = conventional(span, nothing=lambda: _NOTHING).no_content
     return "" if lacking is None else lacking.hint
 
@@ -231,7 +229,7 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
 
 
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
-    """Yield how several units of a trace are made one: by the scope of a span of the application above all of them."""
+    """Yield the key that makes several units of a trace one: the scope of an application's span above all of them."""
     tops = [
         entry
         for entry in seen.values()

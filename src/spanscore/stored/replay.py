@@ -1,15 +1,15 @@
-"""Replay: a store, read once → its units, at a pace, to a scorer; with journal and tally."""
+"""Replay of a trace source: its units are handed to a scorer at a pace, with a journal of scores and counts."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final
 
 from opentelemetry._logs import NoOpLoggerProvider
 from opentelemetry.metrics import NoOpMeterProvider
@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from spanscore.capture.stored import StoredUnits
-from spanscore.config.judging import Budget, JudgeSettings
+from spanscore.config.judging import JudgeSettings
 from spanscore.config.outputs import Outputs
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration, ScorerSettings
@@ -25,53 +25,41 @@ from spanscore.core.codecs.otlp import json_line, read_spans, request_line
 from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, from_json, request_of
 from spanscore.core.files import ProcessLock
 from spanscore.core.job import ReplayState
-from spanscore.core.score import Outcome, Score
+from spanscore.core.score import Score
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.errors import ConfigurationError, writing
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import EvaluationSpans
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
-from spanscore.stored.traces import TraceStore, Unread
+from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan_of
 from spanscore.wiring.from_config import scorer_arguments
 
-__all__ = [
-    "Journal",
-    "Replay",
-    "ReplayBounds",
-    "ReplayScorer",
-    "ReplayTally",
-    "refuse_unready",
-    "replay_scorer",
-    "units_between",
-]
-
-# --- journal --------------------------------------------------------------------------------------------------------
-
-# Journal: units that were scored, with their scores, as OTLP-JSON lines: what a report shows and a resumed replay knows.
-#
-# A line is written when a score is there, and before it the unit's own spans, once.
+__all__ = ["Journal", "Replay", "ReplayScorer", "ReplayTally", "refuse_unready", "replay_scorer"]
 
 _EXPECTED: Final = 1_000
-"""Units whose spans are kept: some times as many as are scored at once."""
+"""Units whose spans are kept: several times as many as are scored at once."""
 _BEGINNING: Final = b'{"resourceSpans":'
-"""Of every line."""
+"""First bytes of every line."""
 
 
 class Journal(SpanExporter):
-    """A file that is appended to. Its ``sink`` writes scores, on the span thread; the rest is for who replays.
+    """A file of scored units as OTLP-JSON lines, which a report shows and a resumed replay reads first.
+
+    A line is appended when a score is there; the spans of its unit are appended before it, once. ``sink`` writes on the
+    span thread; the other methods are called on the thread of the replay.
 
     Args:
-        path: of the file; made for its owner alone, as it holds prompts and answers.
-        waits: whether lines wait for ``commit``: what is emitted counts when it has arrived.
+        path: path of the file; only its owner may read it, as it holds prompts and answers.
+        waits: whether lines wait for ``commit``, as an exported score counts only when it has arrived.
 
     Attributes:
-        path: as it was given.
-        sink: to be given to the scorer.
+        path: path of the file.
+        sink: sink of the scorer, which writes its scores to the file.
 
     Raises:
-        ConfigurationError: it cannot be written, another replay writes it, or it holds something else.
+        ConfigurationError: the file cannot be written, another replay writes it, or it holds something else.
     """
 
     def __init__(self, path: Path, *, waits: bool = False) -> None:
@@ -95,7 +83,7 @@ class Journal(SpanExporter):
         self.sink = EvaluationSpans(providers, content=True)
 
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
-        """Keep a unit's spans until its first score is there; of too many, of which no score ever came, the oldest go."""
+        """Keep a unit's spans until its first score is there; the oldest are dropped when there are too many."""
         self._expected[key] = spans
         if len(self._expected) > _EXPECTED:
             self._expected.pop(next(iter(self._expected)), None)
@@ -106,33 +94,33 @@ class Journal(SpanExporter):
             parent: Any = span.parent
             own = self._expected.pop(UnitKey(parent.trace_id, parent.span_id), None)
             if own:
-                self._waiting.append(request_line(request_of((one.origin, one.raw) for one in own)))
+                self._waiting.append(request_line(request_of((wire.origin, wire.raw) for wire in own)))
             self._waiting.append(json_line([span]))
         if not self._waits:
             self.commit()
         return SpanExportResult.SUCCESS
 
     def commit(self) -> None:
-        """Write what waits."""
+        """Write the lines that wait."""
         lines, self._waiting = self._waiting, []
         if not self._file.closed:
             self._file.writelines(lines)
             self._file.flush()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close and unlock the file; lines that wait are lost."""
         self._file.close()
         self._lock.let_go()
 
     @staticmethod
     def spans(path: Path) -> Iterator[SpanData]:
-        """Yield the spans of such a file; a last line that is not whole, as of a process that was killed, is passed over."""
+        """Yield the spans of a journal; a last line that a killed process has not finished is skipped."""
         with path.open(encoding="utf-8", errors="replace") as lines:
             yield from read_spans(line for line in lines if line.endswith("\n") or _is_whole(line.encode()))
 
 
 def _opened(path: Path) -> IO[str]:
-    """Return the file to append to, without a last line that is not whole: the process that wrote it was killed."""
+    """Return the file to append to, without a last line that a killed process has not finished."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb+") as file:
         end = file.seek(0, os.SEEK_END)
         while end and file.seek(end - 1) is not None and file.read(1) != b"\n":
@@ -157,73 +145,59 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-# --- tally ----------------------------------------------------------------------------------------------------------
-
-# ReplayTally: what a replay has read and scored so far; it is the sink that counts scores, too.
-
-_NAMED = 20
-"""Of what could not be read, that is named one by one."""
-
-
+@dataclass(slots=True)
 class ReplayTally:
-    """Counts. What is read is counted on one thread, scores on the span thread; any may look.
-
-    Args:
-        looked_at: keys of metadata at which rules look.
+    """Counts of what a replay or a preview has read and scored so far; a sink, which counts scores on the span thread.
 
     Attributes:
-        lacking: of these keys, units whose root does not have it.
-        traces: that were read.
-        units: in them, within the time that was asked for; ``with_content``: of these, those whose spans hold some.
-        outside: units before or after it.
-        dialects: what reads a unit's root → units.
-        taken: metric → units that it takes and has not scored.
-        skipped: metric → units that it has scored already.
-        told: decisions that a score in the store tells; ``anew`` = the others of those that take a unit.
-        unread: what could not be read, the first of it; ``unread_total`` = how much that is.
-        outcomes: metric → outcome → scores; what was no sample is not among them.
-        failed: of them.
-        tokens: of the judges.
-        usd: likewise; None while no price is known.
+        source: the source that is read; it counts its traces.
+        metadata_keys: keys of metadata that sampling rules read.
+        lacking: key of metadata → number of units whose root lacks it.
+        units: number of units that started in time.
+        with_content: number of those units whose spans hold content.
+        dialects: name of the dialect that reads a unit → number of units.
+        taken: metric → number of units that it takes and has not scored.
+        skipped: metric → number of units that it takes and has scored already.
+        from_store: number of decisions to score that stand on a score in the store.
+        anew: number of the other decisions to score.
+        outcomes: metric → outcome → number of scores; units without a sample are not counted.
+        scored: number of scores with a value.
+        calls: number of requests to judges that no cache answered.
+        tokens: number of tokens of these requests and their answers.
+        usd: their price in US dollars; None while no price is known.
     """
 
-    def __init__(self, looked_at: Iterable[str] = ()) -> None:
-        self._looked_at = frozenset(looked_at)
-        self.lacking: Counter[str] = Counter()
-        self.traces = self.units = self.with_content = self.outside = self.told = self.anew = self.unread_total = 0
-        self.dialects: Counter[str] = Counter()
-        self.taken: Counter[str] = Counter()
-        self.skipped: Counter[str] = Counter()
-        self.unread: list[Unread] = []
-        self.outcomes: dict[str, Counter[str]] = {}
-        self.scored = self.calls = self.tokens = 0
-        self.usd: float | None = None
-
-    def could_not_read(self, unread: Unread) -> None:
-        """Name something, if it is among the first."""
-        self.unread_total += 1
-        if len(self.unread) < _NAMED:
-            self.unread.append(unread)
+    source: TraceSource
+    metadata_keys: Set[str] = frozenset()
+    lacking: Counter[str] = field(default_factory=Counter)
+    units: int = 0
+    with_content: int = 0
+    dialects: Counter[str] = field(default_factory=Counter)
+    taken: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    from_store: int = 0
+    anew: int = 0
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    scored: int = 0
+    calls: int = 0
+    tokens: int = 0
+    usd: float | None = None
 
     def read(self, stored: StoredUnit, plan: UnitPlan) -> None:
-        """Count a unit and what becomes of it."""
+        """Count a unit and its plan."""
         self.units += 1
         self.with_content += stored.has_content
         root = stored.unit.root
-        self.lacking.update(self._looked_at.difference(() if root is None else root.metadata))
+        self.lacking.update(self.metadata_keys - (set() if root is None else root.metadata.keys()))
         self.dialects[stored.dialect or "no dialect"] += 1
         self.taken.update(plan.taken)
         self.skipped.update(plan.skipped)
-        self.told += len(plan.told)
-        self.anew += len(plan.taken | plan.skipped) - len(plan.told)
+        self.from_store += len(plan.from_store)
+        self.anew += len(plan.taken | plan.skipped) - len(plan.from_store)
 
     def state(self) -> ReplayState:
-        """Return how far it is."""
-        return ReplayState(self.traces, self.units, sum([*self.skipped.values()]), self.scored, self.usd)
-
-    def of(self, outcome: Outcome) -> int:
-        """Return how many scores of all metrics ended so."""
-        return sum(found[outcome.value] for found in self.outcomes.values())
+        """Return the progress of the replay."""
+        return ReplayState(self.source.traces_read, self.units, sum([*self.skipped.values()]), self.scored, self.usd)
 
     # --- Sink --------------------------------------------------------------------------------------------------
 
@@ -238,43 +212,40 @@ class ReplayTally:
                 self.usd = (self.usd or 0.0) + score.usage.cost_usd
 
     def shutdown(self) -> None:
-        """Do nothing: it holds nothing back."""
+        """Do nothing: the counts are up to date."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "traces": self.traces,
+            "traces": self.source.traces_read,
             "units": self.units,
             "with_content": self.with_content,
-            "outside": self.outside,
+            "outside": self.source.outside,
             "dialects": dict(self.dialects),
             "taken": dict(self.taken),
             "skipped": dict(self.skipped),
-            "decisions": {"told": self.told, "anew": self.anew},
+            "decisions": {"told": self.from_store, "anew": self.anew},
             "lacking_metadata": dict(self.lacking),
-            "unread": self.unread_total,
-            "unread_first": [one._asdict() for one in self.unread],
-            "outcomes": {metric: dict(found) for metric, found in self.outcomes.items()},
+            "unread": self.source.unread_total,
+            "unread_first": [part._asdict() for part in self.source.unread],
+            "outcomes": {metric: dict(counts) for metric, counts in self.outcomes.items()},
             "judge_calls": self.calls,
             "tokens": self.tokens,
             "usd": self.usd,
         }
 
 
-# --- scorer ---------------------------------------------------------------------------------------------------------
-
-# A configuration → the scorer of a replay: its metrics, rates and rules, and nothing of what belongs to live traffic.
-
 _QUEUE_BYTES: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayScorer:
-    """What a replay scores with.
+    """The scorer of a replay.
 
     Attributes:
-        settings: what is in force.
-        notes: what of the configuration is not in force, a sentence each.
+        scorer: a scorer without the parts that belong to live traffic.
+        settings: settings that are in force.
+        notes: parts of the configuration that are not in force, a sentence each.
     """
 
     scorer: OnlineScorer
@@ -290,14 +261,14 @@ def replay_scorer(
     sinks: Sequence[Sink] = (),
     metrics: Sequence[Metric] | None = None,
 ) -> ReplayScorer:
-    """Make it.
+    """Return a scorer with the metrics, rates and rules of a configuration, without the parts of live traffic.
 
     Args:
-        config: of the live scorer.
-        emits: whether evaluation spans leave, by its providers, and its own sinks are told; else nothing does.
-        answers: file where the judge's answers are kept, unless the configuration names one; None = none.
-        sinks: told of scores, beside.
-        metrics: those of the configuration that score units, made otherwise; None = they are made as it says.
+        config: configuration of the live scorer.
+        emits: whether evaluation spans leave by its providers, and scores reach its own sinks.
+        answers: file for the judge's answers, unless the configuration names one; None = no file.
+        sinks: further sinks.
+        metrics: metrics of the configuration that score units; None = they are made from it.
 
     Raises:
         ConfigurationError: the configuration is wrong, or scores conversations alone.
@@ -309,17 +280,20 @@ def replay_scorer(
         settings = settings.model_copy(update={"judge": judge})
     with read.as_written.told():
         arguments = _arguments(config, settings, metrics)
-        notes = [*_notes(arguments)]
+        session_metrics = arguments["sessions"].metrics
+        names = ", ".join(metric.name for metric in session_metrics)
+        notes = [f"conversations are not replayed: {names} scores none"] * bool(session_metrics)
+        notes += ["second judges are not asked"] * bool(arguments["judge"].shadows)
         arguments |= _without_live_parts(arguments, sinks, emits=emits)
         scorer = OnlineScorer(**arguments)
     return ReplayScorer(scorer, ScorerSettings.of(arguments), notes)
 
 
 def refuse_unready(config: Path) -> None:
-    """Make sure that the metrics of a configuration can be made here; no file is written for it.
+    """Make the metrics of a configuration once, without writing a file.
 
     Raises:
-        ConfigurationError: they cannot; the message names the key, the library or the setting.
+        ConfigurationError: they cannot be made; the message names the key, the library or the setting.
     """
     read = read_settings(config)
     judge = read.settings.judge.model_copy(update={"cache": None})
@@ -337,17 +311,22 @@ def _arguments(config: Path, settings: Configuration, metrics: Sequence[Metric] 
 
 
 def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool) -> dict[str, Any]:
-    """Return the arguments of ``OnlineScorer`` that a replay has otherwise: nothing of what belongs to live traffic.
+    """Return the arguments of ``OnlineScorer`` that a replay replaces.
 
-    The queue has room for all units that are under way, which are few: none is to be lost for it.
+    - The queue has room for all units under way, so that none is lost.
+    - A budget lowers no rate: the configuration's rates decide, and the rest of a window ends ``budget_exhausted``.
+    - Unless spans are emitted, the providers export nothing, whatever exporters the environment names.
     """
     outputs, judge, limits = arguments["outputs"], arguments["judge"], arguments["limits"]
-    silent: dict[str, Any] = {} if emits else _silent()
-    own = {"queue_size": 1_000, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
+    silent: dict[str, Any] = {
+        "tracer_provider": TracerProvider(),
+        "meter_provider": NoOpMeterProvider(),
+        "logger_provider": NoOpLoggerProvider(),
+    }
+    queue = {"queue_size": 1_000, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
+    budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
-        "judge": JudgeSettings(
-            budget=_budgets(judge.budget), replica_share=judge.replica_share, trace=judge.trace and emits
-        ),
+        "judge": JudgeSettings(budget=budgets, replica_share=judge.replica_share, trace=judge.trace and emits),
         "sampling": arguments["sampling"].model_copy(update={"feedback": None}),
         "capture": arguments["capture"].model_copy(update={"enabled": False, "metrics": False}),
         "outputs": Outputs(
@@ -359,174 +338,84 @@ def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, 
             sinks=[*(outputs.sinks if emits else ()), *sinks],
             spans_to=outputs.spans_to,
         ),
-        "limits": limits.model_copy(update=own),
+        "limits": limits.model_copy(update=queue),
         "sessions": arguments["sessions"].model_copy(update={"metrics": ()}),
         "judge_check": None,
         "collect": None,
-        **silent,
+        **({} if emits else silent),
     }
 
-
-def _budgets(given: Sequence[Budget]) -> Sequence[Budget]:
-    """Return budgets that lower no rate: the configuration's rates decide, and the rest of a window ends
-    ``budget_exhausted``.
-    """
-    return [budget.model_copy(update={"lowers_rates": False}) for budget in given]
-
-
-def _silent() -> dict[str, Any]:
-    """Return providers by which nothing leaves the process, whatever the environment says of exporters."""
-    return {
-        "tracer_provider": TracerProvider(),
-        "meter_provider": NoOpMeterProvider(),
-        "logger_provider": NoOpLoggerProvider(),
-    }
-
-
-def _notes(arguments: Mapping[str, Any]) -> Iterator[str]:
-    if of_sessions := arguments["sessions"].metrics:
-        yield f"conversations are not replayed: {', '.join(metric.name for metric in of_sessions)} scores none"
-    if arguments["judge"].shadows:
-        yield "second judges are not asked"
-
-
-# --- run ------------------------------------------------------------------------------------------------------------
-
-# Replay: a store, read once → its units, at a pace, to a scorer; until its end, a limit, or Ctrl-C.
 
 _MOST_UNDER_WAY: Final = 128
-"""Units at once: enough for 32 workers and what waits for them, far from what the queue refuses."""
+"""Units at once: enough for 32 workers and their waiting units, and far fewer than the queue holds."""
 _LOOK_S: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayBounds:
-    """What of a store is scored, and how fast.
+@dataclass(slots=True, kw_only=True)
+class Replay:
+    """One run over a source, on the thread of its caller.
 
     Attributes:
-        since_ns: units that began before are left alone.
-        until_ns: units that began then or later are.
-        per_second: units that are handed over; infinite = as fast as they are scored.
-        limit: units that some metric scores, at most; None = all.
-        again: whether those that have been scored are, too.
+        tally: counts of the run, with its source.
+        reader: makes the units of a trace.
+        door: receiver of stored units of a scorer, whose sampler decides on them.
+        per_second: units that are handed over in a second at most; infinite = as fast as they are scored.
+        limit: number of units that some metric scores at most; None = all.
+        again: whether units that have been scored are scored again.
+        journal: file of the scored units; None = no file.
+        on_progress: called after each trace, and while the run waits.
+        clock: monotonic clock, in seconds.
+        sleep: waits, in seconds.
     """
 
-    since_ns: float = 0
-    until_ns: float = inf
+    tally: ReplayTally
+    reader: UnitReader
+    door: StoredUnits
     per_second: float = inf
     limit: int | None = None
     again: bool = False
+    journal: Journal | None = None
+    on_progress: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _next_s: float = field(default=-inf, init=False)
 
-    @classmethod
-    def of(cls, since_s: float | None, until_s: float | None, *, limit: int | None = None) -> Self:
-        """Return those of units that began between two times, seconds since the epoch; None = no bound."""
-        return cls(since_ns=(since_s or 0) * 1e9, until_ns=inf if until_s is None else until_s * 1e9, limit=limit)
+    def __post_init__(self) -> None:
+        self.door.replayed = self.tally.state
 
-    def hold(self, unit: Unit) -> bool:
-        """Whether a unit began between both times."""
-        return self.since_ns <= (unit.root or unit.spans[0]).start_ns < self.until_ns
+    def run(self, *, dry: bool = False) -> None:
+        """Read the source and have its units scored; return when the last of them is. Ctrl-C ends it: its scores stay.
 
-
-def units_between(
-    store: TraceStore, reader: UnitReader, bounds: ReplayBounds, tally: ReplayTally, told: Callable[[], None]
-) -> Iterator[StoredUnit]:
-    """Read a store once, and yield its units that began in time; all else is counted.
-
-    Args:
-        tally: takes in what was read, but for the units that are yielded.
-        told: called after each trace.
-    """
-    for trace in store.traces():
-        if isinstance(trace, Unread):
-            tally.could_not_read(trace)
-            continue
-        tally.traces += 1
-        for stored in reader.units(trace):
-            if bounds.hold(stored.unit):
-                yield stored
-            else:
-                tally.outside += 1
-        told()
-
-
-class Replay:
-    """One run over a store. The thread of its caller.
-
-    Args:
-        store: what is read.
-        reader: makes units of its traces.
-        door: the scorer's; its sampler decides.
-        bounds: what is scored.
-        journal: keeps what is scored; None = nothing does.
-        told: called after each trace, and while it waits.
-        clock: steady, in seconds; likewise ``sleep``.
-
-    Attributes:
-        tally: what came of it so far.
-    """
-
-    def __init__(
-        self,
-        store: TraceStore,
-        reader: UnitReader,
-        door: StoredUnits,
-        bounds: ReplayBounds,
-        *,
-        tally: ReplayTally,
-        journal: Journal | None = None,
-        told: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._store = store
-        self._reader = reader
-        self._door = door
-        self._bounds = bounds
-        self._journal = journal
-        self._told = told
-        self._clock = clock
-        self._sleep = sleep
-        self._next_s = -inf
-        self._chosen = 0
-        self.tally = tally
-        door.replayed = tally.state
-
-    def look(self) -> None:
-        """Read the store and count, and score nothing."""
-        self._read(lambda stored, plan: None)
-
-    def score(self) -> None:
-        """Read the store and have its units scored; return when the last of them is. Ctrl-C ends it: what is there stays."""
-        self._read(self._hand_over)
-        self.wait()
-
-    def wait(self, most: int = 0) -> None:
-        """Wait until no more units than that are under way."""
-        while self._door.under_way > most:
-            self._told()
-            self._sleep(_LOOK_S)
-
-    def _read(self, take: Callable[[StoredUnit, UnitPlan], None]) -> None:
-        for stored in units_between(self._store, self._reader, self._bounds, self.tally, self._told):
-            plan = plan_of(stored, self._door.metrics, self._door.decisions, again=self._bounds.again)
-            if plan.taken and self._chosen == self._bounds.limit:
-                return
-            self._chosen += bool(plan.taken)
+        Args:
+            dry: whether units are only counted.
+        """
+        chosen = 0
+        for stored in self.tally.source.units(self.reader, self.on_progress):
+            plan = plan_of(stored, self.door.metrics, self.door.decisions, again=self.again)
+            if plan.taken and chosen == self.limit:
+                break
+            chosen += bool(plan.taken)
             self.tally.read(stored, plan)
-            take(stored, plan)
+            if not dry:
+                self._hand_over(stored, plan)
+        if not dry:
+            self._wait()
+
+    def _wait(self, most: int = 0) -> None:
+        """Wait until at most so many units are under way."""
+        while self.door.under_way > most:
+            self.on_progress()
+            self.sleep(_LOOK_S)
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
-        self.wait(_MOST_UNDER_WAY)
+        self._wait(_MOST_UNDER_WAY)
         if plan.taken:
-            self._keep_pace()
-            if self._journal is not None:
-                self._journal.expect(stored.unit.key, stored.spans)
+            now_s = self.clock()
+            if now_s < self._next_s:
+                self.on_progress()
+                self.sleep(self._next_s - now_s)
+            self._next_s = max(now_s, self._next_s) + 1 / self.per_second
+            if self.journal is not None:
+                self.journal.expect(stored.unit.key, stored.spans)
         for unit in plan.units:
-            self._door.put(unit)
-
-    def _keep_pace(self) -> None:
-        now_s = self._clock()
-        if now_s < self._next_s:
-            self._told()
-            self._sleep(self._next_s - now_s)
-        self._next_s = max(now_s, self._next_s) + 1 / self._bounds.per_second
+            self.door.put(unit)

@@ -1,4 +1,4 @@
-"""Jaeger and Tempo over HTTP, and SOURCE on the command line → the store."""
+"""Trace stores: Jaeger and Tempo over HTTP, and the source that a command reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import urllib.request
 from base64 import b64decode
 from binascii import unhexlify
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from spanscore.config.kinds import seconds_of
@@ -25,6 +26,9 @@ from spanscore.core.log import type_name
 from spanscore.errors import ConfigurationError
 from spanscore.stored.traces import OtlpFiles, StoredTrace, TraceStore, Unread
 
+if TYPE_CHECKING:
+    from spanscore.stored.unit_reading import StoredUnit, UnitReader
+
 __all__ = [
     "LIMIT",
     "JaegerStore",
@@ -32,20 +36,17 @@ __all__ = [
     "StoreNotFound",
     "StoreUnavailable",
     "TempoStore",
+    "TraceSource",
     "listed",
     "store_of",
     "time_of",
 ]
 
-# --- asking ---------------------------------------------------------------------------------------------------------
-
-# StoreClient: one question over HTTP, three tries of it, and an answer that was read as a whole.
-
 T = TypeVar("T")
 
 _TRIES: Final = 3
 _WAIT_S: Final = 1.0
-"""Before the second try, where the store does not say how long; twice that before the third."""
+"""Wait before the second try, unless the store names one in ``Retry-After``; twice that before the third."""
 _LONGEST_WAIT_S: Final = 60.0
 _TIMEOUT_S: Final = 60.0
 _OVERLOADED: Final = 429
@@ -54,23 +55,23 @@ _SERVER: Final = 500
 
 
 class StoreUnavailable(Exception):
-    """A store gave no usable answer, three times. The text says why, without content."""
+    """A store gave no usable answer in three tries. The text is the reason, without content."""
 
 
 class StoreNotFound(StoreUnavailable):
-    """It says that it does not have what was asked for."""
+    """The store answered 404."""
 
 
 class StoreClient:
-    """Asks one store. Blocks.
+    """An HTTP client of one store, with three tries for each request. Blocks.
 
     Args:
-        url: of the store, without a path to its API.
+        url: base address of the store, without a path to its API.
         sleep: waits between tries, in seconds.
-        timeout_s: for one answer.
+        timeout_s: limit for one answer, in seconds.
 
     Raises:
-        ConfigurationError: the address is none.
+        ConfigurationError: the address is not an HTTP address, or holds a user name or a password.
     """
 
     def __init__(self, url: str, *, sleep: Callable[[float], None] = time.sleep, timeout_s: float = _TIMEOUT_S) -> None:
@@ -83,67 +84,53 @@ class StoreClient:
         self._sleep = sleep
         self._timeout_s = timeout_s
 
-    def ask(self, path: str, given: Mapping[str, str], read: Callable[[Any], T]) -> T:
-        """Return what ``read`` makes of the JSON of an answer.
+    def ask(self, path: str, parameters: Mapping[str, str], read: Callable[[Any], T]) -> T:
+        """Request a path and return its JSON as ``read`` converts it.
 
         Args:
-            path: below the address.
-            given: parameters.
-            read: raises ``AttributeError``, ``KeyError``, ``TypeError`` or ``ValueError`` where it is not what was asked for.
+            path: path below the base address.
+            parameters: query of the request.
+            read: raises ``AttributeError``, ``KeyError``, ``TypeError`` or ``ValueError`` if the JSON has another shape.
 
         Raises:
             StoreNotFound: the answer is 404.
-            Unanswered: it is another error, or none, or half of one, three times.
-            ConfigurationError: the store refuses; asking again would not help.
+            StoreUnavailable: three tries gave an error, no answer or half of one.
+            ConfigurationError: the store refuses the request; another try would not help.
         """
-        asked = f"{self.url}{path}?{urllib.parse.urlencode(given)}" if given else f"{self.url}{path}"
-        request = urllib.request.Request(asked, headers={"Accept": "application/json"})
+        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        request = urllib.request.Request(f"{self.url}{path}{query}", headers={"Accept": "application/json"})
         for left in reversed(range(_TRIES)):
             wait_s = _WAIT_S * 2 ** (_TRIES - 1 - left)
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
                     return read(json.loads(response.read()))
             except urllib.error.HTTPError as error:
-                because = self._refused(error)
-                told_s = retry_after_s(error.headers.get("Retry-After", ""))
-                wait_s = wait_s if told_s is None else min(told_s, _LONGEST_WAIT_S)
+                because = f"it answers {error.code} {error.reason}"
+                if error.code == _NOT_FOUND:
+                    raise StoreNotFound(because) from None
+                if error.code < _SERVER and error.code != _OVERLOADED:
+                    raise ConfigurationError(f"{self.url}: {because}") from None
+                retry_s = retry_after_s(error.headers.get("Retry-After", ""))
+                wait_s = wait_s if retry_s is None else min(retry_s, _LONGEST_WAIT_S)
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # half a body is no JSON
                 because = "what it answers is not what was asked for, or not all of it"
             except (OSError, http.client.HTTPException) as error:
-                because = f"no whole answer ({_why(error)})"
+                reason = getattr(error, "reason", None)
+                because = f"no whole answer ({type_name(error) if reason is None else reason})"
             if left:
                 self._sleep(wait_s)
         raise StoreUnavailable(because)
 
-    def _refused(self, error: urllib.error.HTTPError) -> str:
-        """Return why an answer is worth another try."""
-        told = f"it answers {error.code} {error.reason}"
-        if error.code == _NOT_FOUND:
-            raise StoreNotFound(told) from None
-        if error.code < _SERVER and error.code != _OVERLOADED:
-            raise ConfigurationError(f"{self.url}: {told}") from None
-        return told
 
-
-def _why(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason) if reason is not None else type_name(error)
-
-
-# --- windows --------------------------------------------------------------------------------------------------------
-
-# Stretches of time → the ids of all traces in them, of a store that lists so many at most and cannot turn pages.
-#
-# A stretch for which as many are listed as may be is halved, as there may be more, and one that cannot be halved is asked
-# about again with a higher limit; after one that is nearly empty the next is twice as long.
+# --- search by time windows ------------------------------------------------------------------------------------------
 
 LIMIT: Final = 200
-"""Traces that are listed for one stretch: Jaeger sends all their spans with them."""
+"""Traces that one search lists at most: Jaeger sends all their spans with them."""
 _WIDTH_S: Final = 3_600.0
 _FEW: Final = 4
 _HIGHER: Final = 4
 _HIGHEST: Final = 64
-"""So many times as many are listed of a stretch that cannot be shorter."""
+"""Factor by which the limit may grow for a window that cannot be shorter."""
 
 
 def listed(
@@ -155,70 +142,74 @@ def listed(
     limit: int = LIMIT,
     where: str = "there",
 ) -> Iterator[bytes | Unread]:
-    """Yield trace ids, each once, roughly in the order of time.
+    """Yield all trace ids of a store that lists a limited number per search and has no pages.
+
+    A window whose search reaches the limit is halved, as it may hold more. A window that cannot be halved is searched
+    again with a higher limit. After a nearly empty window the next one is twice as long.
 
     Args:
-        start_s: since the epoch; likewise ``end_s``, which is not part of it.
-        ask: lists the ids of a stretch, so many at most.
-        least_s: the shortest stretch that the store can be asked about.
-        limit: how many it lists at most where the stretch can be shorter.
-        where: names the store in the error: ``at http://localhost:16686``.
+        start_s: seconds since the epoch, included.
+        end_s: seconds since the epoch, excluded.
+        ask: lists the ids between two times, up to a limit.
+        least_s: shortest window that the store can search, in seconds.
+        limit: number of ids that a search lists at most while the window can be shorter.
+        where: place of the store in the error: ``at http://localhost:16686``.
+
+    Yields:
+        Each id once, roughly in the order of time, and the windows that could not be searched.
 
     Raises:
-        ConfigurationError: of the first stretch nothing could be had: nobody is there.
+        ConfigurationError: the first search failed: the store is not there.
     """
     seen, width_s, at_s = set[bytes](), _WIDTH_S, start_s
     answered = False
     while at_s < end_s:
         until_s = min(end_s, at_s + width_s)
         try:
-            found = ask(at_s, until_s, limit)
+            ids = ask(at_s, until_s, limit)
         except StoreUnavailable as error:
             if not answered:
                 raise ConfigurationError(f"no store lists its traces {where}: {error}") from None
-            yield Unread(f"the traces {_stretch(at_s, until_s)}", str(error))
+            yield Unread(f"the traces {_describe_window(at_s, until_s)}", str(error))
             at_s = until_s
             continue
         answered = True
-        if len(found) >= limit and until_s - at_s > least_s:
+        if len(ids) >= limit and until_s - at_s > least_s:
             width_s = max(least_s, (until_s - at_s) / 2)
             continue
-        if len(found) >= limit:
-            found, because = _higher(partial(ask, at_s, until_s), found, limit)
+        if len(ids) >= limit:
+            ids, because = _raise_limit(partial(ask, at_s, until_s), ids, limit)
             if because:
-                yield Unread(f"more traces {_stretch(at_s, until_s)}", because)
-        yield from (trace_id for trace_id in dict.fromkeys(found) if trace_id not in seen)
-        seen.update(found)
+                yield Unread(f"more traces {_describe_window(at_s, until_s)}", because)
+        yield from (trace_id for trace_id in dict.fromkeys(ids) if trace_id not in seen)
+        seen.update(ids)
         at_s = until_s
-        if len(found) < limit // _FEW:
+        if len(ids) < limit // _FEW:
             width_s *= 2
 
 
-def _higher(ask: Callable[[int], Sequence[bytes]], found: Sequence[bytes], limit: int) -> tuple[Sequence[bytes], str]:
-    """Return what a full stretch holds, asked with ever higher limits, and why that may not be all."""
+def _raise_limit(
+    ask: Callable[[int], Sequence[bytes]], ids: Sequence[bytes], limit: int
+) -> tuple[Sequence[bytes], str]:
+    """Search a full window with ever higher limits; return its ids, and the reason why there may be more."""
     highest = _HIGHEST * limit
-    while len(found) >= limit:
+    while len(ids) >= limit:
         if limit >= highest:
-            return found, f"{limit} are listed at most"
+            return ids, f"{limit} are listed at most"
         limit *= _HIGHER
         try:
-            found = ask(limit)
+            ids = ask(limit)
         except (StoreUnavailable, ConfigurationError) as error:
-            return found, str(error)
-    return found, ""
+            return ids, str(error)
+    return ids, ""
 
 
-def _stretch(start_s: float, end_s: float) -> str:
+def _describe_window(start_s: float, end_s: float) -> str:
     began, ended = (datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for time_s in (start_s, end_s))
     return f"from {began} to {ended}"
 
 
-# --- jaeger ---------------------------------------------------------------------------------------------------------
-
-# Jaeger's query API → whole traces: by its API v3, which gives OTLP, else by the JSON of its page.
-#
-# Of the latter a span is made again: tags are attributes, a reference is the parent, ``otel.scope.name`` the scope, and
-# ``w3c.tracestate`` the trace state. What it has lost is told.
+# --- Jaeger ----------------------------------------------------------------------------------------------------------
 
 _LOST: Final = (
     "its API has no flags of a span: whether a parent is in another process is not known",
@@ -237,104 +228,128 @@ _NOT_ATTRIBUTES: Final = frozenset(
 """Tags that Jaeger itself makes of the other parts of a span."""
 
 
+@dataclass(slots=True)
 class JaegerStore:
-    """Asks one Jaeger.
+    """The traces of one Jaeger, by its API v3, which gives OTLP, or by the JSON of its user interface.
 
-    Args:
-        client: of its query API.
-        query: what its search takes (``service``, which it needs; ``operation``, ``tags``, ``minDuration`` …).
-        start_s: since the epoch; likewise ``end_s``.
-        otlp: whether its API v3 is used; None = where it has one.
+    Attributes:
+        client: client of the query API.
+        query: parameters of the search: ``service``, which Jaeger requires, ``operation``, ``tags``, ``minDuration`` …
+        start_s: begin of the search, seconds since the epoch.
+        end_s: end of the search, seconds since the epoch.
+        otlp: whether API v3 is used; None = if this Jaeger has it.
+        lost: facts that the JSON of the user interface lacks, a sentence each; empty with API v3.
     """
 
-    def __init__(
-        self, client: StoreClient, query: Mapping[str, str], start_s: float, end_s: float, *, otlp: bool | None = None
-    ) -> None:
-        self._client = client
-        self._query = dict(query)
-        self._start_s, self._end_s = start_s, end_s
-        self._otlp = otlp
-        self.lost: Sequence[str] = ()
+    client: StoreClient
+    query: Mapping[str, str]
+    start_s: float
+    end_s: float
+    _: KW_ONLY
+    otlp: bool | None = None
+    lost: Sequence[str] = field(default=(), init=False)
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
-        """Yield the traces that are found."""
-        if self._otlp is None:
-            self._otlp = self._speaks_otlp()
-        self.lost = () if self._otlp else _LOST
-        where = f"at {self._client.url}"
-        for trace_id in listed(self._start_s, self._end_s, self._ids, least_s=_LEAST_S, where=where):
-            yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
+        """Yield the traces that the search finds."""
+        if self.otlp is None:
+            self.otlp = self._has_v3()
+        self.lost = () if self.otlp else _LOST
+        yield from _search(self.client, self.start_s, self.end_s, self._list_ids, self._read_trace, least_s=_LEAST_S)
 
-    def _speaks_otlp(self) -> bool:
+    def _has_v3(self) -> bool:
         try:
-            return self._client.ask("/api/v3/services", {}, lambda answer: isinstance(answer, dict))
+            return self.client.ask("/api/v3/services", {}, lambda answer: isinstance(answer, dict))
         except StoreNotFound:
             return False
         except StoreUnavailable as error:
-            raise ConfigurationError(f"{self._client.url} is no Jaeger that answers: {error}") from None
+            raise ConfigurationError(f"{self.client.url} is no Jaeger that answers: {error}") from None
 
-    def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
-        stretch = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(limit)}
-        return self._client.ask("/api/traces", {**self._query, **stretch}, _ids_of)
+    def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
+        window = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(limit)}
+        return self.client.ask("/api/traces", {**self.query, **window}, lambda answer: _read_ids(answer["data"]))
 
-    def _trace(self, trace_id: bytes) -> StoredTrace | Unread:
-        path, read = ("/api/v3/traces/", _of_v3) if self._otlp else ("/api/traces/", _of_page)
+    def _read_trace(self, trace_id: str) -> Sequence[Any]:
+        if self.otlp:
+            return self.client.ask(
+                f"/api/v3/traces/{trace_id}", {}, lambda answer: [*answer["result"]["resourceSpans"]]
+            )
+        return self.client.ask(f"/api/traces/{trace_id}", {}, _convert_page)
+
+
+def _search(
+    client: StoreClient,
+    start_s: float,
+    end_s: float,
+    list_ids: Callable[[float, float, int], Sequence[bytes]],
+    read_trace: Callable[[str], Sequence[Any] | None],
+    *,
+    least_s: float = 1.0,
+) -> Iterator[StoredTrace | Unread]:
+    """Yield the traces that a store lists between two times.
+
+    Args:
+        list_ids: lists the ids between two times, up to a limit.
+        read_trace: trace id → the ``resourceSpans`` of an OTLP request; None if the store left out some of its spans.
+        least_s: shortest window that the store can search, in seconds.
+    """
+    for trace_id in listed(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
+        if isinstance(trace_id, Unread):
+            yield trace_id
+            continue
+        name = f"trace {trace_id.hex()}"
         try:
-            request = self._client.ask(f"{path}{trace_id.hex()}", {}, read)
-            return StoredTrace(trace_id, taken_apart(from_json(request)).spans)
+            resource_spans = read_trace(trace_id.hex())
+            if resource_spans is None:
+                yield Unread(name, _CUT)
+                continue
+            request = from_json(json.dumps({"resourceSpans": resource_spans}))
+            yield StoredTrace(trace_id, taken_apart(request).spans)
         except (StoreUnavailable, UnreadableRequest) as error:
-            return Unread(f"trace {trace_id.hex()}", str(error))
+            yield Unread(name, str(error))
 
 
-def _ids_of(answer: Any) -> Sequence[bytes]:
-    return [unhexlify(trace["traceID"].zfill(32)) for trace in answer["data"] or ()]
+def _read_ids(traces: Any) -> Sequence[bytes]:
+    return [unhexlify(trace["traceID"].zfill(32)) for trace in traces or ()]
 
 
-def _of_v3(answer: Any) -> str:
-    return json.dumps({"resourceSpans": answer["result"]["resourceSpans"]})
+def _convert_page(answer: Any) -> Sequence[Any]:
+    """Return ``resourceSpans`` with one span each, as each span has its own process and scope.
 
-
-def _of_page(answer: Any) -> str:
-    """Return an OTLP-JSON request; a span each, as each has a process and a scope of its own."""
+    Tags become attributes, a reference the parent, ``otel.scope.name`` the scope and ``w3c.tracestate`` the trace state.
+    """
     (trace,) = answer["data"]
-    return json.dumps({"resourceSpans": [_resource_spans(span, trace["processes"]) for span in trace["spans"]]})
+    resource_spans = []
+    for span in trace["spans"]:
+        tags = {tag["key"]: tag for tag in span["tags"]}
+        process = trace["processes"][span["processID"]]
+        service = {"key": "service.name", "type": "string", "value": process["serviceName"]}
+        resource = {"attributes": [_attribute(tag) for tag in (service, *process["tags"])]}
+        scope = {"name": _text(tags, "otel.scope.name"), "version": _text(tags, "otel.scope.version")}
+        scope_spans = {"scope": scope, "spans": [_convert_span(span, tags)]}
+        resource_spans.append({"resource": resource, "scopeSpans": [scope_spans]})
+    return resource_spans
 
 
-def _resource_spans(span: Mapping[str, Any], processes: Mapping[str, Any]) -> dict[str, Any]:
-    tags = {tag["key"]: tag for tag in span["tags"]}
-    process = processes[span["processID"]]
-    named = {"key": "service.name", "type": "string", "value": process["serviceName"]}
-    resource = {"attributes": [_attribute(tag) for tag in (named, *process["tags"])]}
-    scope = {"name": _text(tags, "otel.scope.name"), "version": _text(tags, "otel.scope.version")}
-    return {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [_span(span, tags)]}]}
-
-
-def _span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
     start_us = int(span["startTime"])
-    status = {"code": _STATUS.get(_text(tags, "otel.status_code"), 2 if _text(tags, "error") == "True" else 0)}
+    parents = [reference for reference in span["references"] or () if reference["traceID"] == span["traceID"]]
+    parents.sort(key=lambda reference: reference["refType"] != "CHILD_OF")  # a span may also follow from its parent
     return {
         "traceId": span["traceID"].zfill(32),
         "spanId": span["spanID"].zfill(16),
-        "parentSpanId": _parent(span),
+        "parentSpanId": parents[0]["spanID"].zfill(16) if parents else "",
         "traceState": _text(tags, "w3c.tracestate"),
         "name": span["operationName"],
         "kind": _KINDS.get(_text(tags, "span.kind"), 0),
         "startTimeUnixNano": str(start_us * 1_000),
         "endTimeUnixNano": str((start_us + int(span["duration"])) * 1_000),
         "attributes": [_attribute(tag) for name, tag in tags.items() if name not in _NOT_ATTRIBUTES],
-        "events": [_event(log) for log in span["logs"] or ()],
-        "status": status,
+        "events": [_convert_event(log) for log in span["logs"] or ()],
+        "status": {"code": _STATUS.get(_text(tags, "otel.status_code"), 2 if _text(tags, "error") == "True" else 0)},
     }
 
 
-def _parent(span: Mapping[str, Any]) -> str:
-    """Return the parent's id: a child that is also linked to it follows from it."""
-    own = [one for one in span["references"] or () if one["traceID"] == span["traceID"]]
-    own.sort(key=lambda one: one["refType"] != "CHILD_OF")
-    return own[0]["spanID"].zfill(16) if own else ""
-
-
-def _event(log: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_event(log: Mapping[str, Any]) -> dict[str, Any]:
     fields = {field["key"]: field for field in log["fields"]}
     rest = [_attribute(field) for name, field in fields.items() if name != "event"]
     return {"timeUnixNano": str(int(log["timestamp"]) * 1_000), "name": _text(fields, "event"), "attributes": rest}
@@ -355,123 +370,189 @@ def _attribute(tag: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": tag["key"], "value": {"stringValue": str(value)}}
 
 
-# --- tempo ----------------------------------------------------------------------------------------------------------
-
-# Tempo's HTTP API → whole traces: a search by TraceQL lists ids, each trace is asked for alone.
-#
-# Its JSON is OTLP's but for its outermost name, and its ids are base64, as protobuf's own JSON has them (Tempo 2.x; both
-# forms are read).
+# --- Tempo -----------------------------------------------------------------------------------------------------------
 
 _IDS: Final = {"traceId": 32, "spanId": 16, "parentSpanId": 16}
-"""Id → its hex digits."""
+"""Id → number of its hex digits."""
 _CUT: Final = "the store left out some of its spans, as it is too large"
 
 
+@dataclass(slots=True)
 class TempoStore:
-    """Asks one Tempo.
+    """The traces of one Tempo: a search lists their ids, and each is requested by itself.
 
-    Args:
-        client: of its API.
-        query: what its search takes: ``q``, in TraceQL, or ``tags``.
-        start_s: since the epoch; likewise ``end_s``.
+    Attributes:
+        client: client of the API.
+        query: parameters of the search: ``q``, in TraceQL, or ``tags``.
+        start_s: begin of the search, seconds since the epoch.
+        end_s: end of the search, seconds since the epoch.
+        lost: always empty: the answers are OTLP.
     """
 
-    lost: Sequence[str] = ()
-
-    def __init__(self, client: StoreClient, query: Mapping[str, str], start_s: float, end_s: float) -> None:
-        self._client = client
-        self._query = dict(query)
-        self._start_s, self._end_s = start_s, end_s
-        self._v2: bool | None = None
+    client: StoreClient
+    query: Mapping[str, str]
+    start_s: float
+    end_s: float
+    lost: Sequence[str] = field(default=(), init=False)
+    _has_v2: bool | None = field(default=None, init=False)
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
-        """Yield the traces that are found."""
-        for trace_id in listed(self._start_s, self._end_s, self._ids, where=f"at {self._client.url}"):
-            yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
+        """Yield the traces that the search finds."""
+        return _search(self.client, self.start_s, self.end_s, self._list_ids, self._read_trace)
 
-    def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
-        stretch = {"start": str(int(start_s)), "end": str(ceil(end_s)), "limit": str(limit)}
-        return self._client.ask("/api/search", {**self._query, **stretch}, _found_ids)
+    def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
+        window = {"start": str(int(start_s)), "end": str(ceil(end_s)), "limit": str(limit)}
+        parameters = {**self.query, **window}
+        return self.client.ask("/api/search", parameters, lambda answer: _read_ids(answer.get("traces")))
 
-    def _trace(self, trace_id: bytes) -> StoredTrace | Unread:
-        try:
-            request = self._asked(trace_id.hex())
-            if request is None:
-                return Unread(f"trace {trace_id.hex()}", _CUT)
-            return StoredTrace(trace_id, taken_apart(from_json(request)).spans)
-        except (StoreUnavailable, UnreadableRequest) as error:
-            return Unread(f"trace {trace_id.hex()}", str(error))
-
-    def _asked(self, trace_id: str) -> str | None:
-        """Ask the API v2, which says whether a trace is whole (None: it is not); Tempo before 2.7 has none."""
-        if self._v2 is not False:
+    def _read_trace(self, trace_id: str) -> Sequence[Any] | None:
+        """Request a trace from API v2, which states whether it is whole; Tempo before 2.7 has no such API."""
+        if self._has_v2 is not False:
             try:
-                request = self._client.ask(f"/api/v2/traces/{trace_id}", {}, _request)
+                resource_spans = self.client.ask(f"/api/v2/traces/{trace_id}", {}, _convert_answer)
             except StoreNotFound:
-                if self._v2:
+                if self._has_v2:
                     raise
             else:
-                self._v2 = True
-                return request
-        request = self._client.ask(f"/api/traces/{trace_id}", {}, _request)
-        self._v2 = False
-        return request
+                self._has_v2 = True
+                return resource_spans
+        resource_spans = self.client.ask(f"/api/traces/{trace_id}", {}, _convert_answer)
+        self._has_v2 = False
+        return resource_spans
 
 
-def _found_ids(answer: Any) -> Sequence[bytes]:
-    return [unhexlify(trace["traceID"].zfill(32)) for trace in answer.get("traces") or ()]
+def _convert_answer(answer: Mapping[str, Any]) -> Sequence[Any] | None:
+    """Return the ``resourceSpans`` of a trace with hexadecimal ids; None if the store left out some of its spans.
 
-
-def _resource_spans_of_trace(answer: Mapping[str, Any]) -> list[Any]:
+    Tempo 2 writes ids in base64, as protobuf's own JSON does.
+    """
     trace = answer.get("trace", answer)
-    found: list[Any] = trace["resourceSpans"] if "resourceSpans" in trace else trace["batches"]
-    return found
-
-
-def _request(answer: Mapping[str, Any]) -> str | None:
-    """Return the trace as an OTLP request; None: the store left out some of its spans."""
-    resource_spans = _resource_spans_of_trace(answer)
-    for scope_spans in (one for resource in resource_spans for one in resource.get("scopeSpans") or ()):
+    resource_spans: Sequence[Any] = trace.get("resourceSpans", trace.get("batches"))
+    for scope_spans in (scope for resource in resource_spans for scope in resource.get("scopeSpans") or ()):
         for span in scope_spans.get("spans") or ():
             for holder in (span, *(span.get("links") or ())):
                 holder.update({name: _hex(holder[name], digits) for name, digits in _IDS.items() if name in holder})
-    return None if answer.get("status") == "PARTIAL" else json.dumps({"resourceSpans": resource_spans})
+    return None if answer.get("status") == "PARTIAL" else resource_spans
 
 
-def _hex(given: str, digits: int) -> str:
-    return given if len(given) in (0, digits) else b64decode(given).hex()
+def _hex(text: str, digits: int) -> str:
+    return text if len(text) in (0, digits) else b64decode(text).hex()
 
 
-# --- named ----------------------------------------------------------------------------------------------------------
-
-# What an operator writes as SOURCE → the store.
+# --- SOURCE ----------------------------------------------------------------------------------------------------------
 
 _STORES: Final[Mapping[str, tuple[str, Callable[..., TraceStore]]]] = {
     "jaeger": ("service", JaegerStore),
     "tempo": ("q", TempoStore),
 }
-"""How a store is written → the parameter that it needs, and what asks it."""
+"""Scheme of a source → the parameter that it requires, and its class."""
 _PATIENCE_S: Final = 7 * 86_400.0
-"""How far back a store is asked, where nobody says."""
+"""Time before the end that a store is searched by default."""
+_MOST_NAMED: Final = 20
+"""Parts that could not be read and are named one by one."""
+
+
+@dataclass(slots=True)
+class TraceSource:
+    """The traces and units of SOURCE on a command line, read once; parts that cannot be read are counted.
+
+    Attributes:
+        name: SOURCE as it was written.
+        store: reader of the source.
+        since_s: earliest start of a unit, seconds since the epoch; None = no bound.
+        until_s: units start before this time, seconds since the epoch; None = no bound.
+        most_kept: number of parts that are kept in ``unread`` at most.
+        traces_read: number of traces that were read so far.
+        outside: number of units that started outside the bounds.
+        unread: parts that could not be read.
+        unread_total: number of parts that could not be read, with those that are not kept.
+    """
+
+    name: str
+    store: TraceStore
+    since_s: float | None = None
+    until_s: float | None = None
+    most_kept: float = inf
+    traces_read: int = 0
+    outside: int = 0
+    unread: list[Unread] = field(default_factory=list)
+    unread_total: int = 0
+
+    @classmethod
+    def of(cls, source: str, since: str, until: str, *, most_kept: float = inf) -> Self:
+        """Return the source with the times of ``--since`` and ``--until``; an empty text is no bound.
+
+        Raises:
+            ConfigurationError: a time or the source cannot be read, or no time lies between both.
+        """
+        now_s = time.time()
+        since_s, until_s = (time_of(text, now_s) if text else None for text in (since, until))
+        if since_s is not None and until_s is not None and until_s <= since_s:
+            raise ConfigurationError(f"--until {until} is not after --since {since}: no unit began between them")
+        store = store_of(source, since_s=since_s, until_s=until_s)
+        return cls(source, store, since_s, until_s, most_kept)
+
+    def traces(self) -> Iterator[StoredTrace]:
+        """Yield the traces that can be read."""
+        for trace in self.store.traces():
+            if isinstance(trace, Unread):
+                self.unread_total += 1
+                if len(self.unread) < self.most_kept:
+                    self.unread.append(trace)
+            else:
+                self.traces_read += 1
+                yield trace
+
+    def units(self, reader: UnitReader, on_trace: Callable[[], None] = lambda: None) -> Iterator[StoredUnit]:
+        """Yield the units that started between both times; ``on_trace`` is called after the units of each trace."""
+        since_ns, until_ns = (self.since_s or 0) * 1e9, inf if self.until_s is None else self.until_s * 1e9
+        for trace in self.traces():
+            for stored in reader.units(trace):
+                if since_ns <= (stored.unit.root or stored.unit.spans[0]).start_ns < until_ns:
+                    yield stored
+                else:
+                    self.outside += 1
+            on_trace()
+
+    def describe_unread(self) -> Iterator[str]:
+        """Yield a line for each of the first parts that could not be read, and one for the others."""
+        for part in self.unread[:_MOST_NAMED]:
+            yield f"not read: {part.name}: {part.because}"
+        if self.unread_total > _MOST_NAMED:
+            yield f"not read: {self.unread_total - _MOST_NAMED:,} more"
+
+    def describe_emptiness(self) -> str:
+        """Return the reason why the source has no units."""
+        if self.unread and not self.traces_read:
+            first = self.unread[0]
+            return f"{self.name}: nothing in it could be read; the first: {first.name}: {first.because}"
+        if self.outside:
+            return f"{self.name}: none of its {self.outside:,} units began between --since and --until"
+        if self.traces_read:
+            traces = f"{self.traces_read:,} traces"
+            return f"{self.name} holds no units: no root of a chain, agent or model call is in {traces}"
+        return (
+            f"{self.name} holds no spans: a file has lines of OTLP-JSON, as the Collector's 'file' exporter writes them"
+        )
 
 
 def store_of(source: str, *, since_s: float | None, until_s: float | None) -> TraceStore:
-    """Return what reads a source.
+    """Return the reader of a source.
 
     Args:
         source: a path, ``jaeger:http://host:16686?service=NAME`` or ``tempo:http://host:3200?q={…}``.
-        since_s: since the epoch; None = of a store seven days ago, of files everything.
-        until_s: likewise; None = now.
+        since_s: begin of a store's search, seconds since the epoch; None = seven days before its end. Files are read whole.
+        until_s: end of a store's search, seconds since the epoch; None = now.
 
     Raises:
-        ConfigurationError: it is none of these.
+        ConfigurationError: the source has none of these forms, or lacks a parameter.
     """
     kind, _, address = source.partition(":")
     if kind not in _STORES:
         return OtlpFiles(Path(source))
     needed, make = _STORES[kind]
-    url, _, asked = address.partition("?")
-    query = _query(asked)
+    url, _, parameters = address.partition("?")
+    query = _query(parameters)
     if not query.get(needed):
         raise ConfigurationError(
             f"{source!r} does not say {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…"
@@ -481,27 +562,31 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
     return make(StoreClient(url), query, start_s, end_s)
 
 
-def _query(asked: str) -> dict[str, str]:
+def _query(parameters: str) -> dict[str, str]:
     """Return the parameters; ``q`` is the last of them, as TraceQL has an ``&&`` of its own."""
-    before, q, traceql = f"&{asked}".partition("&q=")
-    given = dict(parse_qsl(before.strip("&"), keep_blank_values=True))
-    return given | {"q": unquote(traceql)} if q else given
+    before, q, traceql = f"&{parameters}".partition("&q=")
+    query = dict(parse_qsl(before.strip("&"), keep_blank_values=True))
+    return query | {"q": unquote(traceql)} if q else query
 
 
 def time_of(text: str, now_s: float) -> float:
-    """Return seconds since the epoch: of so long ago (``7d``), or of a date, with or without a time; without a zone it is UTC.
+    """Return seconds since the epoch.
+
+    Args:
+        text: a duration before now (``7d``), or a date with or without a time; without a zone the time is UTC.
+        now_s: seconds since the epoch.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the text is neither.
     """
     try:
         return now_s - seconds_of(text)
     except ValueError:
         pass
     try:
-        told = datetime.fromisoformat(text)
+        date = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
             f"{text!r} is no time; write how long ago, such as 7d or 12h, or 2026-07-01T12:00:00Z"
         ) from None
-    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

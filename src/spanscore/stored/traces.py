@@ -1,4 +1,4 @@
-"""Stored spans in any order → whole traces; files of OTLP-JSON lines are one such store."""
+"""Whole traces of stored spans in any order; files of OTLP-JSON lines are one such store."""
 
 from __future__ import annotations
 
@@ -28,17 +28,13 @@ from spanscore.errors import ConfigurationError
 
 __all__ = ["GatheredTraces", "OtlpFiles", "StoredTrace", "TraceStore", "Unread", "take_line"]
 
-# --- stored ---------------------------------------------------------------------------------------------------------
-
-# What every store gives: whole traces, and what of it could not be had.
-
 
 class StoredTrace(NamedTuple):
-    """All that a store has of one trace.
+    """All spans that a store has of one trace.
 
     Attributes:
         trace_id: 16 bytes.
-        spans: valid ones, in any order; a store may have one twice.
+        spans: valid spans in any order; a store may have a span twice.
     """
 
     trace_id: bytes
@@ -46,11 +42,11 @@ class StoredTrace(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Something that could not be read, and was passed over.
+    """A part of a store that could not be read and was skipped.
 
     Attributes:
-        name: of it: a trace's id, a line of a file, a stretch of time.
-        because: why, without content.
+        name: name of the part: a trace's id, a line of a file, a window of time.
+        because: the reason, without content.
     """
 
     name: str
@@ -61,7 +57,7 @@ class TraceStore(Protocol):
     """Reads a store once, from the beginning. Blocks; one thread.
 
     Attributes:
-        lost: what the store does not keep of a span, and what that means here, a sentence each; empty while nothing is known.
+        lost: facts that the store does not keep of a span, with their effects, a sentence each; empty until they are known.
     """
 
     lost: Sequence[str]
@@ -74,28 +70,26 @@ class TraceStore(Protocol):
         """
 
 
-# --- gathering ------------------------------------------------------------------------------------------------------
-
-# GatheredTraces: spans in any order → whole traces, in bounded memory.
-#
-# What is more than the bound goes to files of a temporary folder, by a hash of its trace: each of these is small enough to
-# be read as a whole. They hold what the spans hold, for their owner alone, and are removed at the end.
+# --- gathered spans --------------------------------------------------------------------------------------------------
 
 _MOST_BYTES: Final = 64_000_000
-"""Of spans in memory; with what Python takes beside them some 100 MB."""
+"""Bytes of spans in memory; with Python's objects some 100 MB."""
 _PARTS: Final = 256
 _SPAN_BYTES: Final = 400
-"""What a span takes beside its own bytes."""
+"""Memory of a span beside its own bytes."""
 _LENGTH: Final = Struct(">Q")
 _LOG_RECORD: Final = "spanscore.log_record"
 _FRAGMENT: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
 
 
 class GatheredTraces:
-    """Spans by trace. A context manager: at its end nothing is left on the disk.
+    """Spans by trace, in bounded memory. A context manager, which removes its files at the end.
+
+    Spans above the bound go to files of a temporary folder, by a hash of their trace. Each file is small enough to be read
+    whole. Only its owner may read it, as it holds what the spans hold.
 
     Args:
-        most_bytes: of spans that are kept in memory.
+        most_bytes: bytes of spans in memory at most.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -109,12 +103,12 @@ class GatheredTraces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what is on the disk."""
+        """Remove the files."""
         if self._folder is not None:
             self._folder.cleanup()
 
     def add(self, spans: Iterable[WireSpan]) -> None:
-        """Take spans in."""
+        """Add spans."""
         for span in spans:
             self._spans.setdefault(span.trace_id, []).append(span)
             self._bytes += len(span.raw) + _SPAN_BYTES
@@ -122,11 +116,11 @@ class GatheredTraces:
             self._put_away()
 
     def add_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Take content in that stands in log records, for spans that came, or will."""
+        """Add content of log records, for spans that came, or will."""
         self.add([_fragment(record) for record in records])
 
     def traces(self) -> Iterator[StoredTrace]:
-        """Yield each trace once, in the order of their first spans; where some are on the disk, of those of one file."""
+        """Yield each trace once, in the order of their first spans; if some are on the disk, file by file."""
         if self._folder is None:
             yield from _each(self._spans)
             return
@@ -182,23 +176,23 @@ def _read(file: Path) -> Iterator[WireSpan]:
             yield from taken_apart(opened.read(_LENGTH.unpack(length)[0])).spans
 
 
-# --- files ----------------------------------------------------------------------------------------------------------
-
-# OtlpFiles: files of OTLP-JSON lines, as the Collector's ``file`` exporter writes and rotates them → whole traces.
+# --- files -----------------------------------------------------------------------------------------------------------
 
 _LOGS: Final = b'"resourceLogs"'
 _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 
 
 class OtlpFiles:
-    """A file, or all of a folder: a trace may be spread over them. Whatever a line has no use for is passed over and named.
+    """Traces in OTLP-JSON lines, as the Collector's ``file`` exporter writes and rotates them.
+
+    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and named.
 
     Args:
-        path: of the file or folder.
-        most_bytes: of spans in memory; what is more waits on the disk.
+        path: path of the file or folder.
+        most_bytes: bytes of spans in memory at most, beyond which they go to the disk.
 
     Raises:
-        ConfigurationError: there is nothing to read.
+        ConfigurationError: there is no file to read.
     """
 
     lost: Sequence[str] = ()
@@ -208,7 +202,7 @@ class OtlpFiles:
         self._most_bytes = most_bytes
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
-        """Read all, then yield each trace once."""
+        """Read all files, then yield each trace once."""
         bound = {} if self._most_bytes is None else {"most_bytes": self._most_bytes}
         with GatheredTraces(**bound) as gathered:
             for file in self._files:
@@ -244,11 +238,11 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
 
 
 def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
-    """Take in the spans, or the log records, of one line of OTLP-JSON; yield what of it cannot be read.
+    """Add the spans or log records of one line of OTLP-JSON; yield the parts that cannot be read.
 
     Args:
-        gathered: gets them.
-        name: of the line, for what cannot be read.
+        gathered: traces to which they are added.
+        name: name of the line in messages.
         line: one export request.
     """
     try:

@@ -1,4 +1,4 @@
-"""A trace or unit explained: its root, the source of each part of its sample, and what is missing."""
+"""Explanations of traces and units: the root, the source of each part of the sample, and what is missing."""
 
 from __future__ import annotations
 
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit", "UnitExplainer", "recent_explained"]
 
-# --- explained ------------------------------------------------------------------------------------------------------
-
-# A trace that explains itself, as a value and as lines that fit a terminal of 80 columns.
-#
-# Its tree comes first; then, per unit, its root, what was taken from where, and what would have it scored.
-
 _LABELS: Final = {
     "user_input": "question",
     "response": "answer",
@@ -47,9 +41,9 @@ _LABELS: Final = {
     "tool_calls": "tool call",
 }
 _LONGEST: Final = 200
-"""Characters of a text."""
+"""Characters of a text that are shown."""
 _MOST_PARTS: Final = 10
-"""Contexts, and calls, that are shown of a unit."""
+"""Contexts of a unit that are shown, and calls."""
 _WIDEST_CLAIM: Final = 30
 
 
@@ -60,12 +54,12 @@ class ExplainedSpan:
     Attributes:
         span_id: 16 hex digits.
         parent_id: 16 hex digits; None = it has no parent.
-        name: of the span.
-        scope: of its instrumentation.
-        operation: ``gen_ai.operation.name`` as its translation has it; None = none, or no unit has the span.
-        claimed_by: name of the translation that reads it; None = none does.
-        unit: span id of its unit's root; None = it is of no unit.
-        note: what is to be known of it, such as ``no content``; empty = nothing.
+        name: name of the span.
+        scope: instrumentation scope of the span.
+        operation: ``gen_ai.operation.name`` in its translation; None = it has no operation, or no unit has the span.
+        claimed_by: name of the translation that reads it; None = no translation does.
+        unit: span id of its unit's root; None = it belongs to no unit.
+        note: a remark such as ``no content``; empty = there is none.
     """
 
     span_id: str
@@ -83,10 +77,10 @@ class ExplainedSpan:
 
         Args:
             span: as its writer has it, or in GenAI names.
-            by: name of the translation that reads it; None = none does.
-            member: the span in GenAI names, as its unit has it; None = it is of no unit.
-            root: of that unit; None = it is of no unit.
-            note: why it is not read; empty = nothing is known.
+            by: name of the translation that reads it; None = no translation does.
+            member: the span in GenAI names, as its unit has it; None = it belongs to no unit.
+            root: key of that unit; None = it belongs to no unit.
+            note: reason why it is not read; empty = not known.
         """
         lacks = member is not None and member.no_content is not None
         return cls(
@@ -107,11 +101,11 @@ class ExplainedPart:
 
     Attributes:
         field: ``user_input``, ``response``, ``retrieved_contexts`` or ``tool_calls``; the last two once per context and call.
-        text: what was taken, redacted; None = nothing was taken, or no text may be shown.
+        text: the part, redacted; None = it was not found, or no text may be shown.
         span_id: 16 hex digits, of the span that holds it; None = no span holds it as it is.
-        span: name of that span; None likewise.
-        attribute: of that span, in its writer's name where the spans are at hand as they came; None likewise.
-        searched: where it was looked for; None where it was taken.
+        span: name of that span; None with ``span_id``.
+        attribute: attribute of that span, in its writer's name if the spans are there as they came; None with ``span_id``.
+        searched: places where it was searched; None = it was found.
     """
 
     field: str
@@ -130,12 +124,12 @@ class ExplainedUnit:
         span_id: 16 hex digits, of its root.
         root: name of its root.
         kind: ``agent``, ``chat`` or ``workflow``.
-        why: why this span is the root.
-        parts: of its sample.
-        outcome: with which every metric ends, such as ``no_sample``; None = it can be scored.
-        reason: of that outcome; None = there is none.
-        missing: metric → fields that it needs and this unit lacks; without metrics empty.
-        change: switches and keys that would have it scored, a sentence each; empty where nothing is missing.
+        why: reason why this span is the root.
+        parts: parts of its sample.
+        outcome: outcome of every metric, such as ``no_sample``; None = it can be scored.
+        reason: reason of that outcome; None = there is none.
+        missing: metric → fields that it requires and this unit lacks; empty without metrics.
+        change: switches and keys that would have it scored, a sentence each; empty if nothing is missing.
     """
 
     span_id: str
@@ -151,14 +145,14 @@ class ExplainedUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTrace:
-    """A trace that explains itself; ``print`` it for its tree.
+    """A trace with its explanation; ``print`` it for its tree and, per unit, root, parts and changes, in 80 columns.
 
     Attributes:
         trace_id: 32 hex digits.
         spans: in the order of their starts.
-        units: in the order of their starts; empty = nothing of the trace can be scored.
-        reason: why there is no unit; None = there is one.
-        change: switches and keys that would make a unit, or units, of it, a sentence each.
+        units: in the order of their starts; empty = no part of the trace can be scored.
+        reason: reason why there is no unit; None = there is one.
+        change: switches and keys that would make units of it, a sentence each.
     """
 
     trace_id: str
@@ -179,17 +173,17 @@ class ExplainedTrace:
         return Group(*_render(self))
 
 
-# --- shown -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _SpanTree:
-    """Spans with what is drawn before each, in the order of the tree; for rich, a line each with its claim in a column."""
+    """Spans with their guides, in the order of the tree; rich prints a line each with its claim in a column."""
 
     rows: Sequence[tuple[str, ExplainedSpan]]
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        claims = [_claim(span) for _, span in self.rows]
+        claims = list[str]()
+        for _, span in self.rows:
+            root = "root" if span.unit == span.span_id else ""
+            claims.append(", ".join(filter(None, (span.claimed_by or "none", root, span.note)))[:_WIDEST_CLAIM])
         digits, right = len(str(len(claims))), max(map(len, claims))
         left = max(options.max_width - right - 2, 10)
         for number, ((guide, span), claim) in enumerate(zip(self.rows, claims, strict=True), 1):
@@ -238,11 +232,6 @@ def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]
             waiting += [(child, prefix + end, prefix + more) for child, end, more in below_it][::-1]
 
 
-def _claim(span: ExplainedSpan) -> str:
-    root = "root" if span.unit == span.span_id else ""
-    return ", ".join(filter(None, (span.claimed_by or "none", root, span.note)))[:_WIDEST_CLAIM]
-
-
 def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     yield "root", f"{_span(unit.span_id, unit.root, numbers)} ({unit.kind}): {unit.why}"
     needed = {field for fields in unit.missing.values() for field in fields} | {"user_input", "response"}
@@ -269,28 +258,22 @@ def _part(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -
         place = "no span has it as it is"
     else:
         place = f"from {_span(part.span_id, part.span, numbers)}: {part.attribute}"
-    return place if part.text is None else f"{_cut(part.text)}\n{place}"
+    if part.text is None:
+        return place
+    flowing = " ".join(part.text.split())
+    return f"{flowing[:_LONGEST]}{'…' if len(flowing) > _LONGEST else ''}\n{place}"
 
 
 def _span(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
     return f"{numbers.get(span_id, '?')} {name}"
 
 
-def _cut(text: str) -> str:
-    flowing = " ".join(text.split())
-    return flowing if len(flowing) <= _LONGEST else f"{flowing[:_LONGEST]}…"
-
-
-# --- unit explainer -------------------------------------------------------------------------------------------------
-
-# UnitExplainer explains a unit: why its root is the root, where each part of its sample stands, how it would be scored.
-#
-# A place is found after the fact: the text of a part is searched in the attributes of the unit's spans.
+# --- unit explainer --------------------------------------------------------------------------------------------------
 
 _BEGINNING: Final = 60
-"""Characters by which a text is found that was put together of several."""
+"""Characters by which a text of several parts is found."""
 _SHORTEST: Final = 12
-"""Characters of a text that is searched for inside a longer one."""
+"""Fewest characters of a text that is searched inside a longer one."""
 _MOST_PATHS: Final = 6
 _KEY_OF: Final = {
     "user_input": "capture.extract.user_input (Extract(user_input=…))",
@@ -311,17 +294,19 @@ _BY_REASON: Final = {
     "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
     CUT.reason: CUT.hint,
 }
-"""Beginning of the reason of a unit without a sample → what changes it."""
+"""Beginning of the reason of a unit without a sample → the change that gives it one."""
 _Held = tuple[SpanData, str, str]
 """A span, the name of an attribute of it, and the attribute's value as JSON."""
 
 
 class UnitExplainer:
-    """Explains units by the dialects, kinds and redactor of a scorer. Asks no judge; one thread at a time.
+    """Explains units by the dialects, kinds and redactor of a scorer, without a judge. One thread at a time.
+
+    The text of each part is searched in the attributes of the unit's spans.
 
     Args:
-        options: of the scorer.
-        metrics: whose fields are looked for; empty = question and answer alone.
+        settings: settings of the scorer.
+        metrics: metrics whose fields are searched; empty = question and answer alone.
         texts: whether parts have their texts.
     """
 
@@ -332,11 +317,11 @@ class UnitExplainer:
         self._texts = texts
 
     def unit(self, unit: Unit, above: str, raw: Mapping[int, SpanData]) -> ExplainedUnit:
-        """Return a unit with what was taken of it.
+        """Return the explanation of a unit.
 
         Args:
-            unit: in GenAI names.
-            above: what is above its topmost span, a clause.
+            unit: the unit in GenAI names.
+            above: a clause on the span above its topmost one.
             raw: span id → the span as its writer has it; places in a span that is missing here have GenAI names.
         """
         samples = self._pipeline.job(SampledUnit(unit, {})).samples
@@ -364,7 +349,7 @@ def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]
     A unit is explained when each metric has its outcome: until then another thread may be reading its spans.
 
     Raises:
-        ConfigurationError: it is no trace id.
+        ConfigurationError: the text is no trace id.
     """
     decided = line.units.explain(trace_id)
     by_key = {unit.key: unit for unit in line.units.recent_units()}
@@ -393,16 +378,13 @@ def _above(unit: Unit) -> str | None:
     return f"{top.name} above it holds neither ({top.operation or 'no operation'})"
 
 
-# --- what was taken, from where ----------------------------------------------------------------------------------------
-
-
 def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
     """Yield the parts of a sample.
 
     Args:
-        unit: that it was made of, in GenAI names.
-        samples: of the unit.
-        shown: the same, with the texts that may be shown.
+        unit: the unit in GenAI names.
+        samples: its samples.
+        shown: its samples with the texts that may be shown.
         raw: span id → the span as its writer has it.
     """
     held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
@@ -414,11 +396,17 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
             continue
         order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
         place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
-        yield ExplainedPart(field=field, text=shown_text, **({} if place is None else _name_place(*place)))
+        if place is None:
+            yield ExplainedPart(field=field, text=shown_text)
+        else:
+            span, attribute, _ = place
+            yield ExplainedPart(
+                field=field, text=shown_text, span_id=f"{span.span_id:016x}", span=span.name, attribute=attribute
+            )
 
 
 def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
-    """Yield field, call and text of each part of a sample; of a field that has no value the text None."""
+    """Yield field, call and text of each part of a sample; the text of an absent field is None."""
     single = samples.single_turn
     yield from ((field, None, getattr(single, field, None)) for field in _find_fields(samples))
     contexts = None if single is None else single.retrieved_contexts
@@ -429,14 +417,14 @@ def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | 
 
 
 def _find_fields(samples: Samples) -> list[str]:
-    """Return the fields that a unit itself fills; if the reason names those that cannot be told, these alone."""
+    """Return the fields that a unit itself fills; only those that the reason names, if it names some as not known."""
     named, cannot, _ = (samples.reason or "").partition(" cannot be told")
     words = {"user_input": "question", "response": "answer"}
     return [field for field, word in words.items() if not cannot or samples.single_turn is not None or word in named]
 
 
 def _needles(text: str, call: ToolCall | None) -> list[str]:
-    """Return texts by which a part is found, the surest first: of a call its id, its longest argument, its name."""
+    """Return texts by which a part is found, the surest first; for a call its id, longest argument and name."""
     if call is None:
         return [text]
     arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
@@ -453,10 +441,6 @@ def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
     return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.content_span)
 
 
-def _name_place(span: SpanData, attribute: str, _: str) -> dict[str, str]:
-    return {"span_id": f"{span.span_id:016x}", "span": span.name, "attribute": attribute}
-
-
 def _find_values(span: SpanData) -> Iterator[_Held]:
     in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
     for name, value in chain(wire_of(span).items(), in_events):
@@ -466,7 +450,7 @@ def _find_values(span: SpanData) -> Iterator[_Held]:
 
 
 def _place(text: str, order: Sequence[_Held]) -> _Held | None:
-    """Return the first that has a text as a value; else one that holds it inside of another, or its beginning."""
+    """Return the first attribute whose value is a text; else one that contains the text, or its beginning."""
     forms = _forms(text)
     beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING])
     whole = tuple(f"{quote}{form}{quote}" for form in forms for quote in ('"', '\\"', "'"))
@@ -484,11 +468,8 @@ def _forms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([text, *written, *(json.dumps(text)[1:-1] for text in written), repr(text)[1:-1]]))
 
 
-# --- what would change it ----------------------------------------------------------------------------------------------
-
-
 def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what would have a unit scored; nothing if it has a question, an answer and what the metrics need."""
+    """Return the changes that would have a unit scored; none if it has all fields."""
     reason = "" if samples.outcome is None else samples.reason or ""
     lacks = _lacking(samples, missing)
     known_changes = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
@@ -503,11 +484,10 @@ def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence
 
 
 def _remedies(unit: Unit) -> list[str]:
-    """Return what has content written on the spans of a unit that have none."""
+    """Return the switches that write content on the spans of a unit without any."""
     if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
-        return (
-            [] if any(semconv.is_content(name) for span in unit.spans for name in span.attributes) else [_NOT_CAPTURED]
-        )
+        has_content = any(semconv.is_content(name) for span in unit.spans for name in span.attributes)
+        return [] if has_content else [_NOT_CAPTURED]
     return sorted({span.no_content.hint for span in unit.spans if span.no_content is not None})
 
 
