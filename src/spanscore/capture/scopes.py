@@ -18,8 +18,6 @@ __all__ = ["LOGFIRE", "Role", "Scopes", "library_of", "root_role", "scope_notes"
 
 # --- root roles -----------------------------------------------------------------------------------------------------
 
-# The role of a span at the top of its unit, by its attributes as they came.
-#
 # One table for spans of this process and for spans on the wire, of which only the bytes are searched.
 
 
@@ -86,8 +84,6 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
 
 
 # --- scopes ---------------------------------------------------------------------------------------------------------
-
-# Scopes: what a span is to spanscore by its instrumentation scope, which is known when the span starts.
 
 _MOST: Final = 1_000
 """Different scopes remembered: a name that holds an id would make one per request."""

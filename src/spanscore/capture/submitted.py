@@ -23,11 +23,9 @@ __all__ = ["ImmediateReceiver", "SubmittedSamples"]
 
 # --- when read ------------------------------------------------------------------------------------------------------
 
-# ImmediateReceiver: what receivers have in common that hand a unit on as soon as they read it.
-
 
 class ImmediateReceiver:
-    """The mixin of a receiver in which nothing waits. What it lets in, and what it has not read, is its own matter."""
+    """The mixin of a receiver that hands each unit on when it reads it. Subclasses count what they let in and have not read."""
 
     _closed = False
 
@@ -53,8 +51,6 @@ class ImmediateReceiver:
 
 # --- submitted ------------------------------------------------------------------------------------------------------
 
-# SubmittedSamples: samples made by hand → units, on the current span or on one of their own.
-
 _NAME = "sample"
 _ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
 _LASTS_NS = 1_000
@@ -72,7 +68,7 @@ class _Submission(NamedTuple):
 
 
 class SubmittedSamples(ImmediateReceiver):
-    """The receiver of ``submit()``: a sample is a whole unit at once.
+    """The receiver of ``submit()``: a sample is a whole unit at once, on the current span or on one of its own.
 
     Args:
         event_queue: the way to the span thread.

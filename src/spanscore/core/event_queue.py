@@ -29,10 +29,8 @@ def steady_ns() -> int:
 
 # --- gil ------------------------------------------------------------------------------------------------------------
 
-# yield_gil: a thread of ours that has much to do gives the application's threads the GIL in between.
-#
-# Else each of them that has let go of it, for a system call as short as an event loop's look at its sockets, waits out a
-# switch interval (5 ms) to get it back.
+# A busy thread of ours yields the GIL to the application's threads in between. Otherwise each of these that released it, for a
+# system call as short as an event loop's poll of its sockets, would wait a switch interval (5 ms) to get it back.
 
 TURN_NS: Final = 2_000_000
 """A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays. A
@@ -67,8 +65,6 @@ def yield_gil() -> None:
 
 # --- duty cycle -----------------------------------------------------------------------------------------------------
 
-# DutyCycle: what part of the time our threads work in an application's process.
-#
 # A queue is there to take up a burst. While the application wants the CPU, and what waits has room, our threads together
 # work for a tenth of the time; the fuller it gets the more, and without a rest when it is full, when the application is
 # idle, or when somebody waits for us. So a burst is scored after it rather than against it.
@@ -174,8 +170,6 @@ class Turns:
 
 # --- event queue ----------------------------------------------------------------------------------------------------
 
-# EventQueue: the bounded way from the application's threads (and the loop) to the span thread.
-#
 # An append to a deque and, when the span thread sleeps, one wake-up: no lock is held, nothing blocks. The first event into
 # an empty event queue wakes the thread, which then gathers for a moment before it reads: each wake-up costs the application
 # a turn of the GIL and its warm caches, so it is paid once a batch and not once an event: with batches of a quarter of a

@@ -32,8 +32,6 @@ __all__ = [
 
 # --- job ------------------------------------------------------------------------------------------------------------
 
-# What a unit is on its way to its scores: decided on, sampled, a job, done.
-
 BASE = "base"
 """The name of a metric's own rate, where no rule raises it."""
 STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
@@ -145,8 +143,6 @@ class JobResult:
 
 # --- counted --------------------------------------------------------------------------------------------------------
 
-# UnitCounts: how units stand at one moment, and for how many they stand.
-
 
 class Weights(NamedTuple):
     """For how many units some units stand: Σw and Σw², w = 1/probability."""
@@ -201,8 +197,6 @@ class UnitCounts(NamedTuple):
 
 
 # --- received -------------------------------------------------------------------------------------------------------
-
-# ServeState: what came over the wire so far, for ``status()``.
 
 
 class ExternalCount(NamedTuple):
@@ -329,8 +323,6 @@ class ServeState:
 
 # --- replayed -------------------------------------------------------------------------------------------------------
 
-# ReplayState: how far a replay is, for ``status()``.
-
 
 class ReplayState(NamedTuple):
     """What a replay has read, left out and scored so far.
@@ -352,8 +344,7 @@ class ReplayState(NamedTuple):
     def __str__(self) -> str:
         told = f"replay: {self.read:,} unit{'' if self.read == 1 else 's'} of {self.traces:,} read"
         told += f"; {self.skipped:,} scores there already, {self.scored:,} made"
-        return told if self.usd is None else f"{told}; {_amount(self.usd)} USD so far"
-
-
-def _amount(usd: float) -> str:
-    return f"{usd:,.2f}" if usd >= 1 or not usd else f"{usd:.2g}"
+        if self.usd is None:
+            return told
+        amount = f"{self.usd:,.2f}" if self.usd >= 1 or not self.usd else f"{self.usd:.2g}"
+        return f"{told}; {amount} USD so far"

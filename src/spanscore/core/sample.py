@@ -35,7 +35,7 @@ __all__ = [
 
 # --- sample ---------------------------------------------------------------------------------------------------------
 
-# Samples: what a metric scores. Field names are those of ragas, so its data sets load unchanged.
+# Field names are those of ragas, so its data sets load unchanged.
 #
 # ``retrieved_contexts is None`` means that no retrieval happened, or that the texts are unknown; ``[]`` that it found
 # nothing.
@@ -260,8 +260,6 @@ def _blocks(message: Message) -> list[str]:
 
 
 # --- annotation -----------------------------------------------------------------------------------------------------
-
-# Annotation: what somebody said of a unit; and one line of a file of labels, with what the judge said of the same sample.
 
 HumanValue: TypeAlias = bool | float | str
 """Passes or not; a number on a metric's scale; or a word of a declared scale."""

@@ -38,12 +38,10 @@ __all__ = [
 
 # --- transcript -----------------------------------------------------------------------------------------------------
 
-# Transcript: what a judge was asked in one call, and what it said; kept only where somebody traces judges.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What of a judge's call its span tells, beside what it cost.
+    """What a judge was asked in one call, and what it answered. Kept only if judges are traced.
 
     Attributes:
         ended_ns: when it ended, since the epoch.
@@ -78,8 +76,6 @@ class Transcript:
 
 
 # --- outcome --------------------------------------------------------------------------------------------------------
-
-# Outcome: how each eligible (unit × metric) ended.
 
 
 class Outcome(StrEnum):
@@ -180,8 +176,6 @@ _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_N
 
 # --- score ----------------------------------------------------------------------------------------------------------
 
-# Score: one result; and the flat form of all of a unit's on its span.
-#
 # ``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1], 1
 # good: instruments, labels and means use that one.
 

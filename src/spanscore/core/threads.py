@@ -171,8 +171,6 @@ def _start_under_gevent(thread: Thread, monkey: Any, native: bool) -> None:
 
 # --- pool -----------------------------------------------------------------------------------------------------------
 
-# DaemonPool: a thread pool that never holds up the exit; and ``run_without_loop``, for a coroutine that needs no loop.
-
 P = ParamSpec("P")
 
 
@@ -273,11 +271,9 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 
 # --- serial ---------------------------------------------------------------------------------------------------------
 
-# SerialThread: calls that may block for long, and know no deadline, one after another on a thread of their own.
-
 
 class SerialThread:
-    """Runs calls one after another on a thread that starts with the first, at the latest. Any thread.
+    """Runs calls that may block without a deadline, one after another. Its thread starts with the first call. Any thread.
 
     Args:
         name: of the thread.

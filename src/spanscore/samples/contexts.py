@@ -29,8 +29,9 @@ __all__ = ["AnswerContexts", "contexts_in", "texts_of_documents"]
 
 # Texts of retrieved documents whose spans have no text, from the other places where the answering model saw the texts.
 #
-# 1. variables of its prompt's template, under a key for contexts 2. results of the tools inside which the retrievers ran 3.
-# parts of its prompt that a tag or a heading marks as the context
+# 1. variables of its prompt's template, under a key for contexts
+# 2. results of the tools inside which the retrievers ran
+# 3. parts of its prompt that a tag or a heading marks as the context
 
 _WORDS: Final = "|".join(CONTEXT_KEYS)
 _OPENING: Final = re.compile(rf"<({_WORDS})\b[^<>]{{0,100}}>", re.IGNORECASE)
@@ -99,17 +100,13 @@ def _part(text: str, *, asks: bool) -> str:
     if opening is not None and closing >= opening.end():
         return text[opening.end() : closing].strip()
     lines = text.splitlines()
-    start = next((at for at, line in enumerate(lines) if _is_heading(line)), None)
+    start = next((at for at, line in enumerate(lines) if _HEADING.match(line[:_LONGEST_HEADING])), None)
     if start is None:
         return ""
     questions = [at for at, line in enumerate(lines) if _QUESTION.match(line)] if asks else []
     end = questions[-1] if questions and questions[0] > start else len(lines)
     part = "\n".join([_HEADING.sub("", lines[start], count=1), *lines[start + 1 : end]])
     return _ANSWER.sub("", part).strip()
-
-
-def _is_heading(line: str) -> bool:
-    return _HEADING.match(line if len(line) <= _LONGEST_HEADING else line[:_LONGEST_HEADING]) is not None
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
@@ -130,14 +127,15 @@ def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocu
 
 # --- contexts -------------------------------------------------------------------------------------------------------
 
-# AnswerContexts: what the answer was made from, of all that was retrieved.
+# The contexts are the first of these that exist:
 #
-# documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the
-# run that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool
-# artifacts, else in search results of prompts) → texts and documents of the state, input included → results of the tools
-# that are named as retrieval tools
+# 1. documents of the final state under a key for them
+# 2. retrieved documents that stand in the prompt of the answering run, or of the runs whose answers it was given
+# 3. all that was retrieved: by retriever runs, else in tool artifacts, else in search results of prompts
+# 4. texts and documents of the state, input included
+# 5. results of the tools that are named as retrieval tools
 #
-# If the text of one of these documents is unknown, ``dialects.retold`` looks for it; without it the contexts are unknown.
+# If the text of a document is unknown, ``texts_of_documents`` looks for it; without it the contexts are unknown.
 
 _CUT = 100
 """Characters by which a document that a prompt holds in part is recognised: its beginning."""

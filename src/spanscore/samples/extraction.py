@@ -56,8 +56,6 @@ __all__ = ["conversation_of", "find_answer", "find_contexts", "find_question", "
 
 # --- history --------------------------------------------------------------------------------------------------------
 
-# What user and application had said before this turn, where the root's own messages do not hold it.
-
 
 def history_of(view: UnitView, question: str | None, answering: ModelRun | None) -> list[Message]:
     """Return the turns before the root's own messages: of its input, a store, its final state, or a checkpoint."""
@@ -211,8 +209,6 @@ def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]
 
 # --- extract --------------------------------------------------------------------------------------------------------
 
-# Question, answer and contexts of a unit: in the places that the user names, else where they usually are.
-
 
 def find_question(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
     """Find the question: a text. ``answering`` is what ``ModelTexts.answering`` returns for the answer."""
@@ -278,8 +274,6 @@ def _step(value: Any, key: str) -> Any:
 
 
 # --- samples --------------------------------------------------------------------------------------------------------
-
-# View → Samples: the single-turn sample, the conversation where there is one, or the outcome that says why not.
 
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 _MOST_KEYS = 10

@@ -38,8 +38,6 @@ __all__ = ["DIALECTS", "GenAIExtractor"]
 
 # --- genai ----------------------------------------------------------------------------------------------------------
 
-# Spans of the OpenTelemetry GenAI conventions (our own capture's first of all) → samples.
-
 _NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
 """Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
 _UNFINISHED = {
@@ -320,7 +318,7 @@ def _searching(
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
-# Which dialects there are, by name, in the order in which they are asked. A new one is a file here, and a line in this one.
+# The extractors by name, in the order in which they are asked. A new one is a file here, and a line below.
 
 _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
 """The last claims every run of our own callback."""

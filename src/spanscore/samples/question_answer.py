@@ -51,8 +51,6 @@ __all__ = [
 
 # --- said -----------------------------------------------------------------------------------------------------------
 
-# ModelTexts: what the models of a unit were asked, and what they answered, as the rules ask for it.
-
 _A_SENTENCE = 16
 """Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
 _WORDS = 3
@@ -241,12 +239,12 @@ def _same(structure: Mapping[str, Any], value: Any) -> bool:
 # The user's turn: question and answer of a unit. Those of its root; a model's prompt or words only where the root holds
 # none.
 #
-# 1  messages                 the last human one of the input; the final one of the turn in the output 2  known keys
-# question, query, input, user_input · answer, output, result, response, generation, final_answer 3  the only text
-# of the side, less, in the output, what the input holds too 4  of several, the one      that a prompt contains (question);
-# that a model said as its whole answer, else as a field (answer) 5  all of them              as JSON: an output of which
-# models said each text, a list of texts that prompts contain 6  nothing can be told      the side is ambiguous: no sample
-# is better than a wrong one
+# 1  messages         the last human one of the input; the final one of the turn in the output
+# 2  known keys       QUESTION_KEYS of the input; ANSWER_KEYS of the output
+# 3  the only text    of the side; in the output, less the texts that the input holds too
+# 4  one of several   that a prompt contains (question); that a model said as its whole answer, else as a field (answer)
+# 5  all of them      as JSON: an output of which models said each text, a list of texts that prompts contain
+# 6  none             the side is ambiguous: no sample is better than a wrong one
 #
 # Where a graph goes on with a state that was there already (``Command(resume=…)``, a checkpoint), the output holds what the
 # user gave with an earlier request: there the question is a text that no model said now, and the answer one that a model

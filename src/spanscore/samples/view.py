@@ -37,8 +37,6 @@ __all__ = [
 
 # --- view -----------------------------------------------------------------------------------------------------------
 
-# UnitView: what a unit did, in one form for every dialect. A dialect fills it from its spans; ``extract`` searches in it.
-
 GenAIMessage = Mapping[str, Any]
 _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
 """What the scopes of instrumentations of LangChain hold, or the name of a graph that was given none."""
@@ -128,7 +126,7 @@ class ToolRun:
 
 @dataclass(slots=True)
 class UnitView:
-    """What a unit did.
+    """What a unit did, in one form for every extractor. An extractor fills it from spans; `extraction` searches in it.
 
     Attributes:
         models: in the order of their ends; a model inside a tool is part of it.
@@ -335,10 +333,8 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
 
 # --- channel --------------------------------------------------------------------------------------------------------
 
-# Channel: a root's conversation where it stands under another key than ``messages``, as in ``{"chat": [("user", "…")]}``.
-#
-# The key is one under which the input's last words are a human's: a history that comes beside a question ends with an
-# answer.
+# A root may hold its conversation under another key than ``messages``, as in ``{"chat": [("user", "…")]}``. The key is one
+# under which the input's last words are a human's: a history that comes beside a question ends with an answer.
 
 
 def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tuple[RootValue, RootValue]:

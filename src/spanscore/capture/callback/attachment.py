@@ -106,12 +106,10 @@ class Installation:
 
 # --- attachment -----------------------------------------------------------------------------------------------------
 
-# Attachment: what hangs on an application's chains, made when somebody first asks for it, as it needs ``langchain_core``.
-
 
 @dataclass(slots=True)
 class Attachment:
-    """The callback's parts, made for each other.
+    """The parts of the callback. They are made at their first use, as they need ``langchain_core``.
 
     Attributes:
         handler: what an application attaches.

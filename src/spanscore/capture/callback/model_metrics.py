@@ -27,7 +27,7 @@ __all__ = ["ModelMetrics", "announce", "neighbours", "who_counts"]
 
 # --- neighbours -----------------------------------------------------------------------------------------------------
 
-# Does another library trace LangChain in this process? Then each run has two span trees, and a person should know.
+# If another library traces LangChain in this process, each run has two span trees, and its operator should know.
 #
 # OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The
 # wrapper itself is read: so a library is named only where it is active, not where it is merely installed, and none is
@@ -99,11 +99,6 @@ def _format_name(module: str) -> str:
 
 # --- model metrics --------------------------------------------------------------------------------------------------
 
-# ModelMetrics: the application's model runs → the two histograms of the GenAI conventions, as dashboards read them today.
-#
-# Only what is recorded can be counted. So nothing is where a head sampler drops runs, whose tokens would be missing, and
-# where another instrumentation counts them already, as they would be there twice.
-
 _SETS: Final = MAX_SETS // 2
 """Each is two of the token histogram: input and output."""
 _RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
@@ -113,6 +108,8 @@ _SOME_MISSING: Final = "runs below spans that were sampled away are missing in t
 
 class ModelMetrics:
     """Counts model runs on every meter that it is given. One thread's, but for ``export_to`` and ``abandon``.
+
+    It counts no runs if a head sampler drops some, as their tokens would be missing, or if another instrumentation counts them.
 
     Attributes:
         off: why nothing is counted; empty while it is.

@@ -7,7 +7,7 @@ model afterwards; a cancelled model or retriever never ends at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from time import time_ns
@@ -261,17 +261,16 @@ class Recorder:
         told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
         root.told_bytes = 0  # its end is not to weigh what has been read
         self._read += 1
-        self._safely(self._open_root, root, now_ns)
-        for event in each_once(told or []):
-            self._safely(self._replay, event, now_ns)
-            yield_gil()
-
-    def _safely(self, work: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
-        """Do one thing of several: where it fails, the others are done."""
         try:
-            work(what, now_ns)
+            self._open_root(root, now_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             log_internal_error("keep track of a unit", error)
+        for event in each_once(told or []):
+            try:
+                self._replay(event, now_ns)
+            except BaseException as error:  # noqa: BLE001  (likewise; the other events are read)
+                log_internal_error("keep track of a unit", error)
+            yield_gil()
 
     def _look_at_running(self, now_ns: int) -> None:
         """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""

@@ -6,7 +6,6 @@ import contextvars
 from asyncio import AbstractEventLoop, Task, _get_running_loop, current_task
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Set
-from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import time_ns
@@ -26,8 +25,6 @@ __all__ = ["CLIENTS", "Event", "Root", "Run", "RunTable", "each_once", "is_over"
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-# Run and Root: what the handler remembers of a run between its start and its end.
-#
 # A run that gets no span (a prompt, a parser, a lambda) has no Run of its own: its id maps to the nearest recorded
 # ancestor, so that a child finds its span's parent in one look-up and the span thread never hears of the step.
 
@@ -146,16 +143,14 @@ Event = tuple[Run, int, Any, BaseException | None]
 
 def each_once(told: list[Event]) -> Iterator[Event]:
     """Take events from a list, oldest first, each once, however many threads take of it."""
-    with suppress(IndexError):
+    try:
         while True:
             yield told.pop(0)
+    except IndexError:
+        return
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
-
-# RunTable: the runs that are open or have just closed, shared by the handler and the span thread.
-#
-# The span thread holds this and not the handler: a handler lives as long as the application refers to it, or to its scorer.
 
 _REMEMBERED_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
@@ -166,7 +161,10 @@ _MAX_KEYS: Final = 1_000
 
 
 class RunTable:
-    """Any thread. The two dictionaries stay the same objects, as the handler has them as attributes of its own.
+    """The runs that are open or have just closed. Any thread.
+
+    The span thread refers to this table and not to the handler, which lives as long as the application refers to it or to its
+    scorer. The two dictionaries stay the same objects, as the handler has them as attributes of its own.
 
     Attributes:
         runs: run id → run, or for a step the nearest recorded run above it.

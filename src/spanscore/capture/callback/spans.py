@@ -42,7 +42,6 @@ __all__ = [
     "MODELS",
     "PlainAttributes",
     "RunSpans",
-    "attributes_of",
     "content_of",
     "conversation_of",
     "facts_of",
@@ -86,49 +85,34 @@ _IDS: Final = 1_000
 """Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
 
 
-def attributes_of(
-    run: Run, output: Any, error: BaseException | None, *, metadata: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Return the attributes that quote nothing, as a span can hold them. Never raises.
-
-    Args:
-        metadata: keys of it that are told, of a root.
-    """
-    try:
-        described = _describe(run, output, error)
-        return described | _select_metadata(run, metadata) if metadata and run is run.root else described
-    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
-        log_internal_error("describe a run", fault)
-        return dict(_MARKS[run.operation])
-
-
 def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    attributes: dict[str, Any] = dict(_MARKS[run.operation])
-    if run.operation in MODELS:
+    operation = run.operation
+    attributes: dict[str, Any] = dict(_MARKS[operation])
+    if operation in MODELS:
         metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
         attributes.update(chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif run.operation in _NAMES:
-        attributes[_NAMES[run.operation]] = safe_text(run.name)
-    if run.operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
-        attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
-    attributes.update(_whose(run))
-    if run is run.root and run.root.failed_inside:
-        attributes[semconv.RUN_STEP_ERROR] = True
+    elif operation in _NAMES:
+        attributes[_NAMES[operation]] = safe_text(run.name)
+        if operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
+            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
+    if run is run.root:
+        _describe_root(run.root, attributes)
+    elif operation in _CONVERSING and (conversation := conversation_of(run)):
+        attributes[semconv.CONVERSATION_ID] = conversation
     if error is not None and not was_stopped(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
 
 
-def _whose(run: Run) -> dict[str, str]:
-    """Return what an application calls a run's conversation, and its unit."""
-    attributes = dict[str, str]()
-    if (run is run.root or run.operation in _CONVERSING) and (conversation := conversation_of(run)):
+def _describe_root(root: Root, attributes: dict[str, Any]) -> None:
+    if conversation := conversation_of(root):
         attributes[semconv.CONVERSATION_ID] = conversation
-    if run is run.root and (key := feedback_key_of(_metadata(run))):
+    if key := feedback_key_of(_metadata(root)):
         attributes[semconv.FEEDBACK_KEY] = safe_text(key)
-    return attributes
+    if root.failed_inside:
+        attributes[semconv.RUN_STEP_ERROR] = True
 
 
 def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
@@ -262,8 +246,14 @@ class PlainAttributes:
         self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
 
     def of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-        """Return what is told of a run. Never raises."""
-        attributes = attributes_of(run, output, error, metadata=self.metadata)
+        """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+        try:
+            attributes = _describe(run, output, error)
+            if self.metadata and run is run.root:
+                attributes |= _select_metadata(run, self.metadata)
+        except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+            log_internal_error("describe a run", fault)
+            attributes = dict(_MARKS[run.operation])
         for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
             if isinstance(attributes[name], str):
                 attributes |= self._redacted(name, attributes.pop(name))

@@ -29,10 +29,9 @@ __all__ = ["Mark", "RequestPartition", "ScopeClaim", "UnsampledUnit", "WireClaim
 
 # --- claims ---------------------------------------------------------------------------------------------------------
 
-# WireClaims: whether a span on the wire may be of a unit, by its scope, else by what betrays it in its bytes.
-#
-# Scopes mean what they mean in one process, which is known by ``service.name`` and ``service.instance.id``: of two
-# instrumentations of one library in it, the scope that came first is read.
+# A span on the wire is claimed by its scope, or by names of attributes in its bytes. Scopes mean what they mean in one process,
+# which is known by ``service.name`` and ``service.instance.id``: of two instrumentations of one library in it, the scope that
+# came first is read.
 
 Mark = Callable[[bytes, int, int], object]
 """Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""

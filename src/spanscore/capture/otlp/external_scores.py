@@ -260,9 +260,8 @@ def _number(value: Any) -> float | None:
 
 # --- external scores ------------------------------------------------------------------------------------------------
 
-# ExternalScores: scores that others made and that come over the wire → sums of a source of their own, ``external``.
-#
-# Nobody declares their scales, so that a mean is of values from 0 to 1 alone, and of none of a name that had any other.
+# Nobody declares the scales of others' scores, so that a mean is of values from 0 to 1 alone, and of none of a name that had
+# any other.
 # Their names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is
 # ``other``.
 
@@ -291,7 +290,7 @@ class _NameTally:
 
 
 class ExternalScores:
-    """Counts them, each once. Any thread.
+    """Counts the scores of others that come over the wire, each once, under the source ``external``. Any thread.
 
     Args:
         count: adds to a sum: instrument, attributes, amount.

@@ -22,7 +22,6 @@ from spanscore.protocols import PendingSpan
 __all__ = [
     "OVERLOADS",
     "EndpointCounts",
-    "ExtractedCopies",
     "ForwardTarget",
     "HeldWireSpan",
     "ProxyBuffer",
@@ -35,8 +34,6 @@ __all__ = [
 
 # --- counts ---------------------------------------------------------------------------------------------------------
 
-# EndpointCounts: what came to the door by which spans arrive over the wire, and what was refused there.
-
 OVERLOADS: Final = ("bytes", "traces", "event_queue")
 """What may be full, so that a request is refused and is to come again."""
 _MOST_UNREAD: Final = 10_000
@@ -44,9 +41,9 @@ _MOST_UNREAD: Final = 10_000
 
 
 class EndpointCounts:
-    """Counts since the start. Any thread.
+    """Counts of the requests that came over the wire since the start. Any thread.
 
-    Who listens counts requests and refusals; ``OtlpSpans.take`` counts the spans of what is taken.
+    Listeners count requests and refusals; ``OtlpSpans.take`` counts the spans of the requests that are taken.
 
     Attributes:
         requests: that came, refused ones included.
@@ -111,8 +108,6 @@ class EndpointCounts:
 
 # --- held -----------------------------------------------------------------------------------------------------------
 
-# HeldWireSpan: a span that waits in a proxy for its unit's scores, and goes on with them.
-
 
 class ForwardTarget(Protocol):
     """Where a span that was kept goes on to: the proxy's own way to its backend."""
@@ -123,11 +118,11 @@ class ForwardTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldWireSpan:
-    """A ``PendingSpan`` of one kept span.
+    """A span that waits in a proxy for its unit's scores, and goes on with them: a ``PendingSpan``.
 
     Attributes:
-        span: as it came.
-        exit: whose it is.
+        span: the span as it came.
+        exit: the way to the backend of the proxy that keeps it.
     """
 
     span: WireSpan
@@ -144,8 +139,6 @@ class HeldWireSpan:
 
 
 # --- arrived --------------------------------------------------------------------------------------------------------
-
-# What the receiver of spans from elsewhere knows of one request: what its spans are, and where it was read.
 
 
 class RequestClaims(NamedTuple):
@@ -211,10 +204,6 @@ class StreamPosition(NamedTuple):
 
 # --- copies ---------------------------------------------------------------------------------------------------------
 
-# UnitCopies: copies of units that another process took, from requests of whom we trust → units, each once, as they came.
-#
-# A copy is whole: nothing of it is waited for. What was decided on it stands, and nothing else is eligible here.
-
 _REMEMBERED: Final = 100_000
 """Units that were taken: whoever had no answer sends a copy again."""
 _MOST: Final = 1_000
@@ -225,22 +214,10 @@ _UNTRUSTED: Final = (
 _NO_METRIC: Final = "which this scorer does not have: give both processes the same metrics"
 
 
-class ExtractedCopies(NamedTuple):
-    """A request, and the copies that were in it.
-
-    Attributes:
-        taken: the request; without the copies where they are believed.
-        copies: what is believed.
-        private: all copies: none of them ever goes on.
-    """
-
-    taken: ParsedRequest
-    copies: Sequence[WireSpan]
-    private: Sequence[WireSpan]
-
-
 class UnitCopies:
-    """Reads copies.
+    """Reads copies of units that another process took, each once.
+
+    A copy is whole: nothing of it is waited for. The decisions of the other process stand, and no other metric is eligible.
 
     Args:
         metrics: names of all that can be scored here.
@@ -264,19 +241,22 @@ class UnitCopies:
         self.again = self.ignored = 0
         self.lost: Counter[str] = Counter()
 
-    def sorted_out(self, taken: ParsedRequest) -> ExtractedCopies:
-        """Return a request without its copies, and these. Any thread."""
+    def separate(self, taken: ParsedRequest) -> tuple[ParsedRequest, Sequence[WireSpan], Sequence[WireSpan]]:
+        """Return a request without the copies that are trusted, these copies, and all copies. Any thread.
+
+        None of the copies ever goes on to a backend.
+        """
         are_copies = [self._is_copy(origin) for origin, _ in taken.places]
         if True not in are_copies:
-            return ExtractedCopies(taken, (), ())
+            return taken, (), ()
         marked = list(zip(taken.places, are_copies, strict=True))
         private = [kept(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
         if not self.trusted:
             self.ignored += len(private)
             log_once("untrusted copies", f"copies of units came {_UNTRUSTED}")
-            return ExtractedCopies(taken, (), private)
+            return taken, (), private
         rest = [place for place, copy in marked if not copy]
-        return ExtractedCopies(taken._replace(places=rest), private, private)
+        return taken._replace(places=rest), private, private
 
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
         """Yield the units of copies, and samples where some were submitted. Span thread.
@@ -329,14 +309,12 @@ def _says_copy(origin: Origin) -> bool:
 
 # --- kept -----------------------------------------------------------------------------------------------------------
 
-# ProxyBuffer: spans that a proxy was asked to keep → each goes on exactly once, with its unit's scores or after five seconds.
-
 _EARLY_NS: Final = 5_000_000_000
 """How long a span waits for its unit to close, unless it is the root of one that is about to."""
 
 
 class ProxyBuffer:
-    """Those that wait for their unit to close. Span thread."""
+    """Spans that a proxy keeps: each goes on exactly once, with its unit's scores or after five seconds. Span thread."""
 
     def __init__(self) -> None:
         self.reset()

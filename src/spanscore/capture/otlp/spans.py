@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Final
@@ -68,19 +68,18 @@ def units_of(
             complete = False
             continue
         read = replace(data, attributes={}, events=()) if translated is None else translated
-        spans.append(replace(read, unread=_numbers(closed.unread)) if closed.unread and span is closed.root else read)
+        if closed.unread and span is closed.root:
+            unread = {
+                int.from_bytes(span_id): int.from_bytes(parent_id) for span_id, parent_id in closed.unread.items()
+            }
+            read = replace(read, unread=unread)
+        spans.append(read)
     ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
     return split(Unit(closed.key, ordered, complete, closed.revision))
 
 
-def _numbers(ids: Mapping[bytes, bytes]) -> dict[int, int]:
-    return {int.from_bytes(span_id): int.from_bytes(parent_id) for span_id, parent_id in ids.items()}
-
-
 # --- spans ----------------------------------------------------------------------------------------------------------
 
-# OtlpSpans: spans that arrive over the wire, in any order → units: the receiver of ``spanscore serve``.
-#
 # Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what
 # may be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
 
@@ -94,7 +93,7 @@ _LOGS_SHARE: Final = 4
 
 
 class OtlpSpans:
-    """The receiver of everything that listens for OTLP.
+    """The receiver of ``spanscore serve`` and of every other listener for OTLP.
 
     Args:
         event_queue: the way to the span thread.
@@ -235,7 +234,7 @@ class OtlpSpans:
             taken: the request.
             keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
         """
-        taken, copies, private = self.copies.sorted_out(taken)
+        taken, copies, private = self.copies.separate(taken)
         claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
         sorting = RequestPartition(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
@@ -358,7 +357,12 @@ class OtlpSpans:
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
-        self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
+        # A unit of which something is missing had no time to be whole.
+        closed = (
+            unit._replace(outcome=Outcome.SHUTDOWN) if unit.outcome is Outcome.INCOMPLETE else unit
+            for unit in self.table.close_all(now_ns)
+        )
+        self._close_all([*closed], now_ns)
         self._kept.let_all_go()
         self.streams.at_end()
         return []
@@ -474,8 +478,3 @@ class OtlpSpans:
             lost = closed.outcome or Outcome.INCOMPLETE
             self._port.unit_complete(unit, kept, now_ns, lost=lost, reason=closed.reason)
         return 0
-
-
-def _shut_down(closed: ClosedUnit) -> ClosedUnit:
-    """Return a unit as the end of the scorer finds it: one of which something is missing had no time to be whole."""
-    return closed._replace(outcome=Outcome.SHUTDOWN) if closed.outcome is Outcome.INCOMPLETE else closed

@@ -19,8 +19,6 @@ __all__ = ["OpenStream", "StreamClock", "Streams", "TableCounts", "bounds_of"]
 
 # --- stream clock ---------------------------------------------------------------------------------------------------
 
-# StreamClock: the time by which the units of one stream grow old, such as a partition; never ahead of what was read.
-#
 # A stream is read in bursts and stands still while others wait, so by the wall clock its units would close before the rest
 # of them is read. Its own clock runs as fast as ours at most, and only while the stream is read:
 #
@@ -32,7 +30,10 @@ __all__ = ["OpenStream", "StreamClock", "Streams", "TableCounts", "bounds_of"]
 
 
 class StreamClock:
-    """One stream's. Every method takes the steady time, nanoseconds; owned by one thread."""
+    """The time by which units of one stream grow old, never ahead of what was read. One thread's.
+
+    Every method takes the steady time, nanoseconds.
+    """
 
     def __init__(self, steady_ns: int) -> None:
         self._base_ns = self._since_ns = steady_ns
@@ -90,11 +91,6 @@ class StreamClock:
 
 # --- streams --------------------------------------------------------------------------------------------------------
 
-# Streams: spans that are read from somewhere, such as the partitions of a topic → a table and a clock for each.
-#
-# What comes over the wire comes once. A stream can be read again by another process, so that one that is given up is
-# forgotten with all that is open of it, and nothing is counted.
-
 _NO_LIMIT = 1_000_000_000
 
 
@@ -138,7 +134,9 @@ class OpenStream(NamedTuple):
 
 
 class Streams:
-    """The streams that are being read. Span thread, but for the numbers.
+    """The streams that are being read, such as the partitions of a topic. Span thread, but for the numbers.
+
+    Another process can read a stream again, so a stream that is given up is forgotten with all that is open of it, uncounted.
 
     Attributes:
         room: how many units may be handed on now; there are always some that may, where nobody sets it.

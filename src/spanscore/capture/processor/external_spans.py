@@ -2,10 +2,10 @@
 
 When a span starts its unit is known, as its parent's is. A unit closes when its topmost span has ended and no claimed span of
 it is open. On the application's thread a span costs a look-up of its scope and one of its parent, and one append at its end if
-its unit may be scored; it is read and translated on the span thread (`external_reading.py`).
+its unit may be scored; it is read and translated on the span thread (`external_unit.py`).
 
 A span of a scope that no translation names shows its attributes often only at its end. The units below it wait for that, two
-seconds at most: it may be their root (`plain_spans.py`).
+seconds at most: it may be their root.
 """
 
 from __future__ import annotations

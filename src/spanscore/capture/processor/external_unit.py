@@ -37,11 +37,9 @@ __all__ = [
 
 # --- held span ------------------------------------------------------------------------------------------------------
 
-# HeldSpan: a ``PendingSpan`` that another library made and ended: it goes on to the processors that were to have it.
-
 
 class HeldSpan:
-    """An ended span on its way to the processors that wait for it.
+    """A ``PendingSpan`` that another library made and ended: it goes on to the processors that were to have it.
 
     Args:
         span: as the SDK gave it.
@@ -80,8 +78,6 @@ def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
 
 
 # --- external unit --------------------------------------------------------------------------------------------------
-
-# ExternalUnit, a topmost span with those below it; PlainSpan, an open span of no unit; OpenUnits, the unit of each span.
 
 _REMEMBERED_NS: Final = 10_000_000_000
 """How long the spans of an ended root are remembered: one that starts late (a task left behind) must not become a root."""
@@ -299,14 +295,15 @@ class OpenUnits:
 
 # --- plain spans ----------------------------------------------------------------------------------------------------
 
-# PlainSpans: open spans of no unit that are not claimed so far. A span that gets GenAI attributes later is a root.
-
 _MOST_OPEN: Final = 10_000
 """Open spans remembered, some 0.3 kB each; past them the oldest is forgotten."""
 
 
 class PlainSpans:
-    """The open plain spans of a process. Written by the application's threads, without a lock: a step is a dict's."""
+    """The open spans of no unit that are not claimed so far; one that gets GenAI attributes later is a root.
+
+    Written by the application's threads, without a lock: a step is a dict's.
+    """
 
     def __init__(self) -> None:
         self._open: OrderedDict[Ids, PlainSpan] = OrderedDict()
@@ -343,8 +340,6 @@ class PlainSpans:
 
 
 # --- external reading -----------------------------------------------------------------------------------------------
-
-# ExternalReading: what the span thread makes of the spans that other instrumentations made → units, handed on whole.
 
 _GRACE_NS: Final = 5_000_000_000
 """How long an ended root waits for spans of its unit that are open: a stream is read on after its chain has returned, and some

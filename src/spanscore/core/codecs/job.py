@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, replace
-from functools import cache
-from typing import Any, Final, TypeAlias, TypeVar
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -51,72 +51,16 @@ from spanscore.core.span import (
 __all__ = [
     "VERSION",
     "UnreadableJob",
-    "fields_known",
-    "fields_told",
-    "hex_of",
     "is_copy",
     "job_of",
     "json_of_job",
     "json_of_samples",
     "json_of_scores",
-    "of_hex",
     "request_of_unit",
     "samples_of",
     "scores_of",
     "units_of",
 ]
-
-# --- fields ---------------------------------------------------------------------------------------------------------
-
-# Dataclasses ↔ JSON objects, field by field: what is not there has its default, and what is not known is left alone.
-
-
-def fields_told(thing: Any, /, **named: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults.
-
-    Args:
-        thing: of a frozen dataclass whose values, but for those that are ``named``, JSON can carry.
-        named: field → how it is written; None = it is left out.
-    """
-    values = dict[str, Any]()
-    for name, default in _defaults(thing.__class__):
-        value = named[name] if name in named else getattr(thing, name)
-        if value is not None and (default is None or value != default):
-            values[name] = value
-    return values
-
-
-def fields_known(kind: type, given: Mapping[str, Any], /, **read: Any) -> Any:
-    """Make a dataclass of those fields of a JSON object that it has.
-
-    Args:
-        kind: the dataclass.
-        given: the object.
-        read: field → its value, where that is not what stands there.
-    """
-    return kind(**{name: given[name] for name, _ in _defaults(kind) if name in given} | read)
-
-
-def hex_of(number: int | None, digits: int) -> str | None:
-    """Return a number as hex digits; None stays None."""
-    return None if number is None else f"{number:0{digits}x}"
-
-
-def of_hex(text: str | None) -> int | None:
-    """Return the number that hex digits stand for; None stays None."""
-    return None if text is None else int(text, 16)
-
-
-@cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    return tuple((one.name, _default(one)) for one in fields(kind) if one.init)
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return field.default
-
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
@@ -154,41 +98,68 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     Args:
         resource: of this process, whose spans name none: who scores them may be of another release, or another service.
     """
+    unit, undecided = _fields_of(job.unit), job.undecided
+    facts = None
+    if undecided is not None:
+        codecs = _CODECS[SamplingContext]
+        facts = {
+            name: codecs[name].write(value) if name in codecs and value is not None else value
+            for name, value in undecided._asdict().items()
+        }
+    if resource is not None:
+        for span in unit["spans"]:
+            span.setdefault("resource", dict(resource))
+        if facts is not None and facts["service_name"] is None:
+            facts["service_name"] = resource.get(semconv.SERVICE_NAME)
     return _dumped(
         {
             "version": VERSION,
-            "unit": _told_unit(job.unit, resource),
-            "samples": _told_samples(job.samples),
-            "decisions": {name: _told_decision(one) for name, one in job.decisions.items()},
+            "unit": unit,
+            "samples": _fields_of(job.samples),
+            "decisions": {name: _fields_of(decision) for name, decision in job.decisions.items()},
             "size_bytes": job.size_bytes,
-            "undecided": None if job.undecided is None else _told_facts(job.undecided, resource),
+            "undecided": facts,
         }
     )
 
 
 def job_of(document: bytes) -> Job | UnreadableJob:
     """Return the job of a document, as one that was handed over; or why there is none."""
-    return _read(document, _job)
+    return _read(document, _read_job)
+
+
+def _read_job(given: _Given) -> Job:
+    undecided = given.get("undecided")
+    if undecided is not None:
+        undecided = SamplingContext(**_values(SamplingContext, SamplingContext._fields, undecided))
+    return Job(
+        _made(Unit, given["unit"]),
+        _made(Samples, given["samples"]),
+        {name: _made(Decision, decision) for name, decision in given["decisions"].items()},
+        given["size_bytes"],
+        undecided=undecided,
+        delegated=True,
+    )
 
 
 def json_of_scores(scores: Sequence[Score]) -> bytes:
     """Return scores as one JSON object."""
-    return _dumped({"version": VERSION, "scores": [_told_score(score) for score in scores]})
+    return _dumped({"version": VERSION, "scores": [_fields_of(score) for score in scores]})
 
 
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
     """Return the scores of a document; or why there are none."""
-    return _read(document, lambda given: tuple(map(_score, given["scores"])))
+    return _read(document, lambda given: tuple(_made(Score, score) for score in given["scores"]))
 
 
 def json_of_samples(samples: Samples) -> bytes:
     """Return samples as one JSON object."""
-    return _dumped({"version": VERSION, "samples": _told_samples(samples)})
+    return _dumped({"version": VERSION, "samples": _fields_of(samples)})
 
 
 def samples_of(document: bytes) -> Samples | UnreadableJob:
     """Return the samples of a document; or why there are none."""
-    return _read(document, lambda given: _samples(given["samples"]))
+    return _read(document, lambda given: _made(Samples, given["samples"]))
 
 
 def _dumped(document: Any) -> bytes:
@@ -218,169 +189,120 @@ def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
         return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
 
-# --- the unit --------------------------------------------------------------------------------------------------
+# --- fields ----------------------------------------------------------------------------------------------------
 
 
-def _told_key(key: UnitKey) -> list[str | None]:
-    return [hex_of(key.trace_id, _TRACE_ID), hex_of(key.span_id, _SPAN_ID)]
+class _Codec(NamedTuple):
+    """How a field's value is written as JSON, and read again. None stays None, and a field that is None is left out."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
 
 
-def _key(given: Sequence[str]) -> UnitKey:
+def _fields_of(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults."""
+    kind: Any = type(thing)
+    codecs, written = _codecs_of(kind), dict[str, Any]()
+    for name, default in _defaults(kind):
+        value = getattr(thing, name)
+        if value is None:
+            continue
+        if name in codecs:
+            value = codecs[name].write(value)
+            if value is not None:
+                written[name] = value
+        elif default is None or value != default:
+            written[name] = value
+    return written
+
+
+def _made(kind: Callable[..., T], given: _Given) -> T:
+    """Make a dataclass of those fields of a JSON object that it has; the others have their defaults."""
+    return kind(**_values(kind, [name for name, _ in _defaults(kind)], given))
+
+
+def _values(kind: Any, names: Iterable[str], given: _Given) -> dict[str, Any]:
+    values = {name: given[name] for name in names if name in given}
+    for name, codec in _codecs_of(kind).items():
+        if values.get(name) is not None:
+            values[name] = codec.read(values[name])
+    return values
+
+
+@cache
+def _codecs_of(kind: Any) -> Mapping[str, _Codec]:
+    return next((_CODECS[base] for base in kind.__mro__ if base in _CODECS), {})
+
+
+@cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    made = ((field, field.default_factory) for field in fields(kind) if field.init)
+    return tuple((field.name, field.default if factory is MISSING else factory()) for field, factory in made)
+
+
+def _hex(digits: int) -> _Codec:
+    return _Codec(lambda number: f"{number:0{digits}x}", lambda text: int(text, 16))
+
+
+def _each(codec: _Codec) -> _Codec:
+    return _Codec(lambda values: [*map(codec.write, values)] or None, lambda given: tuple(map(codec.read, given)))
+
+
+def _one(kind: Callable[..., Any]) -> _Codec:
+    return _Codec(_fields_of, partial(_made, kind))
+
+
+def _write_key(key: UnitKey) -> list[str]:
+    return [f"{key.trace_id:0{_TRACE_ID}x}", f"{key.span_id:0{_SPAN_ID}x}"]
+
+
+def _read_key(given: Sequence[str]) -> UnitKey:
     trace_id, span_id = given
     return UnitKey(int(trace_id, 16), int(span_id, 16))
 
 
-def _told_unit(unit: Unit, resource: _Given | None) -> dict[str, Any]:
-    return fields_told(
-        unit,
-        key=_told_key(unit.key),
-        spans=[_told_span(span, resource) for span in unit.spans],
-        session=None if unit.session is None else _told_session(unit.session),
-    )
+def _write_decided(decided: Mapping[str, UpstreamDecision]) -> dict[str, Any]:
+    return {name: [one.take, f"{one.threshold:0{_THRESHOLD}x}", one.rule] for name, one in decided.items()}
 
 
-def _unit(given: _Given) -> Unit:
-    unit: Unit = fields_known(
-        Unit,
-        given,
-        key=_key(given["key"]),
-        spans=tuple(map(_span, given.get("spans", ()))),
-        session=_session(given["session"]) if "session" in given else None,
-    )
-    return unit
-
-
-def _told_session(session: Session) -> dict[str, Any]:
-    return fields_told(session, key=_told_key(session.key), links=[*map(_told_key, session.links)] or None)
-
-
-def _session(given: _Given) -> Session:
-    session: Session = fields_known(
-        Session, given, key=_key(given["key"]), links=tuple(map(_key, given.get("links", ())))
-    )
-    return session
-
-
-def _told_span(span: SpanData, resource: _Given | None) -> dict[str, Any]:
-    whose = resource if span.resource is None else span.resource
-    return fields_told(
-        span,
-        trace_id=hex_of(span.trace_id, _TRACE_ID),
-        span_id=hex_of(span.span_id, _SPAN_ID),
-        parent_id=hex_of(span.parent_id, _SPAN_ID),
-        attributes=dict(span.attributes) or None,
-        metadata=jsonable(dict(span.metadata)) if span.metadata else None,  # the application's own objects
-        resource=None if whose is None else dict(whose),
-        events=[[name, dict(attributes)] for name, attributes in span.events] or None,
-        no_content=None if span.no_content is None else [*span.no_content],
-        decided=_told_decided(span.decided),
-    )
-
-
-def _span(given: _Given) -> SpanData:
-    span: SpanData = fields_known(
-        SpanData,
-        given,
-        trace_id=int(given["trace_id"], 16),
-        span_id=int(given["span_id"], 16),
-        parent_id=of_hex(given.get("parent_id")),
-        events=tuple((name, attributes) for name, attributes in given.get("events", ())),
-        no_content=NoContent(*given["no_content"]) if "no_content" in given else None,
-        decided=_decided(given.get("decided")),
-    )
-    return span
-
-
-def _told_decided(decided: Mapping[str, UpstreamDecision] | None) -> dict[str, Any] | None:
-    if decided is None:
-        return None
-    return {name: [one.take, hex_of(one.threshold, _THRESHOLD), one.rule] for name, one in decided.items()}
-
-
-def _decided(given: _Given | None) -> dict[str, UpstreamDecision] | None:
-    if given is None:
-        return None
+def _read_decided(given: _Given) -> dict[str, UpstreamDecision]:
     return {name: UpstreamDecision(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
 
 
-def _told_facts(facts: SamplingContext, resource: _Given | None) -> dict[str, Any]:
-    own = None if resource is None else resource.get(semconv.SERVICE_NAME)
-    return facts._asdict() | {
-        "key": _told_key(facts.key),
-        "metadata": jsonable(facts.metadata),
-        "models": None if facts.models is None else sorted(facts.models),
-        "decided": _told_decided(facts.decided),
-        "sampled_by": None if facts.sampled_by is None else _told_key(facts.sampled_by),
-        "service_name": own if facts.service_name is None else facts.service_name,
-    }
+def _read_span(given: _Given) -> SpanData:
+    return _made(SpanData, {"parent_id": None, **given})
 
 
-def _facts(given: _Given) -> SamplingContext:
-    known = {name: given[name] for name in SamplingContext._fields if name in given}
-    models = known.get("models")
-    return SamplingContext(**known)._replace(
-        key=_key(given["key"]),
-        models=None if models is None else frozenset(models),
-        decided=_decided(known.get("decided")),
-        sampled_by=None if known.get("sampled_by") is None else _key(known["sampled_by"]),
-    )
+# --- samples ---------------------------------------------------------------------------------------------------
 
 
-# --- samples and decisions -------------------------------------------------------------------------------------
-
-
-def _told_samples(samples: Samples) -> dict[str, Any]:
-    return fields_told(
-        samples,
-        single_turn=_told_model(samples.single_turn),
-        multi_turn=_told_model(samples.multi_turn),
-        searched=[*map(list, samples.searched)] or None,
-    )
-
-
-def _told_model(model: BaseModel | None) -> dict[str, Any] | None:
+def _write_model(model: BaseModel) -> dict[str, Any]:
     """Return a model's fields; pydantic's own way stops at a value that is not of the field's type (2.9)."""
-    if model is None:
-        return None
-    told = {name: _told_value(getattr(model, name)) for name in type(model).model_fields}
-    return {name: value for name, value in told.items() if value is not None}
+    written = {name: _write_value(getattr(model, name)) for name in type(model).model_fields}
+    return {name: value for name, value in written.items() if value is not None}
 
 
-def _told_value(value: Any) -> Any:
+def _write_value(value: Any) -> Any:
     if type(value) is str or value is None:  # most are; to ask whether a value is a model runs code of pydantic's
         return value
     if isinstance(value, BaseModel):
-        return _told_model(value)
-    return [*map(_told_value, value)] if isinstance(value, list) else value
+        return _write_model(value)
+    return [*map(_write_value, value)] if isinstance(value, list) else value
 
 
-def _samples(given: _Given) -> Samples:
-    samples: Samples = fields_known(
-        Samples,
-        given,
-        single_turn=_single(given.get("single_turn")),
-        multi_turn=_multi(given.get("multi_turn")),
-        outcome=Outcome(given["outcome"]) if "outcome" in given else None,
-        searched=tuple((field, place) for field, place in given.get("searched", ())),
-    )
-    return samples
+def _read_single(given: _Given) -> SingleTurnSample:
+    return SingleTurnSample.model_validate(_known(SingleTurnSample, given))
 
 
-def _single(given: _Given | None) -> SingleTurnSample | None:
-    return None if given is None else SingleTurnSample.model_validate(_known(SingleTurnSample, given))
-
-
-def _multi(given: _Given | None) -> MultiTurnSample | None:
-    if given is None:
-        return None
+def _read_multi(given: _Given) -> MultiTurnSample:
     sample = _known(MultiTurnSample, given)
-    sample["user_input"] = [_message(message) for message in given["user_input"]]
+    sample["user_input"] = [_read_message(message) for message in given["user_input"]]
     if "reference_tool_calls" in given:
         sample["reference_tool_calls"] = [_known(ToolCall, call) for call in given["reference_tool_calls"]]
     return MultiTurnSample.model_validate(sample)
 
 
-def _message(given: _Given) -> dict[str, Any]:
+def _read_message(given: _Given) -> dict[str, Any]:
     message = _known(_MESSAGES[given["type"]], given)
     if "tool_calls" in message:
         message["tool_calls"] = [_known(ToolCall, call) for call in message["tool_calls"]]
@@ -395,82 +317,60 @@ def _known(kind: type[BaseModel], given: _Given) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in kind.model_fields}
 
 
-def _told_decision(decision: Decision) -> dict[str, Any]:
-    return fields_told(
-        decision,
-        threshold=hex_of(decision.threshold, _THRESHOLD),
-        randomness=hex_of(decision.randomness, _THRESHOLD),
-        met=hex_of(decision.met, _THRESHOLD),
-        rates=[*map(list, decision.rates)] or None,
-    )
-
-
-def _decision(given: _Given) -> Decision:
-    decision: Decision = fields_known(
-        Decision,
-        given,
-        threshold=int(given["threshold"], 16),
-        randomness=of_hex(given.get("randomness")),
-        met=of_hex(given.get("met")),
-        rates=tuple((name, rate) for name, rate in given.get("rates", ())),
-    )
-    return decision
-
-
-def _job(given: _Given) -> Job:
-    undecided = given.get("undecided")
-    return Job(
-        _unit(given["unit"]),
-        _samples(given["samples"]),
-        {name: _decision(one) for name, one in given["decisions"].items()},
-        given["size_bytes"],
-        undecided=None if undecided is None else _facts(undecided),
-        delegated=True,
-    )
-
-
-# --- scores ----------------------------------------------------------------------------------------------------
-
-
-def _told_score(score: Score) -> dict[str, Any]:
-    return fields_told(
-        score,
-        scale=fields_told(score.scale) | {"range": score.scale.range},  # None is another than the default
-        missing=list(score.missing) or None,
-        usage=[*map(_told_call, score.usage.calls)] or None,
-        votes=None if score.votes is None else fields_told(score.votes),
-        threshold=hex_of(score.threshold, _THRESHOLD),
-    )
-
-
-def _told_call(call: JudgeCall) -> dict[str, Any]:
-    return fields_told(call, transcript=None if call.transcript is None else fields_told(call.transcript))
-
-
-def _score(given: _Given) -> Score:
-    score: Score = fields_known(
-        Score,
-        given,
-        outcome=Outcome(given["outcome"]),
-        scale=_scale(given["scale"]),
-        missing=tuple(given.get("missing", ())),
-        usage=Usage(tuple(map(_call, given.get("usage", ())))),
-        votes=fields_known(Votes, given["votes"]) if "votes" in given else None,
-        threshold=of_hex(given.get("threshold")),
-    )
-    return score
-
-
-def _scale(given: _Given) -> Scale:
-    scale: Scale = fields_known(Scale, given, range=None if given["range"] is None else tuple(given["range"]))
-    return scale
-
-
-def _call(given: _Given) -> JudgeCall:
-    call: JudgeCall = fields_known(JudgeCall, given)
-    if call.transcript is None:
-        return call
-    return replace(call, transcript=fields_known(Transcript, given["transcript"]))
+_KEY: Final = _Codec(_write_key, _read_key)
+_PAIRS: Final = _each(_Codec(list, tuple))
+_OUTCOME: Final = _Codec(Outcome, Outcome)
+_DECIDED: Final = _Codec(_write_decided, _read_decided)
+_CALLS: Final = _each(_one(JudgeCall))
+_CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
+    Unit: {
+        "key": _KEY,
+        "spans": _Codec(lambda spans: [*map(_fields_of, spans)], lambda given: tuple(map(_read_span, given))),
+        "session": _one(Session),
+    },
+    Session: {"key": _KEY, "links": _each(_KEY)},
+    SpanData: {
+        "trace_id": _hex(_TRACE_ID),
+        "span_id": _hex(_SPAN_ID),
+        "parent_id": _hex(_SPAN_ID),
+        "attributes": _Codec(lambda attributes: dict(attributes) or None, dict),
+        "metadata": _Codec(lambda metadata: jsonable(dict(metadata)) or None, dict),  # the application's own objects
+        "resource": _Codec(dict, dict),
+        "events": _each(_Codec(lambda event: [event[0], dict(event[1])], tuple)),
+        "no_content": _Codec(list, lambda given: NoContent(*given)),
+        "decided": _DECIDED,
+    },
+    SamplingContext: {
+        "key": _KEY,
+        "metadata": _Codec(jsonable, dict),
+        "models": _Codec(sorted, frozenset),
+        "decided": _DECIDED,
+        "sampled_by": _KEY,
+    },
+    Samples: {
+        "single_turn": _Codec(_write_model, _read_single),
+        "multi_turn": _Codec(_write_model, _read_multi),
+        "outcome": _OUTCOME,
+        "searched": _PAIRS,
+    },
+    Decision: {
+        "threshold": _hex(_THRESHOLD),
+        "randomness": _hex(_THRESHOLD),
+        "met": _hex(_THRESHOLD),
+        "rates": _PAIRS,
+    },
+    Score: {
+        "outcome": _OUTCOME,
+        "scale": _Codec(lambda scale: _fields_of(scale) | {"range": scale.range}, partial(_made, Scale)),
+        "missing": _Codec(lambda missing: list(missing) or None, tuple),
+        "usage": _Codec(lambda usage: _CALLS.write(usage.calls), lambda given: Usage(_CALLS.read(given))),
+        "votes": _one(Votes),
+        "threshold": _hex(_THRESHOLD),
+    },
+    Scale: {"range": _Codec(list, tuple)},  # None is another than the default, so a score always has it
+    JudgeCall: {"transcript": _one(Transcript)},
+}
+"""Class → its fields that JSON cannot carry as they are."""
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------
@@ -481,6 +381,8 @@ def _call(given: _Given) -> JudgeCall:
 
 _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
+_OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
+_REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: SAYS_REMOTE, True: IS_REMOTE}
 _HEX: Final = 16
 
 
@@ -504,8 +406,11 @@ def request_of_unit(
         marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
     for span in unit.spans:
-        told = _told(span, unit.key) | (marks if span.span_id == unit.key.span_id else {})
-        attributes = {**exported(content[span.span_id]), **told}
+        attributes = exported(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
+        if span.no_content is not None:
+            attributes[_NO_CONTENT] = [*span.no_content]
+        if span.span_id == unit.key.span_id:
+            attributes |= marks
         spans.append((_origin(span, resource), with_attributes(_bare(span), attributes)))
     return request_of(spans)
 
@@ -540,13 +445,6 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
     return units
 
 
-def _told(span: SpanData, key: UnitKey) -> dict[str, Any]:
-    told: dict[str, Any] = {semconv.FORWARDED_UNIT: f"{key.span_id:016x}"}
-    if span.no_content is not None:
-        told[_NO_CONTENT] = [*span.no_content]
-    return told
-
-
 def _origin(span: SpanData, resource: Mapping[str, Any]) -> Origin:
     whose = wire_values(resource if span.resource is None else span.resource)
     scope = InstrumentationScope(name=safe_text(span.scope)).SerializeToString()
@@ -562,17 +460,11 @@ def _bare(span: SpanData) -> bytes:
         name=safe_text(span.name),
         start_time_unix_nano=span.start_ns,
         end_time_unix_nano=span.end_ns,
-        flags=span.trace_flags | _flags(span.parent_is_remote),
+        flags=span.trace_flags | _REMOTE_FLAGS[span.parent_is_remote],
     )
     message.kind = KINDS.index(span.kind) or 1
     message.status.code = STATUS.index(span.status)
     return bytes(message.SerializeToString())
-
-
-def _flags(is_remote: bool | None) -> int:
-    if is_remote is None:
-        return 0
-    return IS_REMOTE if is_remote else SAYS_REMOTE
 
 
 def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
@@ -602,25 +494,17 @@ def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
 def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     attributes = span.attributes
     came = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # with nothing parsed
-    told: dict[str, Any] = {name: value for name, value in came.items() if name.startswith(_OURS)}
-    decided = {
-        name.removeprefix(semconv.SAMPLING_DECISION): _read_decision(str(mark))
-        for name, mark in told.items()
-        if name.startswith(semconv.SAMPLING_DECISION)
-    }
-    no_content = told.get(_NO_CONTENT)
+    marks: dict[str, Any] = {name: value for name, value in came.items() if name.startswith(_OURS)}
+    decided = dict[str, UpstreamDecision]()
+    for name, mark in marks.items():
+        if name.startswith(semconv.SAMPLING_DECISION):
+            threshold, _, rule = str(mark).partition(" ")
+            decided[name.removeprefix(semconv.SAMPLING_DECISION)] = UpstreamDecision(True, int(threshold, _HEX), rule)
+    no_content = marks.get(_NO_CONTENT)
     return replace(
         span,
-        attributes=attributes.with_plain(dict.fromkeys(told)) if isinstance(attributes, Attributes) else attributes,
+        attributes=attributes.with_plain(dict.fromkeys(marks)) if isinstance(attributes, Attributes) else attributes,
         resource=resource,
         no_content=None if no_content is None else NoContent(*map(str, no_content)),
         decided=decided or None,
     )
-
-
-_OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
-
-
-def _read_decision(mark: str) -> UpstreamDecision:
-    threshold, _, rule = mark.partition(" ")
-    return UpstreamDecision(True, int(threshold, _HEX), rule)

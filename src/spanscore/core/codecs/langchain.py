@@ -63,8 +63,6 @@ __all__ = [
 
 # --- usage ----------------------------------------------------------------------------------------------------------
 
-# What a chat model reports besides its words → GenAI attributes: models, settings, ids, finish reasons, tokens.
-#
 # Providers report tokens in four places: ``usage_metadata`` on the message (LangChain's own form, preferred),
 # ``llm_output``, ``response_metadata`` and ``generation_info``, each under names of their own.
 
@@ -271,8 +269,6 @@ def _provider(name: str | None) -> str | None:
 
 # --- render ---------------------------------------------------------------------------------------------------------
 
-# Snapshots → messages in GenAI form and JSON-able values. Never raises for what a payload holds.
-
 MAX_MESSAGES = 2_000
 """Of a longer conversation the last ones are rendered."""
 _SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
@@ -417,11 +413,6 @@ _UNFOLD: Mapping[type, Special] = {
 
 # --- langchain ------------------------------------------------------------------------------------------------------
 
-# Snapshots of LangChain values → GenAI content attributes. Span thread; never raises for what a payload holds.
-#
-# The application's half, ``snapshot`` and its kin, is in ``codec.snapshot``; what a model reports besides its words is in
-# ``codec.usage``.
-#
 #     list of messages, prompt, {"messages": …}    gen_ai.input.messages / gen_ai.output.messages
 #     any other value, and a state's other keys    input.value / output.value
 #     a document                                   {"page_content", "id", "metadata"}
@@ -646,15 +637,15 @@ def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
 
 # --- openinference --------------------------------------------------------------------------------------------------
 
-# Retrieved documents → OpenInference's flat attributes: Phoenix drops those of the GenAI form that have no score.
-
 MOST_DOCUMENTS: Final = 20
 """Of three attributes each: the SDK keeps 128 per span, drops the oldest past that, and warns on stderr about each."""
 _KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {"id": str, "content": str, "score": (float, int)}
 
 
 def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
-    """Return the first documents, at most 20, as flat attributes; of each, what is there of its id, text and score.
+    """Return the first 20 documents as OpenInference's flat attributes, each with the id, text and score that it has.
+
+    Phoenix drops documents of the GenAI form that have no score.
 
     Args:
         documents: the value of ``gen_ai.retrieval.documents``; anything else has none.

@@ -40,8 +40,6 @@ __all__ = [
 
 # --- messages -------------------------------------------------------------------------------------------------------
 
-# GenAI messages (plain dicts) → what they say → the messages of a sample.
-#
 # A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
 # {"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its
 # place, or write ``result`` for ``response``: both are read.
@@ -103,7 +101,11 @@ def text_message(role: str, text: str) -> dict[str, Any]:
 
 def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     """Return the calls a message makes, in order."""
-    return [_call(part) for part in _parts(message) if part.get("type") == "tool_call"]
+    return [
+        ToolCall(name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id")))
+        for part in _parts(message)
+        if part.get("type") == "tool_call"
+    ]
 
 
 def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
@@ -196,12 +198,6 @@ def _text_of(part: Mapping[str, Any]) -> str | None:
         return None
     text = part.get("content", part.get("text"))
     return safe_text(text) if isinstance(text, str) else None
-
-
-def _call(part: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(
-        name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id"))
-    )
 
 
 def _name_in(part: Mapping[str, Any]) -> str:
@@ -408,10 +404,6 @@ def _clients_message(value: dict[str, Any]) -> dict[str, Any] | None:
     return dict_message(value) if has_more else value
 
 
-def _is_response(part: Any) -> bool:
-    return type(part) is dict and part.get("type") == "tool_call_response"
-
-
 def _item(value: dict[str, Any]) -> dict[str, Any] | None:
     """Read a message of calls alone, and an item of OpenAI's Responses API, which has no role."""
     if is_a(value.get("role"), str):
@@ -428,7 +420,9 @@ def dict_message(item: dict[str, Any]) -> dict[str, Any]:
     role = role_of(item["role"]) or item["role"]
     content = item.get("content")
     if role == TOOL:
-        results = [part for part in parts(content) if _is_response(part)] if is_a(content, list) else []
+        results = (
+            [part for part in parts(content) if part["type"] == "tool_call_response"] if is_a(content, list) else []
+        )
         return {"role": TOOL, "parts": results or [response_part(item, content)]}
     called = item.get("tool_calls")
     calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
@@ -482,9 +476,7 @@ def response_part(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
 
 # --- event stream ---------------------------------------------------------------------------------------------------
 
-# Server-sent events in one text, as a runnable yields them to a web client → the words in them.
-#
-# The format is that of https://html.spec.whatwg.org/multipage/server-sent-events.html.
+# A runnable may yield server-sent events to a web client, in one text. The format is that of https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
 _FIELD: Final = re.compile(r"(data|event|id|retry|):(.*)", re.DOTALL)
 _BETWEEN: Final = re.compile(r"\n\n+(?=data:|event:|id:|retry:|:)")

@@ -22,8 +22,6 @@ __all__ = ["json_line", "read_spans", "request_line", "stored_spans"]
 
 # --- otlp -----------------------------------------------------------------------------------------------------------
 
-# OTLP-JSON lines ↔ ours: ended spans → an ExportTraceServiceRequest on one line, and such lines → SpanData.
-#
 # The file of the OpenTelemetry Collector's ``file`` exporter: one request per line, ids as hex, enums as numbers, 64-bit
 # integers as text (opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding").
 
@@ -94,8 +92,6 @@ def _ids_as_hex(request: dict[str, Any]) -> None:
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
-
-# A file of spans that a command was given → its spans.
 
 
 @contextmanager

@@ -186,8 +186,6 @@ def _parse(given: dict[str, Any], into: Any) -> None:
 
 # --- wire -----------------------------------------------------------------------------------------------------------
 
-# OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
-#
 # What is not scored is never converted, and what stands in a request as SDKs write it is not even copied: a span is its ids
 # and a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which
 # a span is bytes.
@@ -310,7 +308,8 @@ def resource_of(origin: Origin) -> Mapping[str, Any]:
         UnreadableRequest: it is none.
     """
     try:
-        return _resource(origin.resource)
+        resource = origin.resource
+        return _small_resource(resource) if len(resource) <= _CACHED_BYTES else _decoded_resource(resource)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -405,10 +404,6 @@ def _made_origin(resource: bytes, scope: bytes, resource_schema: str, scope_sche
 
 _small_origin = lru_cache(_CACHED)(_made_origin)
 """The same object for all that comes of it, whose bytes are hashed once, whatever is looked up by them."""
-
-
-def _resource(resource: bytes) -> Mapping[str, Any]:
-    return _small_resource(resource) if len(resource) <= _CACHED_BYTES else _decoded_resource(resource)
 
 
 def _decoded_resource(resource: bytes) -> Mapping[str, Any]:

@@ -270,10 +270,8 @@ def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 
 # --- wire walk ------------------------------------------------------------------------------------------------------
 
-# A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span its ids alone are looked at.
-#
-# Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense
-# of.
+# Nothing is copied, and of a span its ids alone are read. Protobuf reads all other requests: those with fields that we do not
+# know, or with one that comes twice though there is one of them.
 
 _FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
 """Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""

@@ -133,8 +133,6 @@ def _value(value: Any) -> Any:
 
 # --- otlp span ------------------------------------------------------------------------------------------------------
 
-# A ``Span`` message of OTLP → SpanData.
-
 IS_REMOTE = 0x300
 """Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
 (opentelemetry-proto 1.1)."""
@@ -154,7 +152,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         UnicodeDecodeError: likewise.
     """
     attributes, events = attributes_in(span.attributes[:]), span.events
-    start_ns, parent_id, status = span.start_time_unix_nano, span.parent_span_id, span.status.code
+    start_ns, parent_id, status, flags = span.start_time_unix_nano, span.parent_span_id, span.status.code, span.flags
     return SpanData(
         int.from_bytes(span.trace_id),
         int.from_bytes(span.span_id),
@@ -167,20 +165,16 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         status=STATUS[status] if 0 <= status < len(STATUS) else "unset",
         attributes=structured(attributes),
         metadata=metadata_of(attributes),
-        trace_flags=span.flags & _FLAGS | _SAMPLED,
+        trace_flags=flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
         resource=resource,
         failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
-        parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
+        parent_is_remote=flags & IS_REMOTE == IS_REMOTE if parent_id and flags & SAYS_REMOTE else None,
         events=(
             *([(event.name, attributes_of_pairs(event.attributes)) for event in events] if events else ()),
             *(failure(span.status.message) if status else ()),
         ),
     )
-
-
-def _parent_is_remote(flags: int) -> bool | None:
-    return flags & IS_REMOTE == IS_REMOTE if flags & SAYS_REMOTE else None
 
 
 # --- log content ----------------------------------------------------------------------------------------------------

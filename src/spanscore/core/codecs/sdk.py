@@ -34,8 +34,6 @@ __all__ = [
 
 # --- by names -------------------------------------------------------------------------------------------------------
 
-# What follows from the names of a span's attributes alone, found once: a service sends few sets of names, again and again.
-
 T = TypeVar("T")
 _SETS: Final = 512
 _CHARS: Final = 2_000
@@ -43,7 +41,9 @@ _CHARS: Final = 2_000
 
 
 class AttributeCache(dict[tuple[str, ...], T]):
-    """Names, in their order, → what follows from them; to be asked as ``known[(*attributes,)]``. Any thread.
+    """Names, in their order, → what follows from them, as ``cache[(*attributes,)]``. Any thread.
+
+    It pays as a service sends few sets of names.
 
     Args:
         find: pure.
@@ -64,8 +64,6 @@ class AttributeCache(dict[tuple[str, ...], T]):
 
 
 # --- sdk ------------------------------------------------------------------------------------------------------------
-
-# ReadableSpan ↔ ours: an ended span of any instrumentation → SpanData, and content → what a span can hold on the wire.
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 """By OpenTelemetry's number."""

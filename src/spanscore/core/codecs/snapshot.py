@@ -56,8 +56,6 @@ __all__ = [
 
 # --- snapshot types -------------------------------------------------------------------------------------------------
 
-# What a snapshot is made of: a tuple for each kind of LangChain's objects, with what rendering needs of it.
-
 
 class Snapshot(tuple[Any, ...]):
     """What is kept of a known object. A tuple: an ``__init__`` would triple the cost.
@@ -118,8 +116,6 @@ class Opaque(Snapshot):
 
 # --- glance ---------------------------------------------------------------------------------------------------------
 
-# How much a snapshot holds, roughly, from a look at the first few things in it. Application's thread: 0.3 to 5 µs.
-#
 # ``content_size`` counts what a unit holds on a thread of ours, and takes up to 10 ms for it. Here a few elements of a long
 # list stand for the others, and a text that several runs of a unit hold is counted once, as it is there once.
 
@@ -132,7 +128,7 @@ _LONG = 1_000
 
 
 def glance(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
-    """Return roughly how many bytes of text a snapshot keeps alive; a lower bound where something lies deep.
+    """Return roughly how many bytes of text a snapshot keeps alive, a lower bound if some lie deep: 0.3 to 5 µs.
 
     Args:
         counted: ids of long texts that are counted already; those of this snapshot are added.
@@ -183,8 +179,6 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
 
 # --- snapshot -------------------------------------------------------------------------------------------------------
 
-# Live LangChain values → snapshots that later edits cannot reach. Application's thread: microseconds, never raises.
-#
 # An application edits what it passed: 14 of 21 references had changed shortly after ``invoke`` returned. Copying everything
 # is too slow for a request's path. So texts and other unchangeable values are shared, containers are copied as deep as
 # applications edit them, and everything else is dropped:
@@ -196,7 +190,7 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
 #               an object of an unknown type                 ``Opaque``: its type's name
 #
 # Nothing of the application runs here: no ``repr``, no ``__iter__``, no ``__getattr__``, no JSON. Rendering is in
-# ``codec.langchain``, on a thread of ours, for sampled units only.
+# ``langchain.py``, on a thread of ours, for sampled units only.
 
 MAX_ITEMS = 1_000
 """Longer lists and dicts are copied in one step, their elements shared: 1,000 look-ups are about 0.1 ms."""

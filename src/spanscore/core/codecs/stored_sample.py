@@ -59,11 +59,11 @@ __all__ = [
 
 # JSON that LangChain's values were dumped to → the forms our own codec renders them in. Nothing of LangChain is imported.
 #
-# {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}     langchain_core.load.dumps        a message, a document, a prompt
-# {"type": "human", "data": {…}}                          message_to_dict                  a message {"type": "human",
-# "content": …, "additional_kwargs"}    model_dump                       a message {"page_content", "metadata", "type":
-# "Document"}        model_dump                       a document {"graph", "update", "resume", "goto"}
-# asdict                           a LangGraph Command
+# {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}    langchain_core.load.dumps    a message, a document, a prompt
+# {"type": "human", "data": {…}}                         message_to_dict              a message
+# {"type": "human", "content": …, "additional_kwargs"}   model_dump                   a message
+# {"page_content", "metadata", "type": "Document"}       model_dump                   a document
+# {"graph", "update", "resume", "goto"}                  asdict                       a LangGraph Command
 
 _MESSAGES_KEY: Final = "messages"
 _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
@@ -267,8 +267,6 @@ def _is_tool_message(value: Any) -> bool:
 
 # --- stored messages ------------------------------------------------------------------------------------------------
 
-# Messages of a stored conversation → messages of a sample: those of ragas, of OpenAI's clients, and of LangChain.
-
 _OURS: Final[TypeAdapter[Message]] = TypeAdapter(Message)
 _LONGEST: Final = 30
 """Characters of a role that an error shows."""
@@ -331,8 +329,6 @@ def _what_is_there(item: Any) -> str:
 
 
 # --- content hash ---------------------------------------------------------------------------------------------------
-
-# A sample's content → a name for it, in any process.
 
 
 def content_hash(sample: Sample) -> str:

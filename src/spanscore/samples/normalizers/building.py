@@ -51,22 +51,22 @@ __all__ = [
     "split_answer",
     "spoken_by",
     "text_or_none",
+    "tool_content",
     "value_of",
     "wire_of",
 ]
 
 # --- flat -----------------------------------------------------------------------------------------------------------
 
-# Flat attributes, ``llm.input_messages.0.message.role`` → one mapping per position, in order.
-
 _MOST_DIGITS: Final = 18
 """Of a position; longer ones are no position."""
 
 
 def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Return what stands under a prefix, position by position, by what follows the position; gaps are left out.
+    """Return one mapping for each position under a prefix (``llm.input_messages.0.message.role``), in order, without gaps.
 
-    A position is a key and not an index: ``…1000000000.…`` costs as much as ``…0.…``.
+    The keys are what follows the position in the names. A position is a key, not an index: ``…1000000000.…`` costs as much as
+    ``…0.…``.
     """
     found: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
@@ -150,8 +150,6 @@ def _literal(text: str) -> Any:
 
 
 # --- chats ----------------------------------------------------------------------------------------------------------
-
-# What a model was asked and what it said, in whatever form its client has it → GenAI messages.
 
 _MESSAGES = "messages"
 _ASKED = ("prompts", "prompt", "input", "contents")
@@ -269,8 +267,6 @@ def _answer(one: Any) -> Any:
 
 # --- whole ----------------------------------------------------------------------------------------------------------
 
-# A run's input and output, each one value, parsed → the content of a span, by its operation.
-
 _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 """How instrumentations write that there is no value, where a whole input or output stands."""
 
@@ -346,8 +342,6 @@ _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
 
 
 # --- building -------------------------------------------------------------------------------------------------------
-
-# What every translation does alike: attributes as they came → the span in GenAI names, its content still folded.
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Raw attributes that quote → content attributes of the GenAI conventions."""
@@ -455,6 +449,14 @@ def json_at(held: Mapping[str, Any], name: str) -> Any:
     """Return what stands under a name; of JSON text what it says."""
     value = held.get(name)
     return from_wire(value) if isinstance(value, str) else value
+
+
+def tool_content(arguments: str, result: str) -> Render:
+    """Return a renderer of a tool's content that stands as JSON under these two names."""
+    return lambda held: {
+        semconv.TOOL_CALL_ARGUMENTS: json_at(held, arguments),
+        semconv.TOOL_CALL_RESULT: json_at(held, result),
+    }
 
 
 def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,15 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts, role_of
 from spanscore.core.span import NoContent, SpanData
-from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
+from spanscore.samples.normalizers.building import (
+    Render,
+    conversation_of,
+    in_genai_names,
+    json_at,
+    plain_of,
+    tool_content,
+    wire_of,
+)
 
 __all__ = ["GoogleADK"]
 
@@ -70,14 +78,7 @@ def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
-        semconv.TOOL_CALL_RESULT: json_at(quoted, _ANSWER),
-    }
-
-
-_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool}
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: tool_content(_ARGUMENTS, _ANSWER)}
 
 
 def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ class Langfuse:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
-        metadata = _metadata(raw)
+        metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
         said = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
@@ -78,10 +78,6 @@ class Langfuse:
 
 def _first(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
     return parsed(next((quoted[name] for name in names if name in quoted), None))
-
-
-def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:

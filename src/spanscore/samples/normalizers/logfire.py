@@ -30,6 +30,7 @@ from spanscore.samples.normalizers.building import (
     prompts_in,
     split_answer,
     text_or_none,
+    tool_content,
     wire_of,
 )
 from spanscore.samples.normalizers.genai import conventional
@@ -165,17 +166,10 @@ def _exchange(quoted: Mapping[str, Any]) -> dict[str, Any]:
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
 
 
-def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _INPUT),
-        semconv.TOOL_CALL_RESULT: json_at(quoted, _OUTPUT),
-    }
-
-
 _OF_MODEL: Final = (_EVENTS, _INPUT, _OUTPUT, _REQUEST, _RESPONSE, semconv.OUTPUT_MESSAGES)
 _RENDERERS: Final[Mapping[str, tuple[Sequence[str], Render]]] = {
     **dict.fromkeys(semconv.MODEL_OPERATIONS, (_OF_MODEL, _model)),
     **dict.fromkeys(semconv.WHOLE_OPERATIONS, ((_ALL_EVENTS, _EVENTS), _exchange)),
-    semconv.EXECUTE_TOOL: ((_INPUT, _OUTPUT), _tool),
+    semconv.EXECUTE_TOOL: ((_INPUT, _OUTPUT), tool_content(_INPUT, _OUTPUT)),
 }
 """Operation → attributes that quote, and what makes content of them; any other has none."""

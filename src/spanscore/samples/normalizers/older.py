@@ -48,7 +48,7 @@ def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
             semconv.OUTPUT_MESSAGES: answers_in(_talk(gave)) or None,
         }
     asked = [message for message in given if message.get("role") != SYSTEM]
-    return content_of(operation, *(_whole(messages) for messages in (asked, gave)))
+    return content_of(operation, *(value_of(side[-1].get("content")) if side else None for side in (asked, gave)))
 
 
 def _messages(side: Any) -> list[Mapping[str, Any]]:
@@ -62,13 +62,7 @@ def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
 
 
-def _whole(messages: Sequence[Mapping[str, Any]]) -> Any:
-    return value_of(messages[-1].get("content")) if messages else None
-
-
 # --- older ----------------------------------------------------------------------------------------------------------
-
-# Content as the GenAI conventions had it before ``gen_ai.input.messages``: flat, as one JSON, on span events.
 
 _ON_EVENTS: Final = "events"
 """Key of the span events among what is quoted."""

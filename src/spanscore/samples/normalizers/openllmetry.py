@@ -72,7 +72,10 @@ class OpenLLMetry:
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return True
         named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
-        return span.scope.startswith(_SCOPES) and (named or _is_rest(raw))
+        # The rest of a long chat has none: the SDK keeps 128 attributes, and drops the oldest.
+        return span.scope.startswith(_SCOPES) and (
+            named or any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
+        )
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
@@ -91,11 +94,6 @@ class OpenLLMetry:
             nothing=None if is_step else _nothing(span.scope),
             metadata=metadata,
         )
-
-
-def _is_rest(raw: Mapping[str, Any]) -> bool:
-    """Whether it is what is left of a long chat: the SDK keeps 128 attributes, and drops the oldest."""
-    return any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:

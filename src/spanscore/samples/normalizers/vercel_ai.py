@@ -16,6 +16,7 @@ from spanscore.samples.normalizers.building import (
     json_at,
     plain_of,
     renamed,
+    tool_content,
     wire_of,
 )
 
@@ -102,25 +103,19 @@ def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
 
 
-def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
-        semconv.TOOL_CALL_RESULT: json_at(quoted, _RESULT),
-    }
-
-
-_RENDERERS: Final[Mapping[str, Render]] = {semconv.CHAT: _model, semconv.EXECUTE_TOOL: _tool}
+_RENDERERS: Final[Mapping[str, Render]] = {
+    semconv.CHAT: _model,
+    semconv.EXECUTE_TOOL: tool_content(_ARGUMENTS, _RESULT),
+}
 
 
 def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return what was answered, as one message: reasoning, text (or an object's JSON) and calls; None where nothing was."""
     text = next((quoted[name] for name in _TEXT if name in quoted), None)
-    said = [*_thought(quoted.get(_REASONING)), *parts(text), *_calls(quoted)]
+    thought = quoted.get(_REASONING)
+    reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
+    said = [*reasoning, *parts(text), *_calls(quoted)]
     return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
-
-
-def _thought(text: Any) -> list[dict[str, Any]]:
-    return [{"type": "reasoning", "content": text}] if isinstance(text, str) and text else []
 
 
 def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
