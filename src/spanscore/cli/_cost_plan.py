@@ -15,6 +15,7 @@ from spanscore.config.judging import Budget, ChatModelSettings, Spent
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
+from spanscore.core.printable import format_usd
 from spanscore.core.span import SpanData
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
@@ -43,7 +44,6 @@ __all__ = [
     "shadow_costs_of",
     "shadow_days_of",
     "traffic_in",
-    "usd_told",
 ]
 
 # --- sizes ----------------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def cost_lines(
     if paid:
         yield f"what a score costs, {sizes}:"
     for cost in paid:
-        money = "no price" if cost.usd is None else f"{usd_told(1_000 * cost.usd)} per 1,000"
+        money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
         tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
         yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
@@ -381,22 +381,17 @@ def money_line(
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
         return f"what judging costs is not known: no price in judge.prices, or not counted: {', '.join(unknown)}"
-    units = f"1,000 units with all their scores cost {usd_told(1_000 * _together(costs))}"
+    units = f"1,000 units with all their scores cost {format_usd(1_000 * _together(costs))} USD"
     if requests is None:
         return units
     day = _together(days)
-    per_request = f"{usd_told(1_000 * day / requests)} per 1,000 requests"
-    return f"a day of {requests:,.0f} requests costs {usd_told(day)}, {per_request}; {units}"
+    per_request = f"{format_usd(1_000 * day / requests)} USD per 1,000 requests"
+    return f"a day of {requests:,.0f} requests costs {format_usd(day)} USD, {per_request}; {units}"
 
 
 def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
     """Return the sum of costs that are all known."""
     return sum(cost.usd or 0.0 for cost in costs)
-
-
-def usd_told(usd: float) -> str:
-    """Return an amount of money: two digits of small ones."""
-    return f"{usd:,.2f} USD" if usd >= 1 or not usd else f"{usd:.2g} USD"
 
 
 def asked_model(judge: ChatModelSettings) -> str:

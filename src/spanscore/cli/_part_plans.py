@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from spanscore.cli._cost_plan import CostPlan, asked_model, usd_told
+from spanscore.cli._cost_plan import CostPlan, asked_model
 from spanscore.config.collect import Collect
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import RemoteScoring, confluent_config
@@ -26,7 +26,7 @@ from spanscore.config.units import Replicas, Sessions
 from spanscore.core import plugins
 from spanscore.core.files import check_disk
 from spanscore.core.plugins import Registry
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_bytes, format_count, format_usd
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.catalog.configured import entries, metrics_of, per_session, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
@@ -182,8 +182,6 @@ def _note(saved: SavedCalibration, evaluator_version: str | None, settings: Conf
 
 # What a scorer collects → what keeps it from the file, and whose content stands there in which form.
 
-_MB: Final = 1e6
-
 
 def collect_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield what keeps cases from being collected; a folder that is not here may be where the scorer will run."""
@@ -217,7 +215,7 @@ def collect_lines(settings: ScorerSettings) -> Iterator[str]:
         return
     yield f"collect: content is written to {collect.path}, of units of which {' or '.join(collect.when)} holds"
     redacted = "as the redactor leaves it" if settings.redactor is not None else "as it is, as there is no redactor"
-    yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {collect.max_bytes / _MB:,g} MB"
+    yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {format_bytes(collect.max_bytes)}"
     yield from _mode_notes(collect)
 
 
@@ -226,7 +224,7 @@ def spans_file_lines(settings: ScorerSettings) -> Iterator[str]:
     if settings.outputs.spans_to is not None:
         content = "with prompts and answers" if exports_content(settings.capture.content) else "without content"
         path = Path(settings.outputs.spans_to).resolve()
-        yield f"spans_to: spans are written to {path}, {content}; with the file before (.1) up to {MAX_BYTES / _MB:,g} MB"
+        yield f"spans_to: spans are written to {path}, {content}; with the file before (.1) up to {format_bytes(MAX_BYTES)}"
 
 
 def _mode_notes(collect: Collect) -> Iterator[str]:
@@ -287,7 +285,7 @@ def _cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: fl
     calls = sum(cost.calls for cost in watched if cost is not None)
     more = "more than " if None in watched else ""
     prices = [None if cost is None else cost.usd for cost in watched]
-    usd = "no price is known" if None in prices else usd_told(scores * sum(price or 0.0 for price in prices))
+    usd = "no price is known" if None in prices else f"{format_usd(scores * sum(price or 0.0 for price in prices))} USD"
     return f"{more}{scores * calls:,.0f} questions, {usd}"
 
 
@@ -514,7 +512,7 @@ def spool_lines(settings: ScorerSettings) -> Iterator[str]:
     if spool is None:
         return
     who = "scored in this process, or in any that shares it" if spool.score_here else "scored by spanscore worker"
-    yield f"spool: {spool.path}, up to {spool.max_bytes / _MB:,.0f} MB and {duration(spool.max_age)}; {who}"
+    yield f"spool: {spool.path}, up to {format_bytes(spool.max_bytes)} and {duration(spool.max_age)}; {who}"
     survives = "the loss of power" if spool.sync == "full" else "kill -9, not the loss of power"
     yield f"  it holds prompts and answers, as the redactor leaves them; what is in it survives {survives}"
 

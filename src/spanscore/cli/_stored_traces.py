@@ -18,14 +18,14 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in, usd_told
+from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.cli._part_plans import session_metrics_in
 from spanscore.config.collect import CaseCondition, condition_of
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.files import whole_file
 from spanscore.core.job import Job, SampledUnit
-from spanscore.core.printable import TextTable, format_count, names_listed
+from spanscore.core.printable import TextTable, format_count, format_number, format_usd, names_listed
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
@@ -205,7 +205,7 @@ def summary(
             "rules of the configuration"
         )
     if costs is None and tally.calls:
-        money = "" if tally.usd is None else f", {usd_told(tally.usd)}"
+        money = "" if tally.usd is None else f", {format_usd(tally.usd)} USD"
         yield f"{tally.calls:,} judge calls: {tally.tokens:,} tokens{money}"
     yield from of_store(tally, store, reader)
 
@@ -256,22 +256,14 @@ def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> TextTable:
             cost.metric,
             f"{tally.skipped[cost.metric]:,}",
             f"{cost.units:,}",
-            _number(cost.calls),
-            _number(cost.tokens),
-            _usd(cost.usd),
+            format_number(cost.calls),
+            format_number(cost.tokens),
+            format_usd(cost.usd, "no price"),
         )
         for cost in costs
     ]
     title = "what would be scored, and what that costs on short samples"
     return TextTable(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
-
-
-def _number(number: float | None) -> str:
-    return "?" if number is None else f"{number:,.0f}"
-
-
-def _usd(usd: float | None) -> str:
-    return "no price" if usd is None else usd_told(usd).removesuffix(" USD")
 
 
 # --- preview run ----------------------------------------------------------------------------------------------------

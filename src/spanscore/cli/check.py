@@ -30,7 +30,7 @@ from spanscore.config.kinds import duration
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.config.tree import Configuration
-from spanscore.core.printable import TextTable
+from spanscore.core.printable import TextTable, format_number, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
@@ -304,21 +304,25 @@ def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
 def _of_day(day: DayPlan) -> tuple[str, ...]:
     lowered = f"{day.rate:g}\n→ {day.rate * day.factor:.2g}" if day.factor < 1 else f"{day.rate:g}"
     bought = "–" if day.bought is None else f"{day.bought:.2g}"
-    return day.metric, _money(day.usd), lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens))
+    return (
+        day.metric,
+        format_usd(day.usd, "no price"),
+        lowered,
+        bought,
+        f"{day.scores:,.0f}",
+        *_amounts(day.calls, day.tokens),
+    )
 
 
 def _all_together(days: Sequence[DayPlan]) -> tuple[str, ...]:
     sums = ([getattr(day, name) for day in days] for name in ("calls", "tokens", "usd"))
     calls, tokens, usd = (None if None in column else sum(column) for column in sums)
-    return "all", _money(usd), "", "", f"{sum(day.scores for day in days):,.0f}", _amount(calls), _amount(tokens)
+    scores = f"{sum(day.scores for day in days):,.0f}"
+    return "all", format_usd(usd, "no price"), "", "", scores, *_amounts(calls, tokens)
 
 
-def _amount(number: float | None) -> str:
-    return "not known" if number is None else f"{number:,.0f}"
-
-
-def _money(usd: float | None) -> str:
-    return "no price" if usd is None else f"{usd:,.2f}"
+def _amounts(*numbers: float | None) -> tuple[str, ...]:
+    return tuple(format_number(number, "not known") for number in numbers)
 
 
 def _smallest(drop: SmallestDrop) -> str:

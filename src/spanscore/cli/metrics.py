@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._plan import FOUND
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_count, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
@@ -182,7 +182,7 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         description = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
         cell = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(description, (0, 0, 0, 2)))
-        money = (_usd(row["usd_per_1000"]),) if is_priced else ()
+        money = (format_usd(row["usd_per_1000"], "–"),) if is_priced else ()
         table.add_row(cell, _range(row), *money, *_price(row["cost"]))
     return table
 
@@ -219,10 +219,6 @@ def _needs(requires: Mapping[str, list[str]]) -> str:
     return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
 
 
-def _usd(usd: float | None) -> str:
-    return "–" if usd is None else f"{usd:.2g}"
-
-
 def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:
     if cost is None:
         return "–", "–"
@@ -251,7 +247,7 @@ def _cost_told(row: Mapping[str, Any]) -> str:
         return f"not counted: {row['cost_unknown']}"
     if not cost["calls"]:
         return "no judge, no tokens"
-    money = "" if row["usd_per_1000"] is None else f"{_usd(row['usd_per_1000'])} USD per 1,000 scores: "
+    money = "" if row["usd_per_1000"] is None else f"{format_usd(row['usd_per_1000'])} USD per 1,000 scores: "
     return (
         f"{money}{format_count(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
         f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"

@@ -15,7 +15,7 @@ from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
 from spanscore.cli._options import INTERRUPTED
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.annotation_file import read_annotations
-from spanscore.core.printable import did_you_mean, printable, printable_lines
+from spanscore.core.printable import did_you_mean, format_usd, printable, printable_lines
 from spanscore.core.sample import AnnotatedSample
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
@@ -145,7 +145,7 @@ def _fit(metric: JudgedMetric, labels: list[AnnotatedSample], how: dict[str, Any
 
 
 def _format_spent(at: FittingProgress) -> str:
-    return f"{at.judge_calls:,} calls" + ("" if at.cost_usd is None else f", {at.cost_usd:.4f} USD")
+    return f"{at.judge_calls:,} calls" + ("" if at.cost_usd is None else f", {format_usd(at.cost_usd)} USD")
 
 
 def _describe_file(fitted: Fitted, out: Path) -> str:

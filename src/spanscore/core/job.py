@@ -8,6 +8,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from spanscore.core.printable import format_count, format_usd
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import SamplingContext, Unit
@@ -350,10 +351,6 @@ class ReplayState(NamedTuple):
     usd: float | None
 
     def __str__(self) -> str:
-        told = f"replay: {self.read:,} unit{'' if self.read == 1 else 's'} of {self.traces:,} read"
-        told += f"; {self.skipped:,} scores there already, {self.scored:,} made"
-        return told if self.usd is None else f"{told}; {_amount(self.usd)} USD so far"
-
-
-def _amount(usd: float) -> str:
-    return f"{usd:,.2f}" if usd >= 1 or not usd else f"{usd:.2g}"
+        line = f"replay: {format_count(self.read, 'unit')} of {self.traces:,} read"
+        line += f"; {self.skipped:,} scores there already, {self.scored:,} made"
+        return line if self.usd is None else f"{line}; {format_usd(self.usd)} USD so far"

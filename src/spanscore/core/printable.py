@@ -8,11 +8,57 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["TextTable", "did_you_mean", "format_count", "names_listed", "printable", "printable_lines"]
+__all__ = [
+    "TextTable",
+    "did_you_mean",
+    "format_age",
+    "format_bytes",
+    "format_count",
+    "format_number",
+    "format_usd",
+    "names_listed",
+    "printable",
+    "printable_lines",
+]
 
-# --- meant ----------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------------------------
 
-# A name that nobody knows → what was meant by it.
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+_LEAST_IN_CENTS = 0.1
+"""Dollars from which two decimals are two significant digits."""
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 score", "2,300 scores"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_number(number: float | None, unknown: str = "?") -> str:
+    """Return a number as a whole one, "1,234"; ``unknown`` for None."""
+    return unknown if number is None else f"{number:,.0f}"
+
+
+def format_bytes(size: float) -> str:
+    """Return a number of bytes with one decimal, which a whole number lacks: "77 bytes", "64 MB", "1.5 GB"."""
+    step, unit = next(((step, unit) for step, unit in _SIZES if size >= step), (1, "bytes"))
+    return f"{f'{size / step:,.1f}'.removesuffix('.0')} {unit}"
+
+
+def format_age(seconds: float) -> str:
+    """Return a length of time in the largest unit of which it has two: "90 s", "5 min", "3 h", "2 d"."""
+    step, unit = next(((step, unit) for step, unit in _AGES if seconds >= 2 * step), (1, "s"))
+    return f"{seconds / step:,.0f} {unit}"
+
+
+def format_usd(usd: float | None, unknown: str = "?") -> str:
+    """Return dollars without their sign, with two decimals, or two digits below ten cents; ``unknown`` for None."""
+    if usd is None:
+        return unknown
+    return f"{usd:,.2f}" if usd >= _LEAST_IN_CENTS or not usd else f"{usd:.2g}"
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
 
 
 def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
@@ -48,11 +94,6 @@ _PLANE = 0x1_0000
 def printable(text: str) -> str:
     """Return one line, whatever the text holds: line breaks and tabs are escaped, too."""
     return _IN_A_LINE.sub(_escape, text)
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 score", "2,300 scores"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def names_listed(names: Iterable[str]) -> str:

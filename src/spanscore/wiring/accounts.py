@@ -9,7 +9,7 @@ from functools import partial
 from spanscore import semconv
 from spanscore.config.judging import Budget
 from spanscore.config.tree import ScorerSettings
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_age, format_count, format_usd
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.account import AccountState, BreakerState
@@ -58,26 +58,22 @@ def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState
 def _budget(state: BudgetState) -> str:
     whose = " ".join(filter(None, (state.metric, state.source)))
     whose = f"{whose}: " if whose else ""
-    spent, limit = (_amount(amount, state.unit) for amount in (state.spent, state.limit))
+    spent, limit = (
+        format_usd(amount) if state.unit == "usd" else f"{amount:,.0f}" for amount in (state.spent, state.limit)
+    )
     unit = "USD" if state.unit == "usd" else state.unit
     window = _THIS.get(state.window, f"in this window of {state.window}")
     return f"{whose}{spent} of {limit} {unit} {window}, factor {state.factor:.2g}"
-
-
-def _amount(amount: float, unit: str) -> str:
-    if unit != "usd":
-        return f"{amount:,.0f}"
-    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
 
 
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"{state.inflight:,} of {_places(state.places)} places (ceiling {state.ceiling:,})"
     if state.share < 1:
         yield f"{100 * state.share:.0f} % of its limits"
-    yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
+    yield f"{state.waiting:,} waiting, longest {format_age(state.longest_wait_s)}" if state.waiting else "none waiting"
     yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:
-        yield f"limited {_times(state.throttled)}, last {_span(state.last_throttled_s)} ago"
+        yield f"limited {_times(state.throttled)}, last {format_age(state.last_throttled_s)} ago"
     yield ", ".join([format_count(state.calls, "call"), *paid])
     if state.cached:
         yield f"{state.cached:,} from cache"
@@ -90,11 +86,6 @@ def _places(places: float) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number:,} times"
-
-
-def _span(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"  # noqa: PLR2004  (from here on seconds say little)
 
 
 # --- accounts -------------------------------------------------------------------------------------------------------

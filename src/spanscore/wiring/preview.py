@@ -12,7 +12,7 @@ from spanscore import semconv
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import BASE
-from spanscore.core.printable import TextTable, format_count, printable, printable_lines
+from spanscore.core.printable import TextTable, format_count, format_number, format_usd, printable, printable_lines
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.pipeline.decisions import RecentUnit
@@ -276,16 +276,12 @@ _AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
 
 
 def _amounts(taker: TakerPreview) -> tuple[str, ...]:
-    usd = "?" if taker.usd is None else f"{taker.usd:,.2f}" if taker.usd >= 1 or not taker.usd else f"{taker.usd:.2g}"
-    return f"{taker.taken:,}", f"{taker.expected:,.1f}", *map(_number, (taker.calls, taker.tokens)), usd
+    calls, tokens, usd = format_number(taker.calls), format_number(taker.tokens), format_usd(taker.usd)
+    return f"{taker.taken:,}", f"{taker.expected:,.1f}", calls, tokens, usd
 
 
 def _rate(taker: TakerPreview) -> str:
     return "–" if taker.rate is None else f"{taker.rate:g}"
-
-
-def _number(number: float | None) -> str:
-    return "?" if number is None else f"{number:,.0f}"
 
 
 def _when(began: str | None) -> str:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from spanscore.core.codecs.annotation_file import passes
 from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import format_usd
 from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
 from spanscore.core.score import Scale, Score
@@ -499,7 +500,7 @@ class Fitted:
                 f"On those that it was chosen by, it was right on {self.chosen.after} instead of {self.chosen.before} of "
                 f"{self.chosen.labels}: that is no promise, as the best of many looks better than it is."
             )
-        cost = "" if self.cost_usd is None else f", {self.cost_usd:.4f} USD"
+        cost = "" if self.cost_usd is None else f", {format_usd(self.cost_usd)} USD"
         yield f"{self.judge_calls:,} judge calls{cost}."
         if self.kept:
             yield f"Its scores have a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."
