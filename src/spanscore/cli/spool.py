@@ -18,7 +18,7 @@ from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspe
 __all__ = ["spool"]
 
 _SHOWN = 20
-"""Rows put aside that are told of one by one."""
+"""Dead letters that are listed at most."""
 
 
 def spool(
@@ -111,10 +111,11 @@ def _plain(inspection: SpoolInspection) -> dict[str, Any]:
         }
         for key, attempts, age_s in inspection.dead_letters
     ]
-    owners = [held._asdict() for held in inspection.held]
-    counts = {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s}
-    return counts | {
-        "owners": owners,
+    return {
+        "depth": state.depth,
+        "bytes": state.bytes,
+        "oldest_s": state.oldest_s,
+        "owners": [held._asdict() for held in inspection.held],
         "waiting": [row._asdict() for row in inspection.waiting],
         "dead_letters": dead_letters,
     }
