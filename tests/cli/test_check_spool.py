@@ -25,7 +25,7 @@ def checked(folder: Path, spool: str, more: str = "") -> Any:
 @pytest.mark.parametrize(
     ("spool", "told"),
     [
-        ("{path: a.db}", "spool: a.db, up to 1,000 MB and 7 d; scored in this process, or in any that shares it"),
+        ("{path: a.db}", "spool: a.db, up to 1 GB and 7 d; scored in this process, or in any that shares it"),
         (
             "{path: a.db, score_here: false, max_bytes: 5MB}",
             "spool: a.db, up to 5 MB and 7 d; scored by spanscore worker",

@@ -50,7 +50,7 @@ def test_waiting_units_are_shown_by_metric_with_their_age(tmp_path: Path) -> Non
         ("polite", 2, 7_200),
         ("tone", 1, 7_200),
     ]
-    assert re.search(r"polite +2 +2\.0 h", page)
+    assert re.search(r"polite +2 +2 h", page)
 
 
 def test_dead_letters_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_budgets_beside_several_accounts_have_a_row_of_their_own() -> None:
 
     assert row == (
         "budget · 1,234 of 1,000,000 tokens in this window of 6h, factor 1"
-        " · faithfulness: 0 of 500 calls this minute, factor 0.004 · 0.0012 of 0.5 USD this day, factor 1"
+        " · faithfulness: 0 of 500 calls this minute, factor 0.004 · 0.0012 of 0.50 USD this day, factor 1"
     )
 
 

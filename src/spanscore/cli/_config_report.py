@@ -14,18 +14,13 @@ from typing import Any
 
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._part_plans import (
+    TOPICS,
     ModelStandIn,
-    calibration_problems,
-    collect_problems,
     evaluator_version_problems,
-    file_problems,
     judge_check_problems,
     part_problems,
-    remote_scoring_problems,
-    session_problems,
-    spool_problems,
 )
-from spanscore.config.judging import Budget, ChatModelSettings, JudgeSettings
+from spanscore.config.judging import Budget, ChatModelSettings
 from spanscore.config.messages import wrong_settings
 from spanscore.config.reading import SecretMask, examine_settings
 from spanscore.config.tree import Configuration
@@ -46,20 +41,22 @@ from spanscore.wiring.metrics import check_screens
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
-"""In LangChain's words on a provider it does not know; behind it stand those it knows."""
+"""The words of LangChain's error on an unknown provider before the list of those that it has."""
+_OF_ALL_METRICS = frozenset({"sessions", "collect"})
+"""Topics whose problems depend on every metric of a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigReport:
-    """A configuration file that was looked at.
+    """A configuration file that was checked.
 
     Attributes:
-        settings: with the defaults where something is wrong.
-        metrics: those that can be made, by the offline judge: good for their names, scales and fields.
-        unmade: names of those that cannot, as they are wrong, or lack a library here.
-        errors: what is wrong in the file, a line each.
-        missing: what this environment lacks of it, a line each.
-        as_written: makes of what is told what may be shown.
+        settings: its settings, with the default in the place of an invalid one.
+        metrics: metrics that can be made, with the offline judge: for their names, scales and fields.
+        unmade: names of metrics that cannot be made, as they are wrong, or lack a library here.
+        errors: problems of the file, a line each.
+        missing: libraries, keys and files that this environment lacks, a line each.
+        as_written: replaces secrets by the variables that hold them.
     """
 
     settings: Configuration
@@ -79,17 +76,22 @@ class ConfigReport:
         ]
         return self.settings.model_copy(update={"metrics": made})
 
+    def lines_of(self, *topics: str) -> tuple[str, ...]:
+        """Return the lines of topics, for a configuration without errors."""
+        read = (TOPICS[topic](self.of_metrics, self.metrics) for topic in topics)
+        return tuple(part for parts in read for part in parts if isinstance(part, str))
+
 
 def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
-    """Return a configuration that has no error; this environment may lack some of what it needs.
+    """Return a configuration that has no error; this environment may lack a key or a library.
 
     Args:
         config: its file.
-        judge: whether its judge is looked at; not where another one is asked.
-        embeddings: whether its embeddings are.
+        judge: whether its judge is checked; False if another one is asked.
+        embeddings: whether its embeddings are checked.
 
     Raises:
-        ConfigurationError: it has errors; the message tells them all.
+        ConfigurationError: it has errors; the message lists them all.
     """
     report = config_report(config, judge=judge, embeddings=embeddings)
     if report.errors:
@@ -98,7 +100,7 @@ def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> Confi
 
 
 def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
-    """Return a configuration with all that is wrong with it. Makes the judge's client and the metrics; contacts no server.
+    """Return a configuration with all its problems. Makes the judge's client and the metrics; contacts no server.
 
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
@@ -113,18 +115,12 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if embeddings:
         problems += _embeddings_problems(settings, made)
     problems += of_metrics
-    settings = _in_current_names(settings, [*unmade, *(metric.name for metric in made)])
+    sampling, names = settings.sampling, [*unmade, *(metric.name for metric in made)]
+    rates, alerts = under_current_names(sampling.rates, names), under_current_names(settings.alerts, names)
+    settings = settings.model_copy(update={"sampling": sampling.model_copy(update={"rates": rates}), "alerts": alerts})
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
-    if read.all_metrics and not unmade:
-        problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
-        problems += judge_check_problems(settings.judge_check, made)
-        problems += collect_problems(settings, made)
-    if (spans_to := settings.outputs.spans_to) is not None:
-        problems += file_problems("outputs.spans_to", Path(spans_to).resolve())
-    problems += [*part_problems(settings), *spool_problems(settings), *remote_scoring_problems(settings, made)]
-    problems += _alert_problems(settings, made, judge=judge)
-    problems += _room_problems(settings, made)
+    problems += _scorer_problems(settings, made, judge=judge, whole=read.all_metrics and not unmade)
     wrong = (str(problem) for problem in problems if not isinstance(problem, NotReadyError))
     missing = dict.fromkeys(str(problem) for problem in problems if isinstance(problem, NotReadyError))
     return ConfigReport(
@@ -138,7 +134,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
 
 
 def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tuple[list[Metric], list[str]]:
-    """Return the metrics, and the names that those would have which cannot be made; why is added to the problems."""
+    """Return the metrics, and the names of those that cannot be made; adds their problems to ``problems``."""
     made, unmade = list[Metric](), list[str]()
     for name, parameters in entries(settings):
         try:
@@ -153,31 +149,32 @@ def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tup
     return made, unmade
 
 
-def _in_current_names(settings: Configuration, metrics: Sequence[str]) -> Configuration:
-    """Return settings whose rates and alerts are of the names that the metrics have now."""
-    sampling, rates = settings.sampling, settings.sampling.rates
-    return settings.model_copy(
-        update={
-            "sampling": sampling.model_copy(update={"rates": under_current_names(rates, metrics)}),
-            "alerts": under_current_names(settings.alerts, metrics),
-        }
-    )
+def _scorer_problems(
+    settings: Configuration, metrics: Sequence[Metric], *, judge: bool, whole: bool
+) -> Iterator[ConfigurationError]:
+    """Yield why the parts of a scorer refuse its settings.
 
-
-def _alert_problems(settings: Configuration, made: Sequence[Metric], *, judge: bool) -> Iterator[ConfigurationError]:
-    yield from _baseline_problems(settings, made)
-    yield from calibration_problems(settings, made)
-    if judge:
-        yield from evaluator_version_problems(_without_new_cache(settings))
-
-
-def _baseline_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    Args:
+        judge: whether the judge is checked.
+        whole: whether ``metrics`` are all metrics of the configuration.
+    """
+    if whole:
+        yield from _screen_problems(settings, metrics)
+        yield from judge_check_problems(settings, metrics)
+    yield from part_problems(settings)
+    offline = _without_new_cache(settings)
+    for topic, read in TOPICS.items():
+        if whole or topic not in _OF_ALL_METRICS:
+            yield from (part for part in read(offline, metrics) if not isinstance(part, str))
     for metric in metrics:
         own = {name: alert for name, alert in settings.alerts.items() if name == metric.name}
         try:
             plans_of(own, [metric], settings.monitoring)
         except ConfigurationError as error:
             yield error
+    if judge:
+        yield from evaluator_version_problems(offline)
+    yield from _room_problems(settings, metrics)
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -230,20 +227,22 @@ def _embeddings_problems(settings: Configuration, metrics: Sequence[Metric]) -> 
 
 
 def judge_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield what keeps a configuration's judge from being made, or one that stands in for it."""
+    """Yield why a configuration's judge, or a fallback of it, cannot be made."""
     judge = settings.judge
-    lacking = [*_lacking_keys(judge)]
-    yield from lacking
-    if lacking:  # the judge is looked at without them
-        settings = settings.model_copy(update={"judge": judge.model_copy(update={"fallback": []})})
-    looked_at = _without_new_cache(settings)
-    yield from named_problems("judge.model", judge.model, lambda: judge_of(looked_at), own_key=judge.has_own_key)
+    for position, fallback in enumerate(judge.fallback):
+        key = None if fallback.has_own_key else missing_key(fallback.model)
+        if key is not None:
+            yield NotReadyError(f"{key} is not set; judge.fallback.{position} {fallback.model!r} needs it")
+            # The judge is then checked without its fallbacks.
+            settings = settings.model_copy(update={"judge": judge.model_copy(update={"fallback": []})})
+    checked = _without_new_cache(settings)
+    yield from named_problems("judge.model", judge.model, lambda: judge_of(checked), own_key=judge.has_own_key)
     for each in (judge, *judge.fallback):
         yield from _find_unpriced(settings, each, "judge.budget")
 
 
 def _shadow_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield what keeps the second judges from being made."""
+    """Yield why second judges cannot be made."""
     try:
         for name, parameters, shadow in shadow_settings(settings):
             place = f"metrics.{name}.{SHADOW}"
@@ -264,7 +263,7 @@ def _asks(name: str, parameters: Mapping[str, Any]) -> bool:
 
 
 def _without_new_cache(settings: Configuration) -> Configuration:
-    """Return settings without the file that a judge's cache would make: it is looked at only where it is, or cannot be."""
+    """Return settings without the judge's cache if its file is not there yet: to check it would make it."""
     cache = settings.judge.cache
     if cache in (None, "", "memory"):
         return settings
@@ -274,17 +273,10 @@ def _without_new_cache(settings: Configuration) -> Configuration:
     return settings.model_copy(update={"judge": settings.judge.model_copy(update={"cache": None})})
 
 
-def _lacking_keys(judge: JudgeSettings) -> Iterator[ConfigurationError]:
-    for position, fallback in enumerate(judge.fallback):
-        key = None if fallback.has_own_key else missing_key(fallback.model)
-        if key is not None:
-            yield NotReadyError(f"{key} is not set; judge.fallback.{position} {fallback.model!r} needs it")
-
-
 def _find_unpriced(
     settings: Configuration, judge: ChatModelSettings, place: str, budgets: Sequence[Budget] | None = None
 ) -> Iterator[ConfigurationError]:
-    """Yield that a budget in USD cannot be kept, as a model has no price; without budgets of its own it has the judge's."""
+    """Yield that a budget in USD cannot be kept, as a model has no price; ``budgets``: None = the judge's."""
     kept = settings.judge.budget if budgets is None else budgets
     model = asked_model(judge)
     if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, judge) is None:
@@ -292,7 +284,7 @@ def _find_unpriced(
 
 
 def _unpriced_embeddings(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield the same of embeddings, where a metric that is paid from such a budget asks them."""
+    """Yield that a budget in USD pays for a metric with embeddings whose model has no price."""
     model = (settings.embeddings or "lexical").rpartition(":")[2]
     asking = [metric.name for metric in metrics if getattr(metric, "_embedder", None) is not None]
     if not asking or model == "lexical" or price_of(model, prices_of(prices_in(settings))) is not None:
@@ -311,13 +303,13 @@ def _no_price(place: str, model: str) -> ConfigurationError:
 def named_problems(
     place: str, named: str, make: Callable[[], object], *, own_key: bool = False
 ) -> Iterator[ConfigurationError]:
-    """Yield what keeps a judge or embeddings from being made by name: what is wrong with it, or what this environment lacks.
+    """Yield why a judge or embeddings cannot be made by name: the name is wrong, or this environment lacks something.
 
     Args:
-        place: where the name stands: a key, an option.
+        place: key or option that has the name.
         named: ``lexical`` or ``provider:model``.
         make: makes it.
-        own_key: whether it is asked with another key than its provider's usual one.
+        own_key: whether its settings have an API key of their own.
     """
     key = None if own_key else missing_key(named)
     provider, colon, model = named.partition(":")
@@ -338,7 +330,7 @@ def named_problems(
 
 
 def _why(named: str, error: ConfigurationError) -> str:
-    """Return why a name stands for nothing; of LangChain's page on it only the providers it knows."""
+    """Return why a name stands for no model; LangChain's long message is reduced to its list of providers."""
     provider, colon, _ = named.partition(":")
     message = str(error.__cause__ or error)
     listed = _PROVIDERS.split(message, maxsplit=1)
@@ -346,17 +338,13 @@ def _why(named: str, error: ConfigurationError) -> str:
         return f"{named!r} names no provider; write 'provider:model', such as 'openai:gpt-4o-mini'"
     if len(listed) == 1:
         return " ".join(str(error).split())
-    providers = _parse_names(listed[1])
+    # LangChain lists names with commas between, or a line each with a package behind a colon.
+    names = re.sub(r":.*", "", listed[1].strip().split("\n\n")[0])
+    providers = [name for name in re.findall(r"[a-z]\w+", names) if name != "dict_keys"]
     near = get_close_matches(provider, ["lexical", *providers] if not colon else providers, n=1)
     meant = did_you_mean(named, (), likely=[prefix + named[len(provider) :] for prefix in near])
     wrong = f"{named!r} is of no known provider" if colon else f"{named!r} names no provider"
     return f"{wrong}{f'; {meant}' if meant else '.'} Write 'lexical' or 'provider:model', with one of {', '.join(providers)}"
-
-
-def _parse_names(text: str) -> list[str]:
-    """Return the names in a list of LangChain's: with commas between, or a line each with a package behind a colon."""
-    names = re.sub(r":.*", "", text.strip().split("\n\n")[0])
-    return [name for name in re.findall(r"[a-z]\w+", names) if name != "dict_keys"]
 
 
 def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]:
@@ -370,11 +358,8 @@ def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]
                 yield ConfigurationError(f"embeddings: {error}; set embeddings: 'provider:model'")
 
 
-# --- what the scorer's parts refuse -------------------------------------------------------------------------------
-
-
 def _room_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield that there are more metrics and dimensions than the instruments can tell apart."""
+    """Yield that metrics and dimensions have more combinations than the instruments may have."""
     try:
         shadows = len([*shadow_settings(settings)])
     except ConfigurationError:  # told above

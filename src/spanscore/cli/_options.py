@@ -22,9 +22,8 @@ __all__ = [
     "refuse_unwritable",
 ]
 
-# --- source options -------------------------------------------------------------------------------------------------
-
-# Arguments that commands over stored traces have in common.
+INTERRUPTED = 130
+"""128 + SIGINT: the exit code that a shell expects after Ctrl-C."""
 
 SourceOfReplay = Annotated[
     str,
@@ -45,24 +44,11 @@ TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Of a store: trac
 TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces before 7d, 12h, 2026-07-01T12:00Z.")]
 
 
-# --- interrupted ----------------------------------------------------------------------------------------------------
-
-# How a command ends that Ctrl-C ended.
-
-INTERRUPTED = 130
-"""128 + SIGINT: the exit code that a shell expects of it."""
-
-
-# --- to be written --------------------------------------------------------------------------------------------------
-
-# Files that a command is to write → what keeps it from that, said before it takes minutes or costs money.
-
-
 def refuse_unwritable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written; None = none is asked for.
+    """Refuse files that cannot be written, before the command takes minutes or costs money; None is skipped.
 
     Raises:
-        ConfigurationError: one is a folder, its folder is not there, or it is not this user's to write.
+        ConfigurationError: a path is a folder, its folder does not exist, or this user may not write it.
     """
     for path in paths:
         if path is None:
@@ -76,10 +62,10 @@ def refuse_unwritable(*paths: Path | None) -> None:
 
 
 def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
-    """Refuse to write what a command reads: its source, or a file in the folder that is that.
+    """Refuse to write a command's source, or a file in the folder that is its source.
 
     Raises:
-        ConfigurationError: that is asked for.
+        ConfigurationError: ``path`` is such a file.
     """
     read = Path(source)
     if path is None or not path.exists() or not read.exists():
@@ -88,13 +74,8 @@ def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
         raise ConfigurationError(f"{option} {path} is what is read here; choose another file")
 
 
-# --- budget spent ---------------------------------------------------------------------------------------------------
-
-# The line by which a command reports that ``judge.budget`` is spent, and how to go on.
-
-
 def budget_spent(unscored: int, how: str) -> str:
-    """Return the line.
+    """Return the line by which a command reports that ``judge.budget`` is spent.
 
     Args:
         unscored: scores that ended ``budget_exhausted``.

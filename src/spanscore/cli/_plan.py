@@ -21,30 +21,15 @@ from spanscore.cli._cost_plan import (
     judge_line,
     price_in,
     shadow_costs_of,
-    shadow_days_of,
 )
-from spanscore.cli._part_plans import (
-    calibration_notes,
-    collect_lines,
-    judge_check_lines,
-    remote_scoring_lines,
-    rule_lines,
-    sampling_notes,
-    session_lines,
-    session_metrics_in,
-    spans_file_lines,
-    spool_lines,
-)
-from spanscore.config.capture import Extract
+from spanscore.cli._part_plans import judge_check_topic, rule_lines, sampling_notes, session_metrics_in
 from spanscore.config.credentials import without_credentials
-from spanscore.config.judging import JudgeSettings
-from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
 from spanscore.metrics.catalog.configured import shadow_budget_of, shadow_settings
 from spanscore.metrics.catalog.registry import blind_spots, metric_doc_of
 from spanscore.monitoring.drops import DropPlan, SmallestDrop, least_of, plans_of, smallest_drop
-from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
+from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.protocols import Metric
 from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.samples.texts import CONTEXT_KEYS
@@ -52,7 +37,7 @@ from spanscore.samples.texts import CONTEXT_KEYS
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
-"""Time since a drop began for which it is told how small a drop is seen → its seconds."""
+"""Time since a drop began → its seconds: for each, ``check`` shows the smallest drop that is seen."""
 _WHERE_IT_DOES_NOT = (
     "stays: after a week of scores run `spanscore baseline`, which finds whether it swings with the day",
     "repeats itself: after a week of scores run `spanscore baseline`, which finds whether it wanders",
@@ -74,11 +59,11 @@ class MetricPlan:
     """One metric.
 
     Attributes:
-        question: that it answers; empty where its docstring does not say.
+        question: the question that it answers; empty if its docstring has none.
         rate: share of units, or of sessions, [0, 1].
         highest: rate under the rule that raises it most.
-        per: ``unit`` or ``session``: what it scores.
-        fields: kind of sample → field → where it comes from.
+        per: ``unit`` or ``session``.
+        fields: kind of sample → field → its place in a trace.
     """
 
     name: str
@@ -92,14 +77,14 @@ class MetricPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """What one window must hold.
+    """The scores that one window needs.
 
     Attributes:
         rate: of the metric, [0, 1], without the rules that raise it.
         min_scores: effective scores before anything is said.
-        min_requests: units the application must see for that; None = never, the rate is 0.
+        min_requests: units that yield ``min_scores``; None = never, the rate is 0.
         scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = never, or not watched.
-        requests_to_see: units for that; None likewise.
+        requests_to_see: units that yield ``scores_to_see``; None = never, or not watched.
     """
 
     rate: float
@@ -111,14 +96,14 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPlan:
-    """What is watched of one metric.
+    """The alert on one metric.
 
     Attributes:
-        volume: what a window must hold.
-        baseline: what is normal: a number, or in words; None = no drop is watched.
+        volume: the scores that a window needs.
+        baseline: the normal mean: a number, or in words; None = no drop is watched.
         windows: in seconds.
-        smallest: drop that is seen within an hour, a day and 14 days; empty where no drop is watched or no traffic is told.
-        notes: what does not hold, in sentences.
+        smallest: drop that is seen within an hour, a day and 14 days; empty if no drop is watched or no traffic is stated.
+        notes: assumptions that do not hold, in sentences.
     """
 
     metric: str
@@ -133,20 +118,20 @@ class AlertPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigPlan:
-    """What a scorer of a configuration would do.
+    """The work of a scorer with a configuration.
 
     Attributes:
-        judge_settings: key below ``judge`` → value, for those that are set; no key to a model is among them.
+        judge_settings: key below ``judge`` → value, for those that are set; without credentials.
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
-        costs: of a score of each metric of which they are known.
-        shadow_costs: of one of their second judges.
-        spending: what they and the budgets come to, in lines.
-        requests_per_day: None where no traffic is told.
-        days: what a day of it comes to; empty likewise.
-        shadow_days: for second judges.
-        sessions: when conversations end, in lines; empty where no metric scores them.
-        judge_check: what is done with labelled samples, in lines.
+        costs: of a score of each metric, where known.
+        shadow_costs: of a score of each second judge, where known.
+        spending: the costs and the budgets, in lines.
+        requests_per_day: None if no traffic is stated.
+        days: the cost of a day of each metric; empty if no traffic is stated.
+        shadow_days: the cost of a day of each second judge; empty if no traffic is stated.
+        sessions: when conversations end, in lines; empty if no metric scores them.
+        judge_check: the work of the judge check, in lines.
     """
 
     judge: str
@@ -168,11 +153,11 @@ class ConfigPlan:
 
 
 def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
-    """Return the plan of a configuration that has no error, with what may be shown of it.
+    """Return the plan of a configuration that has no error, without its secrets.
 
     Args:
         report: the configuration.
-        traffic: None = nobody knows it.
+        traffic: None = unknown.
         sizes: of the application's samples.
     """
     settings, metrics = report.settings, report.metrics
@@ -181,10 +166,14 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     costs = costs_of(report.of_metrics, [*rates], sizes)
     shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
     requests = 0.0 if traffic is None else traffic.per_day
-    days, shadow_days = _days(report, costs, shadow_costs, requests) if requests else ((), ())
+    of_units = {metric.name: rates[metric.name] for metric in metrics if metric not in of_sessions}
+    days, shadow_days = _days(settings, of_units, costs, shadow_costs, requests) if requests else ((), ())
+    judge_settings = settings.judge.model_dump(
+        exclude_defaults=True, exclude={"model", "prices", "budget", "replica_share"}
+    )
     plan = ConfigPlan(
         judge=judge_line(settings, metrics),
-        judge_settings=_set(settings.judge),
+        judge_settings={name: without_credentials(value) for name, value in judge_settings.items()},
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(rule_lines(settings.sampling.rules)),
@@ -196,72 +185,43 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days,
-        sessions=tuple(session_lines(of_sessions, settings)),
-        judge_check=tuple(judge_check_lines(settings.judge_check, _judge_checks(report), metrics, costs)),
-        notes=(
-            *remote_scoring_lines(settings.remote_scoring),
-            *spool_lines(settings),
-            *collect_lines(settings),
-            *spans_file_lines(settings),
-            *_notes(settings, metrics),
-        ),
+        sessions=report.lines_of("sessions"),
+        judge_check=tuple(judge_check_topic(settings, metrics, costs)),
+        notes=(*report.lines_of("remote_scoring", "spool", "collect", "spans_to"), *_notes(report)),
     )
     return report.as_written.all(plan)
 
 
 def _days(
-    report: ConfigReport, costs: Sequence[CostPlan], shadow_costs: Sequence[CostPlan], requests: float
+    settings: Configuration,
+    rates: Mapping[str, float],
+    costs: Sequence[CostPlan],
+    shadow_costs: Sequence[CostPlan],
+    requests: float,
 ) -> tuple[tuple[DayPlan, ...], tuple[DayPlan, ...]]:
-    """Return what a day of so many requests costs, and what second judges cost beside it; of sessions nobody knows how many."""
-    settings, metrics = report.settings, report.metrics
-    of_sessions = {metric.name for metric in session_metrics_in(report.of_metrics, metrics)}
-    rates = {
-        metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics if metric.name not in of_sessions
-    }
+    """Return the cost of a day of requests, of metrics and of second judges, which are asked about scored units.
+
+    Args:
+        rates: metric → sampling rate; metrics of sessions, whose number is unknown, are left out.
+    """
     days = days_of([cost for cost in costs if cost.metric in rates], rates, settings.judge.budget, requests)
-    own = shadow_budget_of(report.settings, tuple(settings.judge.budget))
-    return days, shadow_days_of(shadow_costs, days, settings.judge.budget if own is None else own, requests)
-
-
-def _set(judge: JudgeSettings) -> dict[str, Any]:
-    """Return what is set otherwise of how a judge is asked; what it may cost is told beside it."""
-    fields: dict[str, Any] = judge.model_dump(
-        exclude_defaults=True, exclude={"model", "prices", "budget", "replica_share"}
-    )
-    return {name: without_credentials(value) for name, value in fields.items()}
-
-
-def volumes_of(plans: Sequence[DropPlan], settings: Configuration, metrics: Sequence[Metric]) -> dict[str, Volume]:
-    """Return metric name → volume, for each metric that ``alerts`` names; ``plans``: of those whose drops are watched."""
-    planned = {plan.metric: plan for plan in plans}
-    return {
-        metric.name: _volume(metric, planned.get(metric.name), settings.alerts[metric.name], settings)
-        for metric in metrics
-        if metric.name in settings.alerts
-    }
-
-
-def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, settings: ScorerSettings) -> Volume:
-    rate, _ = settings.sampling.rates_of(metric.name)
-    least = least_of(alert)
-    seen = (
-        None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
-    )  # with fewer than the least nothing is said at all
-    return Volume(
-        rate=rate,
-        min_scores=least,
-        min_requests=_requests(least, rate),
-        scores_to_see=seen,
-        requests_to_see=None if seen is None else _requests(seen, rate),
-    )
-
-
-def _requests(scores: int, rate: float) -> int | None:
-    return round(scores / rate) if rate else None
+    scored = {day.metric: day.rate * day.factor for day in days}
+    own = shadow_budget_of(settings, tuple(settings.judge.budget))
+    shadow_rates = {cost.metric: scored[cost.metric] for cost in shadow_costs}
+    return days, days_of(shadow_costs, shadow_rates, settings.judge.budget if own is None else own, requests)
 
 
 def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> MetricPlan:
     rate, highest = settings.sampling.rates_of(metric.name)
+    places: dict[str, dict[str, str]] = {kind: {} for kind in metric.requires}
+    for kind, names in metric.requires.items():
+        for name in names:
+            if own := getattr(settings.capture.extract, name, None):
+                places[kind][name] = f"{own} (capture.extract.{name})"
+            elif (kind, name) == ("multi_turn", "user_input"):
+                places[kind][name] = _CONVERSATION
+            else:
+                places[kind][name] = FOUND.get(name) or _BY_HAND.format(field=name)
     return MetricPlan(
         name=metric.name,
         version=metric.version,
@@ -269,44 +229,50 @@ def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> M
         rate=rate,
         highest=rate if per_session else highest,
         per="session" if per_session else "unit",
-        fields={
-            kind: {name: _where(name, kind, settings.capture.extract) for name in names}
-            for kind, names in metric.requires.items()
-        },
+        fields=places,
     )
 
 
-def _where(name: str, kind: str, extract: Extract | None) -> str:
-    own = getattr(extract, name, None)
-    if own:
-        return f"{own} (capture.extract.{name})"
-    if kind == "multi_turn" and name == "user_input":
-        return _CONVERSATION
-    return FOUND.get(name) or _BY_HAND.format(field=name)
+# --- alerts ---------------------------------------------------------------------------------------------------------
+
+
+def volumes_of(plans: Sequence[DropPlan], settings: Configuration, metrics: Sequence[Metric]) -> dict[str, Volume]:
+    """Return metric name → volume, for each metric that ``alerts`` names; ``plans``: of the drops that are watched."""
+    planned = {plan.metric: plan for plan in plans}
+    volumes = {}
+    for metric in metrics:
+        if metric.name in settings.alerts:
+            rate, least = settings.sampling.rates_of(metric.name)[0], least_of(settings.alerts[metric.name])
+            plan = planned.get(metric.name)
+            # With fewer than the least, no alert speaks at all.
+            seen = None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
+            volumes[metric.name] = Volume(
+                rate=rate,
+                min_scores=least,
+                min_requests=round(least / rate) if rate else None,
+                scores_to_see=seen,
+                requests_to_see=round(seen / rate) if rate and seen is not None else None,
+            )
+    return volumes
 
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
-    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, _judge_checks(report))
+    judge_checks = judge_check_plans(settings.judge_check, settings.alerts, report.metrics, settings.monitoring)
+    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, judge_checks)
     volumes = volumes_of(plans, settings, report.metrics)
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
-            rate = None if traffic is None else scores.get(metric.name)
-            hourly = () if traffic is None or rate is None else traffic.scale_to(rate).hourly
+            a_day = scores.get(metric.name)
+            hourly = () if traffic is None or a_day is None else traffic.scale_to(a_day).hourly
             yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
-
-
-def _judge_checks(report: ConfigReport) -> list[JudgeCheckPlan]:
-    return judge_check_plans(
-        report.settings.judge_check, report.settings.alerts, report.metrics, report.settings.monitoring
-    )
 
 
 def _alert(
     metric: Metric, plan: DropPlan | None, volume: Volume, settings: Configuration, hourly: Sequence[float]
 ) -> AlertPlan:
-    """Return what is watched of a metric; ``hourly``: its scores of each hour, none where no traffic is told."""
+    """Return the alert on a metric; ``hourly``: its scores of each hour, empty if no traffic is stated."""
     alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
     baseline = None if plan is None else plan.baseline
     smallest = [
@@ -349,39 +315,34 @@ def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
         yield f"its mean strays so much by itself that a drop of {plan.settings.min_drop:g} is not seen: raise min_drop"
 
 
-def _notes(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
-    offline = settings.judge.model == "lexical"
-    if not offline and price_in(settings, settings.judge) is None:
-        yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
-    if settings.remote_scoring is None:
-        yield from dear_lines(settings, metrics)
-    yield from _hasty(settings.judge.timeout, settings.limits.timeout)
-    yield from calibration_notes(settings)
+def _notes(report: ConfigReport) -> Iterator[str]:
+    settings, metrics = report.settings, report.metrics
+    yield from _judge_notes(settings, metrics)
+    yield from report.lines_of("calibrations")
     for name, _, shadow in shadow_settings(settings):
         paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {shadow.model}, asked about each unit that it scores: that costs more, from {paid}"
-    yield from _advice(metrics)
+    yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
     yield from sampling_notes(settings)
-    yield from _dimensions(settings.monitoring.dimensions)
+    for key, values in settings.monitoring.dimensions.items():
+        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
     if not settings.capture.enabled:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if not settings.outputs.span:
         yield "outputs.span is false: scores are not on the units' spans"
-    if offline:  # here all metrics are made with the offline judge, also where another one will be asked
+    if (
+        settings.judge.model == "lexical"
+    ):  # here all metrics are made with the offline judge, also if another one is asked
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
 
 
-def _advice(metrics: Sequence[Metric]) -> Iterator[str]:
-    yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
-
-
-def _dimensions(dimensions: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for key, values in dimensions.items():
-        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
-
-
-def _hasty(attempt_s: float | None, score_s: float) -> Iterator[str]:
+def _judge_notes(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
+    if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
+        yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
+    if settings.remote_scoring is None:
+        yield from dear_lines(settings, metrics)
+    attempt_s, score_s = settings.judge.timeout, settings.limits.timeout
     if attempt_s is not None and attempt_s > score_s:
         yield (
             f"judge.timeout is {attempt_s:g} s and limits.timeout {score_s:g} s: a score ends before the first attempt of its "

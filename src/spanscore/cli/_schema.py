@@ -1,18 +1,18 @@
-"""The keys of a configuration → its JSON Schema and an example with every key; texts come from docstrings."""
+"""The JSON Schema of a configuration (draft 2020-12), a row per key, and an example; docstrings have their texts."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from spanscore.config.judging import OF_SCORER, ChatModelSettings, ShadowSettings
 from spanscore.config.kinds import DURATION, PERCENT, SIZE, duration
@@ -40,8 +40,6 @@ __all__ = [
 
 # --- docstrings -----------------------------------------------------------------------------------------------------
 
-# Docstrings → what each parameter, attribute or key means; no other place has these texts.
-
 _DESCRIBED_BY: Mapping[type[BaseModel], Any] = {ChatModelSettings: judge}
 """Section → the function whose parameters are its keys, and whose docstring says what they mean."""
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]{4}.*\n|\n)+)", re.MULTILINE)
@@ -49,46 +47,36 @@ _PARAMETER = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def parameters_in(documented: Any) -> dict[str, str]:
-    """Return parameter or attribute → what the docstring says of it, in Markdown."""
+    """Return parameter or attribute → its meaning by the docstring, in Markdown."""
     text = inspect.cleandoc(documented.__doc__ or "") + "\n"
     sections = (match[1] for match in _SECTION.finditer(text))
     return {name: plain(meaning) for section in sections for name, meaning in _PARAMETER.findall(section)}
 
 
 def summary_of(documented: Any) -> str:
-    """Return what stands above a docstring's first heading, in Markdown, a line per paragraph."""
+    """Return the part of a docstring above its first heading, in Markdown, a line per paragraph."""
     text = re.split(r"^\w+:\n", inspect.cleandoc(documented.__doc__ or ""), maxsplit=1, flags=re.MULTILINE)[0]
     return "\n\n".join(plain(paragraph) for paragraph in text.strip().split("\n\n"))
 
 
 def plain(text: str) -> str:
-    """Return a docstring's words on one line, as Markdown has them."""
+    """Return a docstring's words on one line, in Markdown."""
     return " ".join(text.split()).replace("``", "`")
 
 
 def meaning_of(section: type[BaseModel], key: str) -> str:
-    """Return what a key of a section means, by the docstring of the section or of the section that it holds; else empty."""
-    meaning = next((meanings[key] for meanings in _sources(section) if key in meanings), "")
+    """Return the meaning of a section's key, by the docstring of the section or of the section that the key holds."""
+    classes = [base for base in section.__mro__ if issubclass(base, BaseModel)]
+    documented = [*classes, *(_DESCRIBED_BY[base] for base in classes if base in _DESCRIBED_BY)]
+    meaning = next((meanings[key] for meanings in map(parameters_in, documented) if key in meanings), "")
     annotation = section.model_fields[key].annotation
-    held = [kind for kind in (annotation, *get_args(annotation)) if _is_section(kind)]
-    if not meaning and held:
-        meaning = summary_of(held[0]).partition("\n\n")[0]
+    held = next((kind for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")), None)
+    if not meaning and held is not None:
+        meaning = summary_of(held).partition("\n\n")[0]
     return re.sub(r"\bNone\b", "`null`", meaning[:1].upper() + meaning[1:])
 
 
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _sources(section: type[BaseModel]) -> Iterator[dict[str, str]]:
-    classes = [base for base in section.__mro__ if issubclass(base, BaseModel)]
-    yield from map(parameters_in, classes)
-    yield from (parameters_in(_DESCRIBED_BY[base]) for base in classes if base in _DESCRIBED_BY)
-
-
 # --- schema ---------------------------------------------------------------------------------------------------------
-
-# The configuration's tree → a JSON Schema (draft 2020-12) that says what its reader takes, and what each key means.
 
 Schema = dict[str, Any]
 METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
@@ -99,20 +87,37 @@ _FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
 _PLAIN = ("number", "integer", "boolean")
 
 
+class _Untitled(GenerateJsonSchema):
+    """pydantic's generator, without the titles that it makes of names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return False: a key has a description."""
+        return False
+
+
 def schema() -> Schema:
     """Return the whole schema."""
-    _, made = models_json_schema([(Configuration, "validation"), (ShadowSettings, "validation")])
+    models = [(Configuration, "validation"), (ShadowSettings, "validation")]
+    _, made = models_json_schema(models, schema_generator=_Untitled)  # type: ignore[arg-type]  # its literals are str here
     described = {section.__name__: section for section, _ in sections()}
     definitions = {name: _describe(made["$defs"][name], described[name]) for name in made["$defs"]}
-    metrics = definitions["Configuration"]["properties"]["metrics"]
-    metrics["items"] = _metrics()
-    written = _with_environment(_without_titles(definitions))
+    definitions["Configuration"]["properties"]["metrics"]["items"] = _metrics()
+    written = _with_environment(definitions)
     top = written.pop("Configuration")
+    per = {
+        "anyOf": [{"enum": [UNIT, SESSION]}, _FROM_ENVIRONMENT],
+        "description": "`unit`: the metric scores each unit; `session`: each whole conversation.",
+    }
+    environment = {
+        "type": "string",
+        "pattern": r"\$\{[A-Za-z_]\w*\}",
+        "description": "`${NAME}`: what the environment holds; shown in no message.",
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "spanscore.yaml",
         **top,
-        "$defs": {**written, "Per": _per(), "FromEnvironment": _environment()},
+        "$defs": {**written, "Per": per, "FromEnvironment": environment},
     }
 
 
@@ -122,7 +127,7 @@ def schema_file() -> str:
 
 
 def sections() -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield each section of the tree with its path, without positions and names of the user's: ``sampling.rules.when``."""
+    """Yield each section of the tree with its path, without positions and the user's names: ``sampling.rules.when``."""
     yield from _sections(Configuration, "")
     yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
 
@@ -147,11 +152,12 @@ def _describe(definition: Schema, section: type[BaseModel]) -> Schema:
         for key, value in definition["properties"].items()
     }
     own = summary_of(section) if section.__doc__ else ""
-    return {**definition, **({"description": own} if own else {}), "properties": properties}
+    described = {**definition, **({"description": own} if own else {}), "properties": properties}
+    return {name: value for name, value in described.items() if name != "title"}
 
 
 def _with_file_default(schema: Schema, section: type[BaseModel], key: str) -> Schema:
-    """Return a key with its default as a file would have it: without what only Python can give, and a share as the number."""
+    """Return a key with its default as a file has it: without fields of Python alone, and a share as a number."""
     if not isinstance(default := schema.get("default"), dict):
         return schema
     if set(default) == {*HeadSampling.model_fields}:
@@ -161,11 +167,8 @@ def _with_file_default(schema: Schema, section: type[BaseModel], key: str) -> Sc
     return {**schema, "default": {name: value for name, value in default.items() if name in allowed}}
 
 
-# --- metrics ------------------------------------------------------------------------------------------------------
-
-
 def _metrics() -> Schema:
-    """Return what stands in ``metrics``: a name, or names with their parameters."""
+    """Return the schema of an entry of ``metrics``: a name, or names with their parameters."""
     names = dict(sorted(built_ins().items()))
     names |= {alias: names[name] for alias, name in {**ALIASES, **RENAMED}.items()}
     with_parameters = {
@@ -196,30 +199,16 @@ def _parameters(kind: type) -> Schema:
     return {**described, **mapping} if required else {**described, "anyOf": [{"type": "null"}, mapping]}
 
 
-def _per() -> Schema:
-    """Return what ``per`` of a metric may be."""
-    meaning = "`unit`: the metric scores each unit; `session`: each whole conversation."
-    return {"anyOf": [{"enum": [UNIT, SESSION]}, _FROM_ENVIRONMENT], "description": meaning}
-
-
 def _type(hint: Any) -> Schema:
-    """Return what a parameter may be; anything where that is an object of Python's."""
+    """Return the schema of a parameter; an empty one for objects of Python."""
     try:
-        return TypeAdapter(hint).json_schema()
+        return TypeAdapter(hint).json_schema(schema_generator=_Untitled)
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
         return {}
 
 
-# --- what all values have in common -------------------------------------------------------------------------------
-
-
-def _environment() -> Schema:
-    meaning = "`${NAME}`: what the environment holds; shown in no message."
-    return {"type": "string", "pattern": r"\$\{[A-Za-z_]\w*\}", "description": meaning}
-
-
 def _with_environment(node: Any) -> Any:
-    """Return a schema in which ``${NAME}`` may stand for every value that is no text itself, and no choice is in another."""
+    """Return a schema that also takes ``${NAME}`` for every value that is no text, with choices that hold no choices."""
     if isinstance(node, list):
         return [_with_environment(item) for item in node]
     if not isinstance(node, dict):
@@ -234,25 +223,13 @@ def _with_environment(node: Any) -> Any:
 
 
 def _flat(choices: list[Schema]) -> list[Schema]:
+    """Return the choices and those in them, each once, ``${NAME}`` last."""
     spread = [form for choice in choices for form in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
     distinct = [form for position, form in enumerate(spread) if form not in spread[:position]]
     return sorted(distinct, key=_FROM_ENVIRONMENT.__eq__)
 
 
-def _without_titles(node: Any) -> Any:
-    """Return a schema without the titles that pydantic makes of names."""
-    if isinstance(node, list):
-        return [_without_titles(item) for item in node]
-    if not isinstance(node, Mapping):
-        return node
-    return {
-        name: _without_titles(value) for name, value in node.items() if not (name == "title" and isinstance(value, str))
-    }
-
-
 # --- schema keys ----------------------------------------------------------------------------------------------------
-
-# The JSON Schema → a row per key of a configuration file: where it stands, what may stand there, what it does.
 
 _PYTHON: Final = {
     "metrics": "OnlineScorer(metrics=…)",
@@ -273,7 +250,7 @@ _PYTHON: Final = {
     "capture.extract": "Extract({}=…)",
     "serve_metrics": "scorer.serve_metrics(…)",
 }
-"""Key, or the section of it → what it is called in Python, where that is no option of ``OnlineScorer``."""
+"""Key, or its section → its name in Python, unless it is an option of ``OnlineScorer``."""
 _TYPES: Final = {
     "integer": "whole number",
     "boolean": "true or false",
@@ -293,14 +270,14 @@ _ORDER: Final = (
     "monitoring",
     "limits",
 )
-"""Sections as a user meets them; the others stand behind."""
+"""Sections as a user meets them; the others follow."""
 _UNITS: Final = {"duration": "s", "list of durations": "s", "size": "bytes"}
 _PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
 _GUARD: Final = 10**9
-"""A bound from here on keeps nonsense out, and is none that a user meets."""
+"""Larger bounds keep nonsense out; no user meets them."""
 _SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
 _NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
-"""Mapping of sections → what its keys are."""
+"""Mapping of sections → a word for its keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,12 +286,12 @@ class Key:
 
     Attributes:
         path: from the top; ``[]`` is each entry of a list, ``<metric>`` a name.
-        type: what may stand there, in words.
-        unit: of a number; empty where it has none.
-        allowed: bounds, or the words that there are; empty = all of the type.
+        type: in words.
+        unit: of a number; empty = without one.
+        allowed: bounds, or the allowed words; empty = all of the type.
         default: None = it must be given.
-        meaning: what it does.
-        python: what it is called in Python; empty where it is a file's alone.
+        meaning: a sentence or more.
+        python: its name in Python; empty if only a file has it.
         is_collection: whether it lists or names sections, whose keys follow.
     """
 
@@ -346,7 +323,7 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
         forms = _forms(value, whole)
         inner = [*_inner_sections(forms, whole)] if path != "metrics" else []
         is_section = isinstance(value.get("default"), dict) or len(forms) == 1
-        if [place for place, _ in inner] != [""] or not is_section:  # its keys follow, and say all
+        if [place for place, _ in inner] != [""] or not is_section:  # the keys of a section say all
             yield _key(path, value, forms, required=name in section.get("required", ()))
         for place, form in inner:
             named = place.replace("*", _NAMES.get(name, ""))
@@ -354,7 +331,7 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
 
 
 def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the sections that a value is (``""``), lists (``[]``) or names (``.*``)."""
+    """Yield the sections that a value is (``""``), lists (``[]``) or maps names to (``.*``)."""
     for form in forms:
         for place, inner in (("", form), ("[]", form.get("items")), (".*", form.get("additionalProperties"))):
             listed = [form] if not place else _forms(inner, whole) if isinstance(inner, dict) else []
@@ -362,13 +339,14 @@ def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[st
 
 
 def _forms(value: Schema, whole: Schema) -> list[Schema]:
-    """Return the alternatives that a value has, references resolved, but for what the environment holds."""
+    """Return the alternatives of a value, references resolved, without ``${NAME}``."""
     forms = [form for form in _choices(value) if form.get("$ref") != "#/$defs/FromEnvironment"]
     return [whole["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
 
 
 def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
     kind = _types(forms)
+    inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
     return Key(
         path=path,
         type=kind,
@@ -377,14 +355,8 @@ def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -
         default=None if required else _default(value, kind=kind),
         meaning=value["description"],
         python=_python(path),
-        is_collection=_is_collection(forms),
+        is_collection=any("$ref" in form for value in inner if isinstance(value, dict) for form in _choices(value)),
     )
-
-
-def _is_collection(forms: Sequence[Schema]) -> bool:
-    inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
-    listed = (form for value in inner if isinstance(value, dict) for form in _choices(value))
-    return any("$ref" in form for form in listed)
 
 
 def _choices(value: Schema) -> list[Schema]:
@@ -404,7 +376,7 @@ def _type_name(form: Schema) -> str:
 
 
 def _types(forms: Sequence[Schema]) -> str:
-    """Return what may stand there, in words; a number of seconds or bytes is no form of its own."""
+    """Return the types in words; a number of seconds or bytes is no type of its own beside a duration or size."""
     kinds = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
     units = [kind for kind in kinds if kind in _PATTERNS.values()]
     return " or ".join(units or kinds)
@@ -441,7 +413,7 @@ def _format_value(value: Any, kind: str) -> str:
 
 
 def _python(path: str) -> str:
-    """Return what a key is called in Python, by itself or by the section in which it stands."""
+    """Return the name of a key in Python, by itself or by its section."""
     section, _, name = path.rpartition(".")
     if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
         return f"OnlineScorer({short}=…)"
@@ -450,22 +422,14 @@ def _python(path: str) -> str:
     top = section or name
     if top not in ScorerSettings.model_fields:
         return ""
-    kind = _section_class(top)
-    return f"OnlineScorer({name}=…)" if not section else f"OnlineScorer({section}={kind}({name}=…))"
-
-
-def _section_class(name: str) -> str:
-    """Return the name of the class of a section."""
-    annotation = ScorerSettings.model_fields[name].annotation
-    return next((kind.__name__ for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")), "")
+    if not section:
+        return f"OnlineScorer({name}=…)"
+    annotation = ScorerSettings.model_fields[top].annotation
+    kinds = (kind.__name__ for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields"))
+    return f"OnlineScorer({section}={next(kinds, '')}({name}=…))"
 
 
 # --- example --------------------------------------------------------------------------------------------------------
-
-# The keys → a configuration file that has every one of them, with what it does and its default.
-#
-# As it stands, it does what its metrics alone would do: collections are empty, and below each an entry stands as a comment
-# (``#`` in the first column), which becomes one by removing the ``#`` and the ``[]``, ``{}`` or ``null`` above it.
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=spanscore.schema.json
@@ -503,7 +467,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "serve.tls.key": '"server.key"',
     "kafka.brokers": '["127.0.0.1:9092"]',
 }
-"""What stands where there is no default, or where the default would be no example."""
+"""Key → its value in the example if it has no default, or if the default is no example."""
 _NAMED: Final = {
     ("<metric>", "metrics"): "response_relevancy",
     ("<metric>", "alerts"): "faithfulness",
@@ -526,14 +490,17 @@ _OPTIONAL: Final = (
 )
 """Sections that are not there by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "sampling.head_sampling_rate.")
-"""Keys of sections that may stand in the place of others: what that means says it."""
+"""Keys of sections that replace other ones, as their meaning says."""
 _WIDTH: Final = 110
 
 
 def example_file() -> str:
-    """Return the text of the file."""
+    """Return a configuration file with every key, its meaning and its default.
+
+    The file does the same as its metrics alone: collections are empty, and an entry of each follows as a comment.
+    """
     whole = schema()
-    keys = [*_keys_of_example(whole)]
+    keys = _keys_of_example(keys_in(whole))
     rows = [key.path for key in keys]
     lines, above, section = list[str](), list[str](), ""
     for key in keys:
@@ -543,29 +510,25 @@ def example_file() -> str:
         same = next((depth for depth, name in enumerate(parents) if above[depth : depth + 1] != [name]), len(parents))
         for depth in range(same, len(parents)):
             lines += _section_lines(parents[: depth + 1], rows, whole)
-        lines += _lines(key, holds_more=any(row != key.path and _is_below(row, key.path) for row in rows))
+        lines += _lines(key, holds_more=any(row.startswith((f"{key.path}.", f"{key.path}[]")) for row in rows))
         above, section = parents, key.section
     return _HEADER + "\n".join(lines) + "\n"
 
 
-def _keys_of_example(whole: Schema) -> Iterator[Key]:
-    """Yield the keys without alternatives, and without those that a judge below another section repeats."""
-    every = keys_in(whole)
-    judge = {key.path.removeprefix("judge.") for key in every if key.section == "judge"} - {"model", "budget"}
-    yield from (key for key in every if not key.path.startswith(_ONE_OF) and not _is_as_of_the_judge(key, judge))
-
-
-def _is_as_of_the_judge(key: Key, judge: Container[str]) -> bool:
-    section, _, name = key.path.rpartition(".")
-    return section.endswith((".shadow", ".fallback[]")) and name in judge
-
-
-def _is_below(path: str, above: str) -> bool:
-    return path.startswith((f"{above}.", f"{above}[]"))
+def _keys_of_example(keys: Sequence[Key]) -> list[Key]:
+    """Return the keys without alternatives, and without those that a judge below another section repeats."""
+    judge = {key.path.removeprefix("judge.") for key in keys if key.section == "judge"} - {"model", "budget"}
+    chosen = []
+    for key in keys:
+        section, _, name = key.path.rpartition(".")
+        repeats = section.endswith((".shadow", ".fallback[]")) and name in judge
+        if not repeats and not key.path.startswith(_ONE_OF):
+            chosen.append(key)
+    return chosen
 
 
 def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> Iterator[str]:
-    """Yield what opens a section: its name, or the dash of an entry; nothing where a row of its own has named it."""
+    """Yield the line that opens a section: its name, or the dash of an entry; none if a row of its own has named it."""
     name, indent = place[-1], _indent(place[:-1])
     if name.endswith("[]"):
         yield _comment_out(f"{indent}  -", place)
@@ -578,7 +541,7 @@ def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> 
 
 
 def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
-    """Yield what a key does, and the key with its default; in an example without one, where its own keys follow."""
+    """Yield the meaning of a key, and the key with its default; without one in an example whose own keys follow."""
     place = key.path.split(".")
     indent = _indent(place[:-1])
     allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""

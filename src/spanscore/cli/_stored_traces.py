@@ -16,13 +16,13 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in, usd_told
+from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.cli._part_plans import session_metrics_in
 from spanscore.config.collect import condition_of
 from spanscore.core.files import whole_file
 from spanscore.core.job import SampledUnit
-from spanscore.core.printable import TextTable, format_count, names_listed
+from spanscore.core.printable import TextTable, format_count, format_number, format_usd, names_listed
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
@@ -429,7 +429,7 @@ def _print_summary(
             "rates and rules of the configuration"
         )
     if costs is None and tally.calls:
-        money = "" if tally.usd is None else f", {usd_told(tally.usd)}"
+        money = "" if tally.usd is None else f", {format_usd(tally.usd)} USD"
         terminal.print_line(f"{tally.calls:,} judge calls: {tally.tokens:,} tokens{money}")
     for line in _describe_source(tally, reader):
         terminal.print_line(line)
@@ -451,8 +451,8 @@ def _table_costs(tally: ReplayTally, costs: Sequence[Mapping[str, Any]]) -> Text
     rows = list[tuple[str, ...]]()
     for cost in costs:
         name, usd = cost["metric"], cost["usd"]
-        calls, tokens = ("?" if number is None else f"{number:,.0f}" for number in (cost["calls"], cost["tokens"]))
-        price = "no price" if usd is None else usd_told(usd).removesuffix(" USD")
+        calls, tokens = format_number(cost["calls"]), format_number(cost["tokens"])
+        price = format_usd(usd, "no price")
         rows.append((name, f"{tally.skipped[name]:,}", f"{cost['units']:,}", calls, tokens, price))
     title = "what would be scored, and what that costs on short samples"
     return TextTable(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)

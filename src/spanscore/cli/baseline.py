@@ -100,7 +100,7 @@ def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> di
 def _last_written(
     history: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
 ) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    """Return of each metric, or each of these, the evaluator version that was written last."""
+    """Return the scores of the evaluator version that was written last, for each metric or each of ``metrics``."""
     names = {evaluator_version.metric for evaluator_version in history}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
@@ -120,7 +120,7 @@ def _last_written(
 def _learn_baselines(
     history: Mapping[ScoredEvaluator, dict[int, Moments]],
 ) -> tuple[dict[ScoredEvaluator, LearnedBaseline], list[str]]:
-    """Return what was learned, and why nothing was of the others."""
+    """Return the baselines, and for metrics without one the reason."""
     baselines, short = {}, []
     for evaluator_version, steps in history.items():
         try:
@@ -150,17 +150,13 @@ def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
             f"{of.scores:,.0f}",
             f"{of.mean:.4f}",
             f"{min(of.hours):.3f} to {max(of.hours):.3f}",
-            _format_explained(of),
+            "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}",
             f"{of.autocorrelation:.2f} ± {of.autocorrelation_error:.2f}",
             ", ".join(_baseline_sds(of, length) for length in (_HOUR_S, DAY_S)),
         )
         for evaluator, of in baselines.items()
     ]
     return TextTable(headers, rows)
-
-
-def _format_explained(of: LearnedBaseline) -> str:
-    return "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}"
 
 
 def _baseline_sds(of: LearnedBaseline, length: int) -> str:

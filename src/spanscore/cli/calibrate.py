@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,142 +41,28 @@ from spanscore.monitoring.calibration import (
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
-from spanscore.report.story import PersonAnnotation, labels
+from spanscore.report.story import labels
 from spanscore.semconv import ANNOTATOR_HUMAN
 from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
-__all__ = [
-    "AnnotationFacts",
-    "JudgeVerdict",
-    "JudgeVerdicts",
-    "annotated_on_spans",
-    "annotation_facts",
-    "calibrate",
-    "error_rate_in",
-    "holds_spans",
-    "verdicts_in_lines",
-    "verdicts_in_scores",
-]
-
-# --- annotation facts -----------------------------------------------------------------------------------------------
-
-# Labels of one metric → how old they are, how far their annotators agree, and how often one of them is wrong.
+__all__ = ["calibrate"]
 
 _DAY_S = 86_400.0
+_R = TypeVar("_R", Row, ReportRow)
+_QUALITIES = {
+    "sensitivity": "sensitivity: of what humans pass, it passes",
+    "specificity": "specificity: of what humans fail, it fails",
+    "informedness": "J, sensitivity + specificity − 1",
+    "kappa": "Cohen's κ",
+}
+_RATES = {
+    "fresh": "by the labels, which are of this window (PPI++)",
+    "corrected": "corrected by sensitivity and specificity",
+    "raw": "raw: as the judge says",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationFacts:
-    """What labels tell besides their verdicts.
-
-    Attributes:
-        times: when labels were given; labels without a time are left out.
-        timeless: labels without a time.
-        unnamed: labels without the name of an annotator.
-        agreement: of named annotators on the same units.
-        error: of one annotator; None = not known, and labels count as right.
-        measured: whether ``error`` comes from the agreement.
-    """
-
-    times: tuple[datetime, ...]
-    timeless: int
-    unnamed: int
-    agreement: Agreement
-    error: AnnotatorError | None
-    measured: bool
-
-    def error_of(self, balances: Iterable[int]) -> AnnotatorError:
-        """Return the error of labels that are majorities: votes for a pass less those against it; ties are left out."""
-        decided = [abs(balance) for balance in balances if balance]
-        return KNOWN_ERROR if self.error is None or not decided else self.error.of_majorities(decided)
-
-    def notes(self, now: datetime | None = None) -> Iterator[str]:
-        """Yield a sentence for each; ``now``: the time from which ages count, None = the present."""
-        yield self._age(now or datetime.now(UTC))
-        of, error = self.agreement, self.error
-        unnamed = f"; the annotator of {self.unnamed:,} labels is unknown" if self.unnamed else ""
-        if of.share is None:
-            yield f"how far annotators agree is unknown: no unit has labels of two named annotators{unnamed}"
-        else:
-            yield f"annotators agree on {100 * of.share:.0f} % of the {of.units:,} units that two or more labelled{unnamed}"
-        if error is None:
-            yield "how often an annotator is wrong is unknown: labels count as right; --annotator-error RATE corrects for it"
-        else:
-            source = f"measured on {of.units:,} units" if self.measured else "as given"
-            yield f"one annotator is wrong in {100 * error.rate:.1f} % ({source}): J, κ and pass rates are corrected for it"
-
-    def _age(self, now: datetime) -> str:
-        if not self.times:
-            return "the age of the labels is unknown: none has a time (when)"
-        ends = min(self.times), max(self.times)
-        oldest, newest = (f"{max(0.0, (now - end).total_seconds()) / _DAY_S:,.0f} days old" for end in ends)
-        rest = f"; the age of {self.timeless:,} labels is unknown" if self.timeless else ""
-        return f"labels are from {ends[0]:%Y-%m-%d}, {oldest}, to {ends[1]:%Y-%m-%d}, {newest}{rest}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the values; None = unknown."""
-        times = self.times
-        return {
-            "age": {
-                "oldest": min(times).isoformat() if times else None,
-                "newest": max(times).isoformat() if times else None,
-                "unknown": self.timeless,
-            },
-            "annotators": {
-                "units": self.agreement.units,
-                "agreement": self.agreement.share,
-                "unknown": self.unnamed,
-                "error": None if self.error is None else self.error.rate,
-                "measured": self.measured,
-            },
-        }
-
-
-def annotation_facts(
-    labels: Sequence[Annotation | None],
-    units: Sequence[object],
-    pairs: Sequence[AnnotatedPair],
-    error_rate: float | None,
-) -> AnnotationFacts:
-    """Return what labels tell.
-
-    Args:
-        labels: one per line; None = the line has none of these facts.
-        units: the unit of each label.
-        pairs: what each label says.
-        error_rate: how often one annotator is wrong; None = it is measured, if enough units have several annotators.
-
-    Raises:
-        ConfigurationError: it is to be measured, and annotators disagree as often as coins do.
-    """
-    times = [time for label in labels if (time := _time_of(label)) is not None]
-    named: defaultdict[object, list[bool]] = defaultdict(list)
-    for label, unit, pair in zip(labels, units, pairs, strict=True):
-        if label is not None and label.annotator != ANNOTATOR_HUMAN:  # any person
-            named[unit].append(pair.human)
-    agreement = agreement_of(named.values())
-    error = agreement.error() if error_rate is None else AnnotatorError(error_rate)
-    return AnnotationFacts(
-        times=tuple(times),
-        timeless=len(labels) - len(times),
-        unnamed=len(labels) - sum(map(len, named.values())),
-        agreement=agreement,
-        error=error,
-        measured=error_rate is None and error is not None,
-    )
-
-
-def _time_of(label: Annotation | None) -> datetime | None:
-    """Return when a label was given; None if that is not known, or no date."""
-    if label is None or label.when_ns is None:
-        return None
-    try:
-        return datetime.fromtimestamp(label.when_ns / 1e9, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
-def error_rate_in(text: str) -> float:
+def _error_rate_in(text: str) -> float:
     """Return the rate of ``--annotator-error``, [0, .5): a number, or per cent."""
     try:
         rate = float(share_in(text))
@@ -184,181 +71,6 @@ def error_rate_in(text: str) -> float:
     if not 0.0 <= rate < 0.5:  # noqa: PLR2004  (a coin)
         raise typer.BadParameter(f"{text!r} is no error rate; allowed is 0 or more, below 0.5, such as 0.05 or 5%")
     return rate
-
-
-# --- verdicts -------------------------------------------------------------------------------------------------------
-
-# What people and a judge said of the same samples, wherever it stands: in lines of labels, in rows of ``score``, on spans.
-
-_R = TypeVar("_R", Row, ReportRow)
-
-
-class JudgeVerdict(NamedTuple):
-    """What a judge said of one sample.
-
-    Attributes:
-        evaluator_version: empty where nobody knows.
-        weight: 1 / probability with which it was chosen to be judged.
-    """
-
-    passed: bool
-    evaluator_version: str
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeVerdicts:
-    """What a judge said.
-
-    Attributes:
-        labelled: one per labelled sample, in their order; None = it said nothing of it.
-        window: everything that it was asked in the window from which the labels are, these among it; empty = not known.
-    """
-
-    labelled: tuple[JudgeVerdict | None, ...]
-    window: tuple[JudgeVerdict, ...] = ()
-
-    def of(self, evaluator_version: str) -> JudgeVerdicts:
-        """Return those of one evaluator version."""
-        labelled = (
-            verdict if verdict is not None and verdict.evaluator_version == evaluator_version else None
-            for verdict in self.labelled
-        )
-        return JudgeVerdicts(
-            tuple(labelled), tuple(verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
-        )
-
-
-def holds_spans(path: Path) -> bool:
-    """Return whether a file holds OTLP-JSON lines; neither rows nor labels do.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            first = json_in(next((line for line in lines if line.strip()), "null"))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError:
-        return False  # rows may be cells
-    return isinstance(first, dict) and "resourceSpans" in first
-
-
-def annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
-    """Return what people said of units, as the label spans of a file tell: the last word of each annotator.
-
-    A label whose quality is at least .5 is a pass; one that is on no scale is left out.
-
-    Args:
-        name: of the labels; None = they are all of one.
-
-    Raises:
-        ConfigurationError: there are none, or of several names.
-    """
-    with stored_spans(str(path)) as spans:
-        annotations = [
-            (unit, annotation) for unit, of_unit in labels(Spans.read(spans)).items() for annotation in of_unit
-        ]
-    samples = [
-        _build_sample(place, unit, annotation)
-        for place, (unit, annotation) in enumerate(annotations, 1)
-        if annotation.quality is not None
-    ]
-    if not samples:
-        raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
-    return of_name(samples, name, path)
-
-
-def _build_sample(place: int, unit: str, annotation: PersonAnnotation) -> AnnotatedSample:
-    trace, span = unit.split("/")
-    key, passed = UnitKey(int(trace, 16), int(span, 16)), (annotation.quality or 0.0) >= UNIT_INTERVAL.pass_at
-    label = Annotation(
-        name=annotation.name, value=passed, annotator=annotation.annotator, when_ns=annotation.when_ns, unit=key
-    )
-    return AnnotatedSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
-
-
-def verdicts_in_lines(samples: Iterable[AnnotatedSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
-    """Return what ``scores`` of the lines say; ``scale`` is asked where a value has no label.
-
-    Raises:
-        ConfigurationError: the scale is not known, or open.
-    """
-    return JudgeVerdicts(tuple(_of_line(sample.judged.get(metric), scale) for sample in samples))
-
-
-def verdicts_in_scores(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    """Return what a file of rows of ``spanscore evaluate --out``, or of spans with scores, says.
-
-    Rows are found by what is in the samples, spans by ``trace_id`` and ``span_id``.
-
-    Raises:
-        ConfigurationError: it cannot be read, or holds no verdict of the metric.
-    """
-    return _on_spans(path, samples, metric) if holds_spans(path) else _in_rows(path, samples, metric)
-
-
-def _of_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
-    if judged is None:
-        return None
-    label = judged.label
-    if label is None and judged.value is not None:
-        own_scale = scale()
-        label = own_scale.label(own_scale.quality(judged.value))
-    return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
-
-
-def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
-    judged = [row for row in rows if row.label]
-    of_metric = [row for row in judged if row.metric == metric]
-    if not of_metric:
-        names = names_listed(sorted({row.metric for row in judged})) or "none at all"
-        raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
-    return of_metric
-
-
-def _in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
-    by_key = {row.key: _of_row(row) for row in rows}
-    every_evaluator_versions = {row.evaluator_version for row in rows}
-    seen: Counter[str] = Counter()
-    labelled: list[JudgeVerdict | None] = []
-    for sample in samples:
-        if sample.sample is None:
-            labelled.append(None)
-            continue
-        content = content_hash(sample.sample)
-        keys = (
-            row_key(content, seen[content], metric, evaluator_version) for evaluator_version in every_evaluator_versions
-        )
-        labelled.append(next((by_key[key] for key in keys if key in by_key), None))
-        seen[content] += 1
-    return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
-
-
-def _of_row(row: Row) -> JudgeVerdict:
-    return JudgeVerdict(row.label == "pass", row.evaluator_version)
-
-
-def _on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    with stored_spans(str(path)) as spans:
-        rows = _of_metric(path, metric, Spans.read(spans).rows())
-    by_unit = {row.unit: _of_unit(row) for row in rows}
-    labelled = (
-        None if sample.label is None or sample.label.unit is None else by_unit.get(unit_name(sample.label.unit))
-        for sample in samples
-    )
-    return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
-
-
-def _of_unit(row: ReportRow) -> JudgeVerdict:
-    return JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight)
-
-
-# --- calibrate ------------------------------------------------------------------------------------------------------
-
-# ``spanscore calibrate``: labels and what the judge said → how good the judge is, and what its pass rate really is.
 
 
 def calibrate(
@@ -392,7 +104,7 @@ def calibrate(
         float | None,
         typer.Option(
             metavar="RATE",
-            parser=error_rate_in,
+            parser=_error_rate_in,
             help="How often one annotator is wrong, below 0.5. If not given, it is measured on the units that two or more "
             f"named annotators labelled, {LEAST_SHARED} units or more; else labels count as right.",
         ),
@@ -414,16 +126,18 @@ def calibrate(
     humans passed or failed, and a judge that tells the two hardly apart.
     """
     scale = _scale_of(metric, config)
-    if holds_spans(file):
-        samples, scores = annotated_on_spans(file, label), scores or file
+    if _holds_spans(file):
+        samples, scores = _annotated_on_spans(file, label), scores or file
     else:
         samples = read_annotations(file, metric=metric, name=label)
-    verdicts = (
-        verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
-    )
-    run = _calibrate(
-        file, metric, samples, verdicts.of(_evaluator_versions(verdicts, evaluator_version)), scale, annotator_error
-    )
+    if scores is None:
+        verdicts = JudgeVerdicts(tuple(_verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
+    elif _holds_spans(scores):
+        verdicts = _verdicts_on_spans(scores, samples, metric)
+    else:
+        verdicts = _verdicts_in_rows(scores, samples, metric)
+    verdicts = verdicts.of(_choose_version(verdicts, evaluator_version))
+    run = _calibrate(file, metric, samples, verdicts, scale, annotator_error)
     path = _write_calibration(run, out)
     if as_json:
         typer.echo(json.dumps(_as_json(run, path), indent=2))
@@ -433,17 +147,271 @@ def calibrate(
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-@dataclass(frozen=True, slots=True)
-class _CalibrateRun:
-    """What labels and verdicts say.
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+
+class JudgeVerdict(NamedTuple):
+    """The judge's verdict on one sample.
 
     Attributes:
-        evaluator_version: empty where the verdicts tell none.
-        window: the sums of all verdicts, 1 = passed; None where only those of labels are known.
+        evaluator_version: empty = unknown.
+        weight: 1 / probability with which the sample was chosen to be judged.
+    """
+
+    passed: bool
+    evaluator_version: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVerdicts:
+    """The verdicts of a judge.
+
+    Attributes:
+        labelled: one per labelled sample, in their order; None = no verdict.
+        window: all verdicts of the window of the labels, these among them; empty = unknown.
+    """
+
+    labelled: tuple[JudgeVerdict | None, ...]
+    window: tuple[JudgeVerdict, ...] = ()
+
+    def of(self, evaluator_version: str) -> JudgeVerdicts:
+        """Return the verdicts of one evaluator version."""
+        labelled = (
+            verdict if verdict and verdict.evaluator_version == evaluator_version else None for verdict in self.labelled
+        )
+        window = (verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
+        return JudgeVerdicts(tuple(labelled), tuple(window))
+
+
+def _choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
+    """Return the evaluator version to calibrate; ``wanted``: None = the only one.
+
+    Raises:
+        ConfigurationError: there are several versions, and none is wanted; or no verdict is of the wanted one.
+    """
+    counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
+    listed = ", ".join(f"{printable(version) or 'not known'} ({count})" for version, count in counts.most_common())
+    if wanted is not None and wanted not in counts:
+        raise ConfigurationError(
+            f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
+        )
+    if wanted is None and len(counts) > 1:
+        raise ConfigurationError(
+            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {listed}"
+        )
+    return next(iter(counts), "") if wanted is None else wanted
+
+
+def _holds_spans(path: Path) -> bool:
+    """Return whether a file holds OTLP-JSON lines; rows and labels do not.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = json_in(next((line for line in lines if line.strip()), "null"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError:
+        return False  # rows may be cells
+    return isinstance(first, dict) and "resourceSpans" in first
+
+
+def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
+    """Return the labels of units on the label spans of a file: the last one of each annotator.
+
+    A label whose quality is at least .5 is a pass; one on no scale is left out.
+
+    Args:
+        name: of the labels; None = all have the same.
+
+    Raises:
+        ConfigurationError: there are none, or of several names.
+    """
+    with stored_spans(str(path)) as spans:
+        annotations = [(unit, annotation) for unit, every in labels(Spans.read(spans)).items() for annotation in every]
+    samples = []
+    for line, (unit, annotation) in enumerate(annotations, 1):
+        if annotation.quality is not None:
+            trace, span = unit.split("/")
+            passed = annotation.quality >= UNIT_INTERVAL.pass_at
+            label = Annotation(
+                name=annotation.name,
+                value=passed,
+                annotator=annotation.annotator,
+                when_ns=annotation.when_ns,
+                unit=UnitKey(int(trace, 16), int(span, 16)),
+            )
+            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=label))
+    if not samples:
+        raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
+    return of_name(samples, name, path)
+
+
+def _verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
+    """Return the verdict of a line; ``scale`` is called for a value without a label, and may raise."""
+    if judged is None:
+        return None
+    label = judged.label
+    if label is None and judged.value is not None:
+        own_scale = scale()
+        label = own_scale.label(own_scale.quality(judged.value))
+    return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
+
+
+def _verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    """Return the verdicts in rows of ``spanscore evaluate --out``, found by the content of the samples."""
+    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
+    by_key = {row.key: JudgeVerdict(row.label == "pass", row.evaluator_version) for row in rows}
+    versions = {row.evaluator_version for row in rows}
+    seen: Counter[str] = Counter()
+    labelled: list[JudgeVerdict | None] = []
+    for sample in samples:
+        if sample.sample is None:
+            labelled.append(None)
+            continue
+        content = content_hash(sample.sample)
+        keys = (row_key(content, seen[content], metric, version) for version in versions)
+        labelled.append(next((by_key[key] for key in keys if key in by_key), None))
+        seen[content] += 1
+    return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
+
+
+def _verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    """Return the verdicts on spans with scores, found by ``trace_id`` and ``span_id``."""
+    with stored_spans(str(path)) as spans:
+        rows = _of_metric(path, metric, Spans.read(spans).rows())
+    by_unit = {row.unit: JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight) for row in rows}
+    units = (None if sample.label is None else sample.label.unit for sample in samples)
+    labelled = (None if unit is None else by_unit.get(unit_name(unit)) for unit in units)
+    return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
+
+
+def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
+    """Return the rows of a metric that have a verdict.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    judged = [row for row in rows if row.label]
+    of_metric = [row for row in judged if row.metric == metric]
+    if not of_metric:
+        names = names_listed(sorted({row.metric for row in judged})) or "none at all"
+        raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
+    return of_metric
+
+
+# --- calibration ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationFacts:
+    """Properties of labels besides their verdicts.
+
+    Attributes:
+        times: when labels were given; labels without a time are left out.
+        timeless: labels without a time.
+        unnamed: labels without the name of an annotator.
+        agreement: of named annotators on the same units.
+        error: of one annotator; None = unknown, and labels count as right.
+        measured: whether ``error`` comes from the agreement.
+    """
+
+    times: tuple[datetime, ...]
+    timeless: int
+    unnamed: int
+    agreement: Agreement
+    error: AnnotatorError | None
+    measured: bool
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence on age, agreement and error each."""
+        if self.times:
+            now, ends = datetime.now(UTC), (min(self.times), max(self.times))
+            oldest, newest = (f"{max(0.0, (now - end).total_seconds()) / _DAY_S:,.0f} days old" for end in ends)
+            rest = f"; the age of {self.timeless:,} labels is unknown" if self.timeless else ""
+            yield f"labels are from {ends[0]:%Y-%m-%d}, {oldest}, to {ends[1]:%Y-%m-%d}, {newest}{rest}"
+        else:
+            yield "the age of the labels is unknown: none has a time (when)"
+        share, units, error = self.agreement.share, self.agreement.units, self.error
+        unnamed = f"; the annotator of {self.unnamed:,} labels is unknown" if self.unnamed else ""
+        if share is None:
+            yield f"how far annotators agree is unknown: no unit has labels of two named annotators{unnamed}"
+        else:
+            yield f"annotators agree on {100 * share:.0f} % of the {units:,} units that two or more labelled{unnamed}"
+        if error is None:
+            yield "how often an annotator is wrong is unknown: labels count as right; --annotator-error RATE corrects for it"
+        else:
+            source = f"measured on {units:,} units" if self.measured else "as given"
+            yield f"one annotator is wrong in {100 * error.rate:.1f} % ({source}): J, κ and pass rates are corrected for it"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values; None = unknown."""
+        return {
+            "age": {
+                "oldest": min(self.times).isoformat() if self.times else None,
+                "newest": max(self.times).isoformat() if self.times else None,
+                "unknown": self.timeless,
+            },
+            "annotators": {
+                "units": self.agreement.units,
+                "agreement": self.agreement.share,
+                "unknown": self.unnamed,
+                "error": None if self.error is None else self.error.rate,
+                "measured": self.measured,
+            },
+        }
+
+
+def _read_facts(
+    labels: Sequence[Annotation | None],
+    units: Sequence[object],
+    pairs: Sequence[AnnotatedPair],
+    error_rate: float | None,
+) -> AnnotationFacts:
+    """Return the facts of labels.
+
+    Args:
+        labels: one per line; None = the line has none of these facts.
+        units: the unit of each label.
+        pairs: the verdicts of each label.
+        error_rate: error of one annotator; None = it is measured, if enough units have several annotators.
+
+    Raises:
+        ConfigurationError: it is to be measured, and annotators disagree as often as coins do.
+    """
+    times: list[datetime] = []
+    named: defaultdict[object, list[bool]] = defaultdict(list)
+    for label, unit, pair in zip(labels, units, pairs, strict=True):
+        if label is not None and label.when_ns is not None:
+            with suppress(OverflowError, ValueError, OSError):  # no date
+                times.append(datetime.fromtimestamp(label.when_ns / 1e9, UTC))
+        if label is not None and label.annotator != ANNOTATOR_HUMAN:  # any person
+            named[unit].append(pair.human)
+    agreement = agreement_of(named.values())
+    error = agreement.error() if error_rate is None else AnnotatorError(error_rate)
+    return AnnotationFacts(
+        times=tuple(times),
+        timeless=len(labels) - len(times),
+        unnamed=len(labels) - sum(map(len, named.values())),
+        agreement=agreement,
+        error=error,
+        measured=error_rate is None and error is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CalibrateRun:
+    """The result of labels and verdicts.
+
+    Attributes:
+        evaluator_version: empty = unknown.
+        window: the sums of all verdicts, 1 = passed; None if only verdicts on labels are known.
         left_out: labels without a verdict.
-        shared: labels of units that have several; what most of a unit's annotators say is one label.
-        tied: units of which as many say the one as the other, which say nothing.
-        facts: how old the labels are, and how far annotators agree.
+        shared: labels of units with several; the majority of a unit's annotators is one label.
+        tied: units without a majority, which are left out.
     """
 
     metric: str
@@ -457,12 +425,17 @@ class _CalibrateRun:
 
     @property
     def rates(self) -> dict[str, Estimated]:
-        """The pass rate of the window in each way that it can be told, the best one first; none where it is not known."""
+        """The pass rate of the window by each method, the best one first; empty without a window."""
         if self.window is None:
             return {}
-        of = self.calibration
         raw = Estimated(mean(self.window), *interval(self.window))
-        return {"fresh": of.fresh(self.window), "corrected": of.corrected(self.window), "raw": raw}
+        calibration = self.calibration
+        return {"fresh": calibration.fresh(self.window), "corrected": calibration.corrected(self.window), "raw": raw}
+
+    @property
+    def qualities(self) -> dict[str, Estimated]:
+        """The judge's qualities by name."""
+        return {name: getattr(self.calibration, name) for name in _QUALITIES}
 
 
 def _calibrate(
@@ -473,52 +446,55 @@ def _calibrate(
     scale: Callable[[], Scale],
     error_rate: float | None,
 ) -> _CalibrateRun:
-    judged = [
-        (sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None
-    ]
+    judged = [(sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
-    pairs = [
-        AnnotatedPair(_has_passed(file, sample, scale), verdict.passed, sample.probability, verdict.weight)
-        for sample, verdict in judged
-    ]
-    units = [_unit_of(sample) for sample, _ in judged]
+    pairs, units = [], []
     by_unit: defaultdict[object, list[AnnotatedPair]] = defaultdict(list)
-    for unit, pair in zip(units, pairs, strict=True):
-        by_unit[unit].append(pair)
-    agreed = [*map(_most, by_unit.values())]
-    facts = annotation_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
+    for sample, verdict in judged:
+        human = _has_passed(file, sample, scale)
+        pairs.append(AnnotatedPair(human, verdict.passed, sample.probability, verdict.weight))
+        units.append(_unit_of(sample))
+        by_unit[units[-1]].append(pairs[-1])
+    facts = _read_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
+    agreed, error = _majorities(by_unit.values(), facts.error)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
     return _CalibrateRun(
         metric=metric,
         evaluator_version=judged[0][1].evaluator_version,
-        calibration=Calibration.of(filter(None, agreed), facts.error_of(map(_balance, by_unit.values()))),
-        window=window if window.n > len(agreed) else None,  # of the labels alone it is what their humans say
+        calibration=Calibration.of(agreed, error),
+        window=window if window.n > len(by_unit) else None,  # of the labels alone, their humans are right
         left_out=len(samples) - len(judged),
-        shared=sum(size for size in map(len, by_unit.values()) if size > 1),
-        tied=agreed.count(None),
+        shared=sum(len(of_unit) for of_unit in by_unit.values() if len(of_unit) > 1),
+        tied=len(by_unit) - len(agreed),
         facts=facts,
     )
 
 
+def _majorities(
+    units: Iterable[Sequence[AnnotatedPair]], error: AnnotatorError | None
+) -> tuple[list[AnnotatedPair], AnnotatorError]:
+    """Return one label per unit, by the majority of its annotators, and the error of these; a tie has no label.
+
+    Labels by themselves would count as more units than there are.
+    """
+    agreed, majorities = [], []
+    for pairs in units:
+        balance = sum(1 if pair.human else -1 for pair in pairs)
+        if balance:
+            agreed.append(pairs[0]._replace(human=balance > 0))
+            majorities.append(abs(balance))
+    return agreed, KNOWN_ERROR if error is None or not majorities else error.of_majorities(majorities)
+
+
 def _unit_of(sample: AnnotatedSample) -> object:
-    """Return what the labels of several annotators share; each line's own where nothing tells the unit."""
+    """Return the unit, which labels of several annotators share; the line's own if it names no unit."""
     label = sample.label
     return sample.line if label is None or (label.unit is None and label.key is None) else (label.unit, label.key)
 
 
-def _most(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair | None:
-    """Return what most annotators of a unit say; None of a tie. As labels of their own they would be told as more units."""
-    balance = _balance(pairs)
-    return pairs[0]._replace(human=balance > 0) if balance else None
-
-
-def _balance(pairs: Sequence[AnnotatedPair]) -> int:
-    return sum(1 if pair.human else -1 for pair in pairs)
-
-
 def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
-    """Return what tells a metric's scale when it is needed: true, false and labels pass and fail need none."""
+    """Return a function that looks up a metric's scale: true, false and labels pass and fail need none."""
 
     def scale() -> Scale:
         if config is not None:
@@ -542,34 +518,6 @@ def _has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale])
         raise ConfigurationError(f"{file}: line {sample.line}: {error}") from error
 
 
-def _evaluator_versions(verdicts: JudgeVerdicts, wanted: str | None) -> str:
-    """Return the one evaluator version of which verdicts are taken.
-
-    Raises:
-        ConfigurationError: there are several, and none was asked for; or none of it.
-    """
-    counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
-    if wanted is not None and wanted not in counts:
-        raise ConfigurationError(
-            f"no label has a verdict of evaluator version {wanted!r}; there are: {_format_counts(counts)}"
-        )
-    if wanted is None and len(counts) > 1:
-        raise ConfigurationError(
-            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {_format_counts(counts)}"
-        )
-    return next(iter(counts), "") if wanted is None else wanted
-
-
-def _format_counts(counts: Counter[str]) -> str:
-    return (
-        ", ".join(
-            f"{printable(evaluator_version) or 'not known'} ({count})"
-            for evaluator_version, count in counts.most_common()
-        )
-        or "none"
-    )
-
-
 def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
     message = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
     if not any(sample.sample is not None for sample in samples):
@@ -584,7 +532,7 @@ def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -
 
 
 def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
-    """Write the file, and return where; None where no evaluator version is known, of which alone it would hold."""
+    """Write the file, and return its path; None without an evaluator version, as the file is of one alone."""
     if not run.evaluator_version:
         if out is not None:
             raise ConfigurationError(
@@ -609,7 +557,7 @@ def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
     yield TextTable(("", "humans passed", "humans failed"), counts)
     rows = [
         (_QUALITIES[name], f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}")
-        for name, interval in _qualities(of).items()
+        for name, interval in run.qualities.items()
     ]
     yield TextTable(("the judge", "", "95 % interval"), rows)
     if run.window is not None:
@@ -622,23 +570,6 @@ def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
         yield Text(f"– {note}")
     if path is not None:
         yield Text(f"\nwritten to {path}; for the configuration:\nmonitoring: {{calibrations: [{path}]}}")
-
-
-_QUALITIES = {
-    "sensitivity": "sensitivity: of what humans pass, it passes",
-    "specificity": "specificity: of what humans fail, it fails",
-    "informedness": "J, sensitivity + specificity − 1",
-    "kappa": "Cohen's κ",
-}
-_RATES = {
-    "fresh": "by the labels, which are of this window (PPI++)",
-    "corrected": "corrected by sensitivity and specificity",
-    "raw": "raw: as the judge says",
-}
-
-
-def _qualities(of: Calibration) -> dict[str, Estimated]:
-    return {name: getattr(of, name) for name in _QUALITIES}
 
 
 def _notes(run: _CalibrateRun) -> Iterator[str]:
@@ -672,7 +603,7 @@ def _as_json(run: _CalibrateRun, path: Path | None) -> dict[str, Any]:
         **run.facts.as_json(),
         "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
         "assumed_random": of.assumed_random,
-        **{name: interval._asdict() for name, interval in _qualities(of).items()},
+        **{name: interval._asdict() for name, interval in run.qualities.items()},
         "window": None
         if run.window is None
         else {"units": run.window.n, **{name: interval._asdict() for name, interval in run.rates.items()}},

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,58 +24,22 @@ from spanscore.cli._cost_plan import (
     requests_per_day_in,
     traffic_in,
 )
+from spanscore.cli._part_plans import Topic
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
 from spanscore.config.kinds import duration
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.config.tree import Configuration
-from spanscore.core.printable import TextTable
+from spanscore.core.printable import TextTable, format_number, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
 from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
-from spanscore.service import plan, worker_plan
+from spanscore.service import plan as plan_of_serve
+from spanscore.service import worker_plan
 
-__all__ = ["check", "service_lines", "with_services"]
-
-# --- services -------------------------------------------------------------------------------------------------------
-
-# A configuration → what ``serve`` and ``worker`` would do with it, and what keeps them from that; of one that says how.
-
-
-def service_lines(settings: Configuration) -> dict[str, tuple[str, ...]]:
-    """Return ``serve`` and ``worker`` → what each would do, a line each; none where the configuration does not say how."""
-    works = (f"spanscore worker: {line}" for line in worker_plan.told(settings))
-    return {
-        "serve": tuple(plan.told(settings.serve)) if _serves(settings) else (),
-        "worker": tuple(works) if worker_plan.reads(settings) else (),
-    }
-
-
-def with_services(report: ConfigReport) -> ConfigReport:
-    """Return a report with what is wrong about how to serve or to work, and what this environment lacks of it."""
-    problems = [*_problems(report.settings)]
-    wrong = [str(problem) for problem in problems if not isinstance(problem, NotReadyError)]
-    missing = [str(problem) for problem in problems if isinstance(problem, NotReadyError)]
-    shown = report.as_written
-    return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
-
-
-def _problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    if _serves(settings):
-        yield from plan.problems(settings.serve)
-    if worker_plan.reads(settings):
-        yield from worker_plan.problems(settings)
-
-
-def _serves(settings: Configuration) -> bool:
-    return settings.serve != ServeSettings()
-
-
-# --- check ----------------------------------------------------------------------------------------------------------
-
-# ``spanscore check CONFIG``: what a configuration will do, and what is wrong with it, before anything runs.
+__all__ = ["check"]
 
 _WRONG = 2
 _NOT_READY = 3
@@ -174,38 +137,62 @@ def check(
     No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment count, as they will for the
     scorer.
     """
-    warnings.simplefilter("ignore", ContextsHiddenWarning)  # the plan's notes say it
+    warnings.simplefilter("ignore", ContextsHiddenWarning)  # the plan's notes have it
     try:
-        report = with_services(config_report(config))
+        report = config_report(config)
     except ConfigurationError as error:
         if not as_json:
             raise
-        _tell_json(errors=[str(error)])
+        _print_json(errors=[str(error)])
         raise typer.Exit(_WRONG) from None
+    services = {"serve": [*_serve(report.settings)], "worker": [*_work(report.settings)]}
+    report = _with_problems(report, [*services["serve"], *services["worker"]])
     traffic = traffic_in(requests_per_day, profile)
-    plan = None if report.errors else plan_of(report, traffic, _sizes(report, context_tokens, measured))
+    plan = None
+    if not report.errors:
+        costs = {} if measured is None else read_measured_costs(measured, [metric.name for metric in report.metrics])
+        plan = plan_of(report, traffic, Sizes(context_tokens, costs))
+    lines = {name: _lines_in(parts) for name, parts in services.items()}
     if as_json:
-        planned = {} if plan is None else asdict(plan) | service_lines(report.settings)
-        _tell_json(errors=report.errors, missing=report.missing, **planned)
+        planned = {} if plan is None else asdict(plan) | lines
+        _print_json(errors=report.errors, missing=report.missing, **planned)
     else:
-        _tell(config, report, plan)
+        _print(config, report, plan, [*lines["serve"], *lines["worker"]])
     if plan is None:
         raise typer.Exit(_WRONG)
     if report.missing and ready:
         raise typer.Exit(_NOT_READY)
 
 
-def _sizes(report: ConfigReport, context_tokens: int | None, measured: str | None) -> Sizes:
-    names = [metric.name for metric in report.metrics]
-    return Sizes(context_tokens, {} if measured is None else read_measured_costs(measured, names))
+def _serve(settings: Configuration) -> Topic:
+    if settings.serve != ServeSettings():
+        yield from plan_of_serve.problems(settings.serve)
+        yield from plan_of_serve.told(settings.serve)
 
 
-def _tell_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
+def _work(settings: Configuration) -> Topic:
+    if worker_plan.reads(settings):
+        yield from worker_plan.problems(settings)
+        yield from (f"spanscore worker: {line}" for line in worker_plan.told(settings))
+
+
+def _lines_in(parts: Iterable[ConfigurationError | str]) -> tuple[str, ...]:
+    return tuple(part for part in parts if isinstance(part, str))
+
+
+def _with_problems(report: ConfigReport, parts: Sequence[ConfigurationError | str]) -> ConfigReport:
+    wrong = [str(part) for part in parts if not isinstance(part, str | NotReadyError)]
+    missing = [str(part) for part in parts if isinstance(part, NotReadyError)]
+    shown = report.as_written
+    return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
+
+
+def _print_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
     document = {"ok": not errors, "ready": not errors and not missing, "faults": errors, "gaps": missing, **rest}
     typer.echo(json.dumps(document, indent=2))
 
 
-def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
+def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None, services: Sequence[str]) -> None:
     notes = Terminal(stderr=True)
     if plan is None:
         headline, *errors = str(wrong_settings(config, report.errors)).splitlines()
@@ -213,12 +200,12 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         for error in errors:
             notes.print(Text(error), soft_wrap=True)
     else:
-        console = Terminal()
-        console.print(Text(_money_first(plan), style="bold"))
+        console, days = Terminal(), (*plan.days, *plan.shadow_days)
+        names, costs = [metric.name for metric in plan.metrics], (*plan.costs, *plan.shadow_costs)
+        console.print(Text(money_line(names, costs, days, plan.requests_per_day), style="bold"))
         console.print(_table(plan))
         console.print(Text("\nfields: where a live trace holds them"))
         console.print(_fields(plan))
-        services = chain.from_iterable(service_lines(report.settings).values())
         for line in (*_lines(plan), *map(report.as_written, services)):
             console.print(Text(line))
         for part in _day(plan):
@@ -226,11 +213,6 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         console.print(Text(f"{config} has no fault." if report.missing else f"{config} can be used."))
     for lacking in report.missing:
         notes.print(Text(f"not ready here: {lacking}", style="yellow"), soft_wrap=True)
-
-
-def _money_first(plan: ConfigPlan) -> str:
-    metrics, days = [metric.name for metric in plan.metrics], (*plan.days, *plan.shadow_days)
-    return money_line(metrics, (*plan.costs, *plan.shadow_costs), days, plan.requests_per_day)
 
 
 def _table(plan: ConfigPlan) -> Table:
@@ -247,12 +229,15 @@ def _table(plan: ConfigPlan) -> Table:
 
 
 def _fields(plan: ConfigPlan) -> Table:
-    """Return where each field comes from, those that no trace holds last."""
-    kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
-    places = {_format_field(kind, name): where for kind, fields in kinds for name, where in fields.items()}
+    """Return the place of each field, those that no trace holds last."""
+    places = {}
+    for kind, fields in (item for metric in plan.metrics for item in metric.fields.items()):
+        for name, place in fields.items():
+            whole = (kind, name) == ("multi_turn", "user_input")
+            places[f"{name} of a conversation" if whole else name] = place
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name, where in sorted(places.items(), key=lambda item: ("references(" in item[1], item)):
-        table.add_row(Text(f"  {name}"), Text(where))
+    for name, place in sorted(places.items(), key=lambda item: ("references(" in item[1], item)):
+        table.add_row(Text(f"  {name}"), Text(place))
     return table
 
 
@@ -275,50 +260,38 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
 
 
 def _day(plan: ConfigPlan) -> Iterator[Any]:
-    """Yield what a day of the stated traffic comes to, and which drops are seen in it."""
+    """Yield the cost of a day of the stated traffic, and the smallest drops that are seen in it."""
     if plan.requests_per_day is None:
         return
     headers = ("metric", "USD", "rate", "budgets buy", "scores", "judge calls", "tokens")
-    beside = [replace(day, metric=name_within(day.metric, semconv.SOURCE_SHADOW)) for day in plan.shadow_days]
-    days = [*plan.days, *beside]
+    shadows = [replace(day, metric=name_within(day.metric, semconv.SOURCE_SHADOW)) for day in plan.shadow_days]
+    days = [*plan.days, *shadows]
+    rows = [*map(_day_row, days), _day_cells("all", "", "", days)]
     yield ""
-    yield TextTable(
-        headers, [*map(_of_day, days), _all_together(days)], title=f"a day of {plan.requests_per_day:,.0f} requests"
-    )
+    yield TextTable(headers, rows, title=f"a day of {plan.requests_per_day:,.0f} requests")
     if plan.rules:
         yield Text("without what sampling rules add")
-    yield from _smallest_drops([alert for alert in plan.alerts if alert.smallest])
+    alerts = [alert for alert in plan.alerts if alert.smallest]
+    if alerts:
+        windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
+        drops = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
+        yield ""
+        yield TextTable(windows, drops, title="smallest drop that is seen, half of the time")
+        if any("…" in cell for drop in drops for cell in drop):
+            yield Text("from … to: by the hour at which it begins")
 
 
-def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
-    if not alerts:
-        return
-    headers = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
-    rows = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
-    yield ""
-    yield TextTable(headers, rows, title="smallest drop that is seen, half of the time")
-    if any("…" in cell for row in rows for cell in row):
-        yield Text("from … to: by the hour at which it begins")
+def _day_row(day: DayPlan) -> Sequence[str]:
+    rate = f"{day.rate:g}\n→ {day.rate * day.factor:.2g}" if day.factor < 1 else f"{day.rate:g}"
+    return _day_cells(day.metric, rate, "–" if day.bought is None else f"{day.bought:.2g}", [day])
 
 
-def _of_day(day: DayPlan) -> tuple[str, ...]:
-    lowered = f"{day.rate:g}\n→ {day.rate * day.factor:.2g}" if day.factor < 1 else f"{day.rate:g}"
-    bought = "–" if day.bought is None else f"{day.bought:.2g}"
-    return day.metric, _money(day.usd), lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens))
-
-
-def _all_together(days: Sequence[DayPlan]) -> tuple[str, ...]:
-    sums = ([getattr(day, name) for day in days] for name in ("calls", "tokens", "usd"))
-    calls, tokens, usd = (None if None in column else sum(column) for column in sums)
-    return "all", _money(usd), "", "", f"{sum(day.scores for day in days):,.0f}", _amount(calls), _amount(tokens)
-
-
-def _amount(number: float | None) -> str:
-    return "not known" if number is None else f"{number:,.0f}"
-
-
-def _money(usd: float | None) -> str:
-    return "no price" if usd is None else f"{usd:,.2f}"
+def _day_cells(metric: str, rate: str, bought: str, days: Sequence[DayPlan]) -> Sequence[str]:
+    """Return a row with the sums of metrics; a sum with an unknown part is unknown."""
+    columns = ([getattr(day, name) for day in days] for name in ("usd", "scores", "calls", "tokens"))
+    usd, scores, calls, tokens = (None if None in column else sum(column) for column in columns)
+    amounts = (format_number(number, "not known") for number in (scores, calls, tokens))
+    return metric, format_usd(usd, "no price"), rate, bought, *amounts
 
 
 def _smallest(drop: SmallestDrop) -> str:
@@ -333,10 +306,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_plain, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _format_field(kind: str, name: str) -> str:
-    return f"{name} of a conversation" if (kind, name) == ("multi_turn", "user_input") else name
 
 
 def _alert(alert: AlertPlan) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -100,12 +100,15 @@ def demo(
                 svg.write_text(drawn, encoding="utf-8")
         files = _sizes(report=report, out=out, svg=svg)
         if as_json:
-            _print_json(summary(played, found, traces=traces), files)
+            written = [{"path": path, "bytes": size} for path, size in files.values()]
+            typer.echo(json.dumps(summary(played, found, traces=traces) | {"written": written}, indent=2))
         else:
             Terminal(highlight=False).print(shown(written=files))
             _mention_unused_key(model)
         if metrics_port is not None and not played.interrupted:
-            _wait_for_ctrl_c()
+            typer.echo("metrics are served until Ctrl-C", err=True)
+            with suppress(KeyboardInterrupt):
+                Event().wait()
     _refuse_losses(played)
 
 
@@ -123,20 +126,8 @@ def _refuse_losses(played: Played) -> None:
 
 
 def _mention_unused_key(model: str | None) -> None:
-    """Print it below what is shown: others look at the picture."""
     if model is None and os.environ.get("OPENAI_API_KEY"):
         typer.echo("OPENAI_API_KEY is set and was not used: --model openai:gpt-4o-mini would use it.")
-
-
-def _print_json(summary: dict[str, Any], files: Mapping[str, tuple[str, int]]) -> None:
-    written = [{"path": path, "bytes": size} for path, size in files.values()]
-    typer.echo(json.dumps(summary | {"written": written}, indent=2))
-
-
-def _wait_for_ctrl_c() -> None:
-    typer.echo("metrics are served until Ctrl-C", err=True)
-    with suppress(KeyboardInterrupt):
-        Event().wait()
 
 
 def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:

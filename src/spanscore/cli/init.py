@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ __all__ = ["init"]
 SCHEMA = "spanscore.schema.json"
 _METRICS = "faithfulness,response_relevancy"
 _EMBEDDINGS = {"openai": "openai:text-embedding-3-small"}
-"""Provider of a judge → embeddings of the same account; others start with those that need no model."""
+"""Provider of a judge → embeddings of the same account; other providers start with lexical ones."""
 
 
 class Backend(StrEnum):
@@ -92,7 +92,11 @@ def _backend(text: str) -> str:
 
 
 def _check_answer(text: str) -> ConfigReport:
-    """Return what ``check`` says of it; raises what is wrong with an answer."""
+    """Return the report of ``check``.
+
+    Raises:
+        ConfigurationError: an answer is wrong.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "spanscore.yaml")
         file.write_text(text, encoding="utf-8")
@@ -112,43 +116,28 @@ def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -
     for name, kind in kinds.items():
         question = metric_doc_of(kind).question.replace("``", "")
         yield f"  - {name} # {question}" if question else f'  - "{name}"'
-    yield from _of_judge(judge)
-    if any("embeddings" in _parameters(kind) for kind in kinds.values()):
+    yield from ["", "judge:"]
+    yield f"  model: {json.dumps(judge)}" + (" # offline heuristics, for a first look" if judge == "lexical" else "")
+    yield "  # What it may be paid; needs your provider's prices, USD per million tokens."
+    yield "  # budget: [{usd: 2, per: 1h}]"
+    yield "  # prices: {MODEL: {input: …, output: …}}"
+    if any(callable(kind) and "embeddings" in inspect.signature(kind).parameters for kind in kinds.values()):
         embeddings = _EMBEDDINGS.get(judge.partition(":")[0], "lexical")
         yield from ["", "# What compares meanings: provider:model, or lexical, which counts words."]
         yield f'embeddings: "{embeddings}"'
     yield from ["", "sampling:", "  rate: 0.1 # share of the requests that each metric scores"]
     yield "  # rules: [{when: {any_error: true}, rate: 1.0}] # score more of these"
-    yield from _of_backend(backend)
-    yield from [
-        "",
-        "# When a metric is worth a page: what is normal, spanscore baseline measures; spanscore rules writes the alerts.",
-    ]
-    yield f"# alerts: {{{next(iter(metrics), 'faithfulness')}: {{baseline: 0.85, min_drop: 0.05}}}}"
-
-
-def _of_judge(judge: str) -> Iterator[str]:
-    yield from [
-        "",
-        "judge:",
-        f"  model: {json.dumps(judge)}" + (" # offline heuristics, for a first look" if judge == "lexical" else ""),
-    ]
-    yield "  # What it may be paid; needs your provider's prices, USD per million tokens."
-    yield "  # budget: [{usd: 2, per: 1h}]"
-    yield "  # prices: {MODEL: {input: …, output: …}}"
-
-
-def _of_backend(backend: Backend) -> Iterator[str]:
     if backend is Backend.PROMETHEUS:
         yield from ["", "# What Prometheus scrapes: http://<host>:<port>/metrics. In a pod the host is 0.0.0.0."]
         yield "serve_metrics: {port: 9464, host: 127.0.0.1}"
     else:
         yield from ["", "# Spans and metrics go through the providers that your application has set,"]
         yield "# else by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318)."
-
-
-def _parameters(kind: Any) -> Sequence[str]:
-    return [*inspect.signature(kind).parameters] if callable(kind) else []
+    yield from [
+        "",
+        "# When a metric is worth a page: what is normal, spanscore baseline measures; spanscore rules writes the alerts.",
+    ]
+    yield f"# alerts: {{{next(iter(metrics), 'faithfulness')}: {{baseline: 0.85, min_drop: 0.05}}}}"
 
 
 def _next(config: Path, report: ConfigReport, backend: Backend, *, schema: bool) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -28,7 +27,7 @@ _GROUPS = {
     "Improve": ("evaluate", "collect", "annotations", "tune", "calibrate", "baseline"),
 }
 _ORDER = [name for names in _GROUPS.values() for name in names]
-"""From the first five minutes on; a command that is not listed stands behind them, by name."""
+"""Commands from the first five minutes on; others follow by name."""
 
 
 def app(only: str | None = None) -> typer.Typer:
@@ -84,14 +83,14 @@ def _without_commands() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line. What a user did wrong is said on stderr without a traceback; the exit code is 2."""
+    """Run the command line. A user's mistake is printed on stderr without a traceback; the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
-        only = _find_command(sys.argv[1:])
+        only = next((name for name in sys.argv[1:2] if name in _commands()), None)
         (app(only) if only else _overview())()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
@@ -101,17 +100,12 @@ def main() -> None:
 def _find_modules_here() -> None:
     """Let a configuration name a metric of a module in the working directory, as ``python`` would find it.
 
-    Behind everything that is installed: a ``queue.py`` that lies here takes nothing's place. The library itself looks where
-    Python does, and nowhere else.
+    The directory comes after everything that is installed: a ``queue.py`` in it replaces no module. The library itself uses
+    Python's path as it is.
     """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-
-
-def _find_command(arguments: Sequence[str]) -> str | None:
-    """Return the command of a command line; None where it begins with none."""
-    return next((name for name in arguments[:1] if name in _commands()), None)
 
 
 def _say_version(is_set: bool) -> None:

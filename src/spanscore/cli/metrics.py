@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._plan import FOUND
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_count, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
@@ -42,7 +42,7 @@ _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
 def _price_in(text: str) -> tuple[float, float]:
-    """Return what a price on the command line says."""
+    """Return USD per million tokens, read and written."""
     try:
         read, written = map(float, text.split(","))
     except ValueError:
@@ -109,12 +109,15 @@ def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
         "aspects": {name: aspect._asdict() for name, aspect in getattr(kind, "aspects", {}).items()},
         "cost": None if cost is None else asdict(cost),
         "cost_unknown": why,
-        "usd_per_1000": None if cost is None or price is None else _usd_per_1000(cost, price),
+        # A thousand scores, at prices per million tokens.
+        "usd_per_1000": None
+        if cost is None or price is None
+        else (cost.input_tokens * price[0] + cost.output_tokens * price[1]) / 1_000,
     }
 
 
 def _group(requires: Mapping[str, list[str]], cost: Cost | None) -> str:
-    """Return where a metric stands: by what must come with a sample that no live trace holds."""
+    """Return the group of a metric, by the fields that must come with a sample and that no live trace holds."""
     online, reference, conversation, texts = _GROUPS
     if any(FOUND.keys() >= set(fields) for fields in requires.values()):
         return online
@@ -130,28 +133,18 @@ def _cost(name: str) -> tuple[Cost | None, str | None]:
         return None, str(error)
 
 
-def _usd_per_1000(cost: Cost, price: tuple[float, float]) -> float:
-    """Return what 1,000 scores cost: a thousand of them, at prices per million tokens."""
-    return (cost.input_tokens * price[0] + cost.output_tokens * price[1]) / 1_000
-
-
 def _parameters(kind: Any) -> dict[str, Any]:
-    """Return parameter → default, None also for one that must be given (its name stands in the docstring's Args)."""
-    if not callable(kind):
-        return {}
-    parameters = inspect.signature(kind).parameters.values()
-    return {
-        parameter.name: _default(kind, parameter) for parameter in parameters if parameter.name not in _NOT_PARAMETERS
-    }
-
-
-def _default(kind: Any, parameter: inspect.Parameter) -> Any:
-    value = parameter.default
-    if value is None and parameter.name == "name":
-        return getattr(kind, "name", None)  # it stands in the class
-    if value is inspect.Parameter.empty:
-        return "(must be given)"
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    """Return parameter → default."""
+    defaults = dict[str, Any]()
+    for name, parameter in inspect.signature(kind).parameters.items() if callable(kind) else ():
+        value = parameter.default
+        if value is None and name == "name":
+            value = getattr(kind, "name", None)  # the class has it
+        elif value is parameter.empty:
+            value = "(must be given)"
+        if name not in _NOT_PARAMETERS:
+            defaults[name] = value if value is None or isinstance(value, str | int | float) else str(value)
+    return defaults
 
 
 def _table(rows: list[dict[str, Any]]) -> Group:
@@ -182,8 +175,12 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         description = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
         cell = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(description, (0, 0, 0, 2)))
-        money = (_usd(row["usd_per_1000"]),) if is_priced else ()
-        table.add_row(cell, _range(row), *money, *_price(row["cost"]))
+        money = (format_usd(row["usd_per_1000"], "–"),) if is_priced else ()
+        cost, amounts = row["cost"], ("–", "–")
+        if cost is not None:
+            tokens = cost["input_tokens"] + cost["output_tokens"] if cost["calls"] else 0
+            amounts = str(cost["calls"]), f"{tokens:,}"
+        table.add_row(cell, _range(row), *money, *amounts)
     return table
 
 
@@ -214,19 +211,9 @@ def _range(row: Mapping[str, Any]) -> str:
 
 
 def _needs(requires: Mapping[str, list[str]]) -> str:
-    """Return the fields, of either kind of sample; a conversation's ``user_input`` is its messages."""
+    """Return the fields of each kind of sample; a conversation's ``user_input`` is its messages."""
     names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
     return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
-
-
-def _usd(usd: float | None) -> str:
-    return "–" if usd is None else f"{usd:.2g}"
-
-
-def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:
-    if cost is None:
-        return "–", "–"
-    return str(cost["calls"]), f"{cost['input_tokens'] + cost['output_tokens']:,}" if cost["calls"] else "0"
 
 
 def _detail(row: Mapping[str, Any]) -> Table:
@@ -239,19 +226,19 @@ def _detail(row: Mapping[str, Any]) -> Table:
         table.add_row(part.replace("_", " "), Text(row[part] or "–"))
     table.add_row("needs", Text(_needs(row["requires"])))
     table.add_row("parameters", Text("\n".join(f"{name}: {default}" for name, default in row["parameters"].items())))
-    table.add_row("cost of a score", Text(_cost_told(row)))
+    table.add_row("cost of a score", Text(_describe_cost(row)))
     if row["aspects"]:
         table.add_row("ready aspects", _aspects(row))
     return table
 
 
-def _cost_told(row: Mapping[str, Any]) -> str:
+def _describe_cost(row: Mapping[str, Any]) -> str:
     cost = row["cost"]
     if cost is None:
         return f"not counted: {row['cost_unknown']}"
     if not cost["calls"]:
         return "no judge, no tokens"
-    money = "" if row["usd_per_1000"] is None else f"{_usd(row['usd_per_1000'])} USD per 1,000 scores: "
+    money = "" if row["usd_per_1000"] is None else f"{format_usd(row['usd_per_1000'])} USD per 1,000 scores: "
     return (
         f"{money}{format_count(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
         f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"

@@ -50,7 +50,7 @@ _DEFAULT_URL = Monitoring.model_fields["dashboard_url"].default
 
 
 class RulesFormat(StrEnum):
-    """For whom files are written."""
+    """The form of the files."""
 
     PROMETHEUS = "prometheus"
     OPERATOR = "operator"
@@ -111,13 +111,15 @@ def rules(
 
 
 def _files(made: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> dict[str, str]:
+    folder = assets.folder("grafana") / "dashboards"
+    dashboards = {f"grafana/dashboards/{file.name}": file.read_text("utf-8") for file in sorted(folder.glob("*.json"))}
     if form is RulesFormat.OPERATOR:
-        return operator_files(made[RULES], _dashboards(), dict(map(_label, labels)))
+        return operator_files(made[RULES], dashboards, dict(map(_label, labels)))
     if labels:
         raise typer.BadParameter(
             "only objects of a cluster have labels: say --format operator, too", param_hint="--label"
         )
-    return made | _dashboards()
+    return made | dashboards
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -125,11 +127,6 @@ def _label(text: str) -> tuple[str, str]:
     if not equals:
         raise typer.BadParameter(f"{text!r} is no label; write for example release=prometheus", param_hint="--label")
     return key, value
-
-
-def _dashboards() -> dict[str, str]:
-    dashboards = sorted((assets.folder("grafana") / "dashboards").glob("*.json"))
-    return {f"grafana/dashboards/{dashboard.name}": dashboard.read_text(encoding="utf-8") for dashboard in dashboards}
 
 
 def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
@@ -158,7 +155,7 @@ def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
 
 
 def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
-    """Return what something is called, and beside it what it says, wrapped to the terminal."""
+    """Return names with their texts beside them, wrapped to the terminal."""
     table = Table.grid(padding=(0, 1))
     for name, text in lines:
         table.add_row(Text(name), Text(text))
@@ -169,10 +166,11 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
-        alert = plan.settings
-        of = volumes[plan.metric]
-        needs = _format_needed(of.min_scores, of.min_requests), _format_needed(of.scores_to_see, of.requests_to_see)
-        rows.append((plan.metric, plan.baseline.short, f"{alert.min_drop:g}", f"{plan.z:.2f}", *needs))
+        volume = volumes[plan.metric]
+        to_speak = _format_needed(volume.min_scores, volume.min_requests)
+        to_see = _format_needed(volume.scores_to_see, volume.requests_to_see)
+        drop = f"{plan.settings.min_drop:g}"
+        rows.append((plan.metric, plan.baseline.short, drop, f"{plan.z:.2f}", to_speak, to_see))
     headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
     return TextTable(headers, rows, title=f"drops, watched over {windows}")
 

@@ -11,14 +11,14 @@ from rich import box
 from rich.table import Table
 
 from spanscore.config.kinds import seconds_of
+from spanscore.core.printable import format_age, format_bytes
 from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
 __all__ = ["spool"]
 
-_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 _SHOWN = 20
-"""Rows put aside that are told of one by one."""
+"""Dead letters that are listed at most."""
 
 
 def spool(
@@ -71,8 +71,8 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
     terminal, state = Terminal(highlight=False), inspection.state
     for note in notes:
         terminal.print(note)
-    waits = f", the oldest for {_age(state.oldest_s)}" if state.depth else ""
-    terminal.print(f"{state.depth:,} wait or are in work{waits}; {state.bytes / 1e6:,.1f} MB")
+    waits = f", the oldest for {format_age(state.oldest_s)}" if state.depth else ""
+    terminal.print(f"{state.depth:,} wait or are in work{waits}; {format_bytes(state.bytes)}")
     if inspection.held:
         table = Table("process", "holds", "in work", "lease", box=box.SIMPLE_HEAD)
         for owner in inspection.held:
@@ -81,13 +81,13 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
     if inspection.waiting:
         table = Table("metric", "waits", "oldest", box=box.SIMPLE_HEAD)
         for metric, units, oldest_s in inspection.waiting:
-            table.add_row(metric, f"{units:,}", _age(oldest_s))
+            table.add_row(metric, f"{units:,}", format_age(oldest_s))
         terminal.print(table)
     if inspection.dead_letters:
         terminal.print(f"{len(inspection.dead_letters):,} put aside; --retry-dead-letters has them tried again")
         for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
             why = f"{crashes} crashes" if crashes else "could not be read"
-            row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old  {why}"
+            row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {format_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
 
 
@@ -97,13 +97,6 @@ def _lease(held: HeldRows) -> str:
     if held.lease_s is None:
         return "of another machine, or an earlier boot"
     return f"{held.lease_s:.0f} s left" if held.lease_s > 0 else "late: free"
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def _plain(inspection: SpoolInspection) -> dict[str, Any]:
@@ -118,10 +111,11 @@ def _plain(inspection: SpoolInspection) -> dict[str, Any]:
         }
         for key, attempts, age_s in inspection.dead_letters
     ]
-    owners = [held._asdict() for held in inspection.held]
-    counts = {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s}
-    return counts | {
-        "owners": owners,
+    return {
+        "depth": state.depth,
+        "bytes": state.bytes,
+        "oldest_s": state.oldest_s,
+        "owners": [held._asdict() for held in inspection.held],
         "waiting": [row._asdict() for row in inspection.waiting],
         "dead_letters": dead_letters,
     }

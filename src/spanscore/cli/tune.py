@@ -15,7 +15,7 @@ from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
 from spanscore.cli._options import INTERRUPTED
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.annotation_file import read_annotations
-from spanscore.core.printable import did_you_mean, printable, printable_lines
+from spanscore.core.printable import did_you_mean, format_usd, printable, printable_lines
 from spanscore.core.sample import AnnotatedSample
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
@@ -107,11 +107,15 @@ def tune(
         raise typer.Exit(INTERRUPTED) from None
     fitted.save(out)
     typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
-    notes.print(_describe_file(fitted, out), soft_wrap=True)
+    line = f"\n{out} holds the unchanged metric."
+    if fitted.kept:
+        place = f"prompts: {{file: {out}}} beside {fitted.metric.name}'s parameters"
+        line = f"\n{out} is written; for the configuration: {place}."
+    notes.print(line, soft_wrap=True)
 
 
 def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
-    """Return the metric of a configuration that scores under a name, with the configuration's judge."""
+    """Return a metric of a configuration by its name, with the configuration's judge."""
     with configured.as_written.told():
         made = {metric.name: metric for metric in metrics_of(configured.settings)}
     metric = made.get(name) or made.get(own_name(name))
@@ -139,18 +143,7 @@ def _fit(metric: JudgedMetric, labels: list[AnnotatedSample], how: dict[str, Any
         task = bar.add_task("judged", total=None, spent="")
 
         def show(at: FittingProgress) -> None:
-            bar.update(task, completed=at.done, total=at.total, spent=_format_spent(at))
+            usd = "" if at.cost_usd is None else f", {format_usd(at.cost_usd)} USD"
+            bar.update(task, completed=at.done, total=at.total, spent=f"{at.judge_calls:,} calls{usd}")
 
         return metric.fit_sync(labels, progress=show, **how)
-
-
-def _format_spent(at: FittingProgress) -> str:
-    return f"{at.judge_calls:,} calls" + ("" if at.cost_usd is None else f", {at.cost_usd:.4f} USD")
-
-
-def _describe_file(fitted: Fitted, out: Path) -> str:
-    if not fitted.kept:
-        return f"\n{out} holds the unchanged metric."
-    return (
-        f"\n{out} is written; for the configuration: prompts: {{file: {out}}} beside {fitted.metric.name}'s parameters."
-    )

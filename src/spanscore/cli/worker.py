@@ -29,33 +29,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Work", "in_processes", "worker"]
 
-# --- processes ------------------------------------------------------------------------------------------------------
-
-# Several workers as one command: processes that share the work, each with its own interpreter, until all have ended.
-
 Work = Callable[[int], None]
-"""What a process does, given its number from 0 on; can be pickled. It ends by a signal, and when its parent is gone."""
+"""The work of a process, given its number from 0 on; can be pickled. It ends by a signal, and when its parent has ended."""
 
 _BRIEF_S: Final = 10.0
 """A process that ends sooner by itself will do so again."""
 _FOR_GOOD: Final = (0, 2, 3)
-"""How a worker ends that is not to be started again: as it was asked to, and where somebody must act."""
+"""Exit codes after which a worker is not started again: it was asked to end, or a person must act."""
 _SIGNALED: Final = 128
-"""What a shell adds to a signal's number."""
+"""A shell adds it to a signal's number."""
+_NOTHING_TO_READ: Final = 3
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
 
 
 def in_processes(number: int, work: Work, say: Say) -> int:
-    """Have processes do their work until all have ended; pass on SIGTERM and SIGINT. The main thread, once in a process.
+    """Run processes until all have ended; pass on SIGTERM and SIGINT. Call it on the main thread, once in a process.
 
-    One that ends by itself, by a crash or because it was killed, is started again: what it held is read again, by it or by
-    another. One that does so within ten seconds of its start, or that says that somebody must act, ends them all.
+    A process that crashes or is killed is started again, and its units are read again, by it or another process. One that ends
+    within ten seconds of its start, or with an exit code that asks a person to act, ends them all.
 
     Args:
         number: of the processes.
-        say: tells the operator a line.
+        work: the work of each.
+        say: prints a line.
 
     Returns:
-        The exit code: 0 where each ended with it, else that of the first that did not.
+        The exit code: 0 if each process ended with 0, else that of the first that did not.
     """
     return _Processes(work, say).run(number)
 
@@ -69,22 +70,19 @@ class _Processes:
         self._ending = False
 
     def run(self, number: int) -> int:
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, self._pass_on)
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGINT, self._pass_on)
         try:
             for place in range(number):
                 self._start(place)
             while self._running:
-                self._wait_for_one()
+                wait([process.sentinel for process, _ in self._running.values()])
+                for place, (process, since_s) in [*self._running.items()]:
+                    if process.exitcode is not None:
+                        self._ended(place, process.exitcode, monotonic() - since_s)
         finally:
-            self._pass_on(signal.SIGTERM)  # where one cannot be started; else none is left
+            self._pass_on(signal.SIGTERM)  # if a process could not be started; else all have ended
         return self._code
-
-    def _wait_for_one(self) -> None:
-        wait([process.sentinel for process, _ in self._running.values()])
-        for place, (process, since_s) in [*self._running.items()]:
-            if process.exitcode is not None:
-                self._ended(place, process.exitcode, monotonic() - since_s)
 
     def _start(self, place: int) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -125,10 +123,6 @@ def _apart(work: Work, place: int) -> None:
 
 
 # --- worker ---------------------------------------------------------------------------------------------------------
-
-# ``spanscore worker CONFIG``: what a spool or a topic holds in, scores out.
-
-_NOTHING_TO_READ = 3
 
 
 def _seconds(text: str) -> float:
@@ -184,7 +178,7 @@ def worker(
 
 
 def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
-    """Be one of the processes: the same command, given alone, with what tells it from the others."""
+    """Run the same command in one of the processes, with the environment that tells it from the others."""
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(environments[place])

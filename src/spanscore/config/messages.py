@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
-from spanscore.core.printable import did_you_mean, printable
+from spanscore.core.printable import did_you_mean, format_count, printable
 from spanscore.errors import ConfigurationError, NotReadyError
 
 __all__ = [
@@ -312,8 +312,8 @@ _EXAMPLES = {
 
 def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
     """Return the error that tells all that is wrong in a file."""
-    count = f"{len(errors)} wrong setting{'s' if len(errors) > 1 else ''}"
-    return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {error}" for error in errors)]))
+    headline = f"{path}: {format_count(len(errors), 'wrong setting')}"
+    return ConfigurationError("\n".join([headline, *(f"  {error}" for error in errors)]))
 
 
 def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) -> None:

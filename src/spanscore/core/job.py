@@ -8,6 +8,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from spanscore.core.printable import format_count, format_usd
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import SamplingContext, Unit
@@ -342,9 +343,6 @@ class ReplayState(NamedTuple):
     usd: float | None
 
     def __str__(self) -> str:
-        told = f"replay: {self.read:,} unit{'' if self.read == 1 else 's'} of {self.traces:,} read"
-        told += f"; {self.skipped:,} scores there already, {self.scored:,} made"
-        if self.usd is None:
-            return told
-        amount = f"{self.usd:,.2f}" if self.usd >= 1 or not self.usd else f"{self.usd:.2g}"
-        return f"{told}; {amount} USD so far"
+        line = f"replay: {format_count(self.read, 'unit')} of {self.traces:,} read"
+        line += f"; {self.skipped:,} scores there already, {self.scored:,} made"
+        return line if self.usd is None else f"{line}; {format_usd(self.usd)} USD so far"

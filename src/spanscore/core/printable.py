@@ -8,20 +8,66 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["TextTable", "did_you_mean", "format_count", "names_listed", "printable", "printable_lines"]
+__all__ = [
+    "TextTable",
+    "did_you_mean",
+    "format_age",
+    "format_bytes",
+    "format_count",
+    "format_number",
+    "format_usd",
+    "names_listed",
+    "printable",
+    "printable_lines",
+]
 
-# --- meant ----------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------------------------
 
-# A name that nobody knows → what was meant by it.
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+_LEAST_IN_CENTS = 0.1
+"""Dollars from which two decimals are two significant digits."""
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 score", "2,300 scores"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_number(number: float | None, unknown: str = "?") -> str:
+    """Return a number as a whole one, "1,234"; ``unknown`` for None."""
+    return unknown if number is None else f"{number:,.0f}"
+
+
+def format_bytes(size: float) -> str:
+    """Return a number of bytes with one decimal, which a whole number lacks: "77 bytes", "64 MB", "1.5 GB"."""
+    step, unit = next(((step, unit) for step, unit in _SIZES if size >= step), (1, "bytes"))
+    return f"{f'{size / step:,.1f}'.removesuffix('.0')} {unit}"
+
+
+def format_age(seconds: float) -> str:
+    """Return a length of time in the largest unit of which it has two: "90 s", "5 min", "3 h", "2 d"."""
+    step, unit = next(((step, unit) for step, unit in _AGES if seconds >= 2 * step), (1, "s"))
+    return f"{seconds / step:,.0f} {unit}"
+
+
+def format_usd(usd: float | None, unknown: str = "?") -> str:
+    """Return dollars without their sign, with two decimals, or two digits below ten cents; ``unknown`` for None."""
+    if usd is None:
+        return unknown
+    return f"{usd:,.2f}" if usd >= _LEAST_IN_CENTS or not usd else f"{usd:.2g}"
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
 
 
 def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
-    """Return ``did you mean 'faithfulness'?``; empty where nothing is near.
+    """Return ``did you mean 'faithfulness'?``; empty without a name that is spelt alike.
 
     Args:
-        known: names among which it is looked for what is spelt alike.
-        likely: what was meant by all that is known; then it is not looked for.
-        most: of what is spelt alike.
+        known: names among which to look.
+        likely: suggestions that replace those found in ``known``.
+        most: suggestions at most.
     """
     near = likely or get_close_matches(name, [*known], n=most)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -29,10 +75,8 @@ def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (),
 
 # --- printable ------------------------------------------------------------------------------------------------------
 
-# Text of somebody else's → the same as it may be shown: a control character stands there as its escape.
-#
-# A terminal obeys what a file holds: ``ESC ]`` renames its window, ``ESC [`` moves the cursor over what was said before, a
-# bidi override shows a word backwards. Each becomes what Python would write for it: ``\x1b``, ``\u202e``.
+# A terminal obeys the control characters of a text: ``ESC ]`` renames its window, ``ESC [`` moves the cursor over earlier
+# output, a bidi override shows a word backwards. Each is replaced by Python's escape: ``\x1b``, ``\u202e``.
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _SEPARATORS = "\u2028\u2029"
@@ -46,13 +90,8 @@ _PLANE = 0x1_0000
 
 
 def printable(text: str) -> str:
-    """Return one line, whatever the text holds: line breaks and tabs are escaped, too."""
+    """Return a text on one line: control characters, line breaks and tabs are escaped."""
     return _IN_A_LINE.sub(_escape, text)
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 score", "2,300 scores"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def names_listed(names: Iterable[str]) -> str:
@@ -61,7 +100,7 @@ def names_listed(names: Iterable[str]) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text whose line breaks and tabs are meant; all other control characters are escaped."""
+    """Return a text with its line breaks and tabs; all other control characters are escaped."""
     return _IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
 
 
@@ -74,8 +113,6 @@ def _escape(found: re.Match[str]) -> str:
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
-# Rows → a table that fits a width without breaking a word, or, where none does, one short list per row.
-
 _BORDER = 3
 """Columns that a cell takes besides its text: a space either side and a line."""
 _GAP = 2
@@ -84,7 +121,7 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table for rich that never folds a word; longer text than a column breaks at spaces.
+    """A table for rich that never folds a word: text breaks at spaces, and if no table fits, each row is a short list.
 
     Attributes:
         headers: one per column.
@@ -136,7 +173,7 @@ def _longest_word(cell: str) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:
-    """Give each column its longest word, and what is left to the first ones that have longer lines."""
+    """Return the width of each column: its longest word, and the rest of the room for the first ones with longer lines."""
     left, widths = room - sum(words), []
     for column, word in zip(columns, words, strict=True):
         line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))

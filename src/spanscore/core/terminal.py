@@ -1,4 +1,4 @@
-"""Terminal: rich's console, on which what a file or a model holds cannot act; all that is shown in one goes through it."""
+"""Terminal: rich's console, which escapes the control characters of files and models; all output goes through it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spanscore.core.printable import printable, printable_lines
 __all__ = ["Terminal", "as_plain"]
 
 _WIDTH: Final = 110
-"""Columns at most, and where no terminal says how many it has."""
+"""Columns at most, and without a terminal."""
 _NARROWEST: Final = 20
 
 
 class Terminal(Console):
     """A console that shows control characters of a text as their escapes; its own, for colours, are no text.
 
-    Of a rich ``Text``, rich itself has left out the bell and what moves back when it comes here.
+    rich itself removes the bell and backspaces of a ``Text``.
     """
 
     def print_line(self, text: str) -> None:
@@ -34,13 +34,13 @@ class Terminal(Console):
         return super().render_str(printable_lines(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of something to be shown; what was no plain text is escaped here."""
+        """Yield the segments of a renderable, escaped."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
 
 
 def as_plain(shown: Any) -> str:
-    """Return what is shown as text without colours, as wide as the terminal: what ``print`` writes."""
+    """Return a renderable as text without colours, as wide as the terminal."""
     width = get_terminal_size((_WIDTH, 24)).columns  # COLUMNS first, then the terminal
     fitting = min(max(width, _NARROWEST), _WIDTH)
     console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)

@@ -20,6 +20,7 @@ from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.files import ProcessLock
 from spanscore.core.job import Decision, Job
 from spanscore.core.log import log_internal_error
+from spanscore.core.printable import format_age
 from spanscore.core.sample import HumanValue, Sample, Samples
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
@@ -131,18 +132,11 @@ class JudgeCheckStatus:
 
     def _times(self) -> Iterator[str]:
         if self.ran_s is not None:
-            yield f"; ran {_format_duration(self.ran_s)} ago"
+            yield f"; ran {format_age(self.ran_s)} ago"
         if self.runs:
             yield "; runs now"
         if self.next_s is not None:
-            yield f"; next in {_format_duration(self.next_s)}"
-
-
-def _format_duration(seconds: float) -> str:
-    minutes = seconds / 60
-    if minutes < 2:  # noqa: PLR2004  (from here on seconds say little)
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"  # noqa: PLR2004  (likewise of minutes)
+            yield f"; next in {format_age(self.next_s)}"
 
 
 @dataclass(eq=False, repr=False)

@@ -12,7 +12,6 @@ from spanscore.report.summaries import MetricSummary, ReportSummary, Unscored
 
 __all__ = [
     "clock",
-    "dollars",
     "figure",
     "format_score",
     "headline",
@@ -31,7 +30,6 @@ _SECOND = 1_000_000_000
 _TENTH = 100_000_000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _HUNDRED = 100
-_CENT = 0.01
 _SOME_BUCKETS = 3
 _MOST_DIGITS = 6
 
@@ -114,11 +112,6 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
 def readable(metric: str) -> str:
     """Return a metric's name in words, on one line."""
     return printable(metric.replace("_", " ").strip())
-
-
-def dollars(cost_usd: float) -> str:
-    """Return an amount in US dollars, with more digits below a cent."""
-    return f"${cost_usd:,.2f}" if cost_usd >= _CENT or not cost_usd else f"${cost_usd:.2g}"
 
 
 def figure(value: float | None, digits: int = 2) -> str:

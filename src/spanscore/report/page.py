@@ -10,7 +10,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_count, format_usd
 from spanscore.core.score import known_sum
 from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
@@ -172,7 +172,7 @@ def _lede(summary: ReportSummary) -> str:
     tokens = sum(metric.tokens for metric in summary.metrics)
     cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
     spent = [f"{tokens:,} tokens"] if tokens else []
-    spent += [] if cost_usd is None else [say.dollars(cost_usd)]
+    spent += [] if cost_usd is None else [f"${format_usd(cost_usd)}"]
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
     return f"{_describe_size(summary)}, {format_count(summary.scores, 'score')}.{judged}{offline}"
@@ -247,7 +247,7 @@ def _about(metric: MetricSummary) -> str:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
         parts.append(
-            f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}")
+            f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", ${format_usd(metric.cost_usd)}")
         )
     return f"{'. '.join(['; '.join(parts), *_beside_the_mean(metric)])}."
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from spanscore.core.codecs.text import json_in, wire_value
 from spanscore.core.files import whole_file
-from spanscore.core.printable import format_count, printable
+from spanscore.core.printable import format_count, format_usd, printable
 from spanscore.core.score import Label, Outcome, Scale, Score, known_sum
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.estimates import mean_interval
@@ -455,7 +455,7 @@ class Result:
         if not calls:
             return []
         cost_usd = known_sum(row.cost_usd for row in self.rows)
-        price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
+        price = ("" if cost_usd is None else f", {format_usd(cost_usd)} USD") + (", in all" if self.taken_over else "")
         cached = sum(row.cached_calls for row in self.rows)
         asked = format_count(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
         return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]

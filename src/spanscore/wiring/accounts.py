@@ -8,7 +8,7 @@ from dataclasses import replace
 from spanscore import semconv
 from spanscore.config.judging import Budget
 from spanscore.config.tree import ScorerSettings
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_age, format_count, format_usd
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.account import AccountState, BreakerState
@@ -52,16 +52,12 @@ def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState
 def _budget(state: BudgetState) -> str:
     whose = " ".join(filter(None, (state.metric, state.source)))
     whose = f"{whose}: " if whose else ""
-    spent, limit = (_amount(amount, state.unit) for amount in (state.spent, state.limit))
+    spent, limit = (
+        format_usd(amount) if state.unit == "usd" else f"{amount:,.0f}" for amount in (state.spent, state.limit)
+    )
     unit = "USD" if state.unit == "usd" else state.unit
     window = _THIS.get(state.window, f"in this window of {state.window}")
     return f"{whose}{spent} of {limit} {unit} {window}, factor {state.factor:.2g}"
-
-
-def _amount(amount: float, unit: str) -> str:
-    if unit != "usd":
-        return f"{amount:,.0f}"
-    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
 
 
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
@@ -69,19 +65,14 @@ def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"{state.inflight:,} of {places} places (ceiling {state.ceiling:,})"
     if state.share < 1:
         yield f"{100 * state.share:.0f} % of its limits"
-    yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
+    yield f"{state.waiting:,} waiting, longest {format_age(state.longest_wait_s)}" if state.waiting else "none waiting"
     yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:
         times = "once" if state.throttled == 1 else f"{state.throttled:,} times"
-        yield f"limited {times}, last {_span(state.last_throttled_s)} ago"
+        yield f"limited {times}, last {format_age(state.last_throttled_s)} ago"
     yield ", ".join([format_count(state.calls, "call"), *paid])
     if state.cached:
         yield f"{state.cached:,} from cache"
-
-
-def _span(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"  # noqa: PLR2004  (from here on seconds say little)
 
 
 _BREAKER_NUMBERS: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}

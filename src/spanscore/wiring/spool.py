@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from spanscore.config.durable import Spool
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.log import log_once
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_age, format_bytes, format_count
 from spanscore.durable.rows import SpoolState
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of", "spool_rows"]
 
-_STEPS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     """Yield the contents of a spool, and its fault; the counts of this process began at zero at ``since_s``."""
-    parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {_size(state.bytes)}"]
-    parts += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
+    parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {format_bytes(state.bytes)}"]
+    parts += [f"oldest {format_age(state.oldest_s)}"] if state.depth else []
     parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
     parts += (
         [f"{state.dead_letters:,} put aside as dead letters: spanscore spool FILE tells more"]
@@ -42,14 +39,6 @@ def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: what came before is in no count of this process"
     if state.fault is not None:
         yield state.fault
-
-
-def _size(number: int) -> str:
-    return next((f"{number / step:,.1f} {name}" for step, name in _STEPS if number >= step), f"{number} bytes")
-
-
-def _age(seconds: float) -> str:
-    return next((f"{seconds / step:.0f} {name}" for step, name in _AGES if seconds >= 2 * step), f"{seconds:.0f} s")
 
 
 def queue_of(

@@ -187,8 +187,8 @@ def test_what_was_written_is_said_and_no_longer_proposed() -> None:
     console.print(overview(played(), found(), written=written))
     said = console.export_text()
 
-    assert "demo.html (5.0 MB)" in said
-    assert "a.svg (999 B)" in said
+    assert "demo.html (5 MB)" in said
+    assert "a.svg (999 bytes)" in said
     assert "--report" not in said
     assert "spanscore demo --out demo.jsonl" in said
 

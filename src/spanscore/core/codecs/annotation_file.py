@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias, get_args
 
 from spanscore.core.codecs.stored_sample import ID, KNOWN, sample_of
 from spanscore.core.codecs.text import json_in
-from spanscore.core.printable import did_you_mean, names_listed
+from spanscore.core.printable import did_you_mean, format_count, names_listed
 from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import Label, Scale
 from spanscore.core.span import UnitKey
@@ -255,7 +255,7 @@ def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
     if not faults:
         return ConfigurationError(f'{path} holds no labels; a line is {{"human": true, …}}')
     more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
-    count = f"{len(faults)} wrong line{'s' if len(faults) > 1 else ''}"
+    count = format_count(len(faults), "wrong line")
     return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_NAMED], *more]))
 
 

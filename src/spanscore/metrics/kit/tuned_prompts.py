@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from spanscore.core.codecs.annotation_file import passes
 from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import format_usd
 from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
 from spanscore.core.score import Scale
@@ -443,7 +444,7 @@ class Fitted:
                 f"On those that it was chosen by, it was right on {self.chosen.after} instead of {self.chosen.before} of "
                 f"{self.chosen.labels}: that is no promise, as the best of many looks better than it is."
             )
-        cost = "" if self.cost_usd is None else f", {self.cost_usd:.4f} USD"
+        cost = "" if self.cost_usd is None else f", {format_usd(self.cost_usd)} USD"
         yield f"{self.judge_calls:,} judge calls{cost}."
         if self.kept:
             yield f"Its scores have a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."

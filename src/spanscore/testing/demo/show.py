@@ -20,6 +20,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from spanscore import semconv
+from spanscore.core.printable import format_bytes
 from spanscore.core.span import SpanData, UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.monitoring.estimates import mean_interval
@@ -269,7 +270,6 @@ _KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
 """Option → an example of the file it writes."""
 _MISSING = (("retrieved_contexts", "agent turns without retrieval"), ("multi-turn", "single-turn chain runs"))
 """A word of the reason for which a field is missing → which units of the demo these are."""
-_KILO = 1000
 _dim = partial(Text, style="dim")
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 """Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
@@ -478,7 +478,7 @@ def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[Render
 
 def _next(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[RenderableType]:
     for path, size in written.values():
-        yield _step("written", f"{path} ({_size(size)})")
+        yield _step("written", f"{path} ({format_bytes(size)})")
     if {"report", "out"} & written.keys() and not played.options.seconds:
         yield _step("", f"the spans' times are spread over {MINUTES} minutes, as of live traffic")
     for signal, last in played.deliveries.items():
@@ -495,13 +495,6 @@ def _next(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[Re
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
-
-
-def _size(size: int) -> str:
-    """Return a number of bytes as a person reads it."""
-    if size < _KILO:
-        return f"{size} B"
-    return f"{size / _KILO:.0f} kB" if size < _KILO**2 else f"{size / _KILO**2:.1f} MB"
 
 
 def _step(what: str, how: str) -> RenderableType:
