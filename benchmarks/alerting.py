@@ -32,7 +32,7 @@ FIRST_MIN = 60.0
 LONGEST_MIN = 480.0
 DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewEvaluatorVersion"
 OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
-_HEAD = "Printed by `python -m benchmarks.alerting`; how it is measured stands in [README.md](README.md).\n"
+_HEAD = "Printed by `python -m benchmarks.alerting`; [README.md](README.md) describes the measurement.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,7 @@ def _deploy(act: Act) -> None:
 SCENARIOS = (
     Scenario("drop", "the mean falls from 0.9 to 0.6", drop, frozenset({DROP})),
     Scenario("drift", "the mean falls by 0.2 in 6 h", drift, frozenset({DROP})),
-    Scenario(
-        "outage", "nobody answers the judge's questions", outage, frozenset({"SpanscoreJudgeBreakerOpen"}), OUTAGE
-    ),
+    Scenario("outage", "the judge gives no answer", outage, frozenset({"SpanscoreJudgeBreakerOpen"}), OUTAGE),
     Scenario("death", "all replicas of one service die and stay dead", death, frozenset({SILENT})),
     Scenario("ebb", "the traffic falls to 1 %", ebb),
     Scenario(
@@ -258,7 +256,7 @@ def _wrong(scenario: Scenario, seen: Seen) -> str:
 
 
 def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
-    yield "| what happens | first notice | after | ended | all notices | as it must |"
+    yield "| event | first notice | after | ended | all notices | as it must |"
     yield "|---|---|---|---|---|---|"
     for scenario, one in seen.items():
         notice = (
@@ -270,7 +268,7 @@ def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
     yield ""
     for scenario, one in seen.items():
         if one.notice is not None:
-            yield f"- **{scenario.title}**: {one.notice['annotations']['description']}"
+            yield f"- **{scenario.title}**: `{one.notice['annotations']['description']}`"
 
 
 if __name__ == "__main__":

@@ -299,16 +299,16 @@ _PAGE = """\
 # Corrected pass rates
 
 `python -m benchmarks.calibration`: {runs:,} runs per cell, seed {seed}. How often the 95 % intervals of `spanscore calibrate`
-hold what is true, where the labels are not refused (fewer than 5 of either human class, or J at most .3).
+hold the true value, if the labels are not refused (fewer than 5 of either human class, or J at most .3).
 
 {table}
 
 - *corrected*: another window's rate by Rogan–Gladen, with the interval of Lang & Reiczigel; *weighted*: where units with errors
   pass less often, by .2, and are judged ten times as often. *fresh*: the rate of the labels' own window by PPI++.
-- *by verdict*: as many labels of what the judge failed as of what it passed, with their probabilities.
-- Where nine in ten are refused, those that are not have drawn more failures than there are: κ and the fresh rate, which need
+- *by verdict*: as many labels of failed units as of passed ones, with their probabilities.
+- If nine in ten are refused, the others have drawn more failures than there are: κ and the fresh rate, which need
   the labels' own share of them, hold less often there.
-- Judges are coins here. What a real judge's errors hang on is not simulated.
+- Judges are coins here. The causes of a real judge's errors are not simulated.
 
 ## Wrong labels
 

@@ -358,7 +358,7 @@ def _page(cells: Cells, few: Cells, runs: int) -> str:
 _HEAD = """# Two releases, compared at every look of a day
 
 `python -m benchmarks.compare`: seed 24, {runs:,} days per world and {few:,} per cell of the tables by rate. A look is the end
-of a quarter of an hour, from the tenth on; nothing is said before {scores} effective scores of either release. The share of
+of a quarter of an hour, from the tenth on; there is no result before {scores} effective scores of either release. The share of
 days in which an interval of 95 % missed the true difference at any look: at most .05 may. The worst cell: **{worst:.3f}**.
 
 Two numbers per cell: the interval of `spanscore compare`, by its own code; and that of one look at pooled sums, looked at as
@@ -369,7 +369,7 @@ Releases that do not differ:
 | world | missed |
 | --- | --- |"""
 _DROPS = """
-*Rollout*: the traffic moves from .1 to .9 over the day. The last world is beyond what the method sees, and is not promised: its
+*Rollout*: the traffic moves from .1 to .9 over the day. The last world is beyond the method, and is not promised: its
 conversations last half an hour, twice as long as the blocks by which the variance is measured.
 
 A drop: the share of days in which the whole interval was below 0, when half of them had it, and the share that missed.

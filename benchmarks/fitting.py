@@ -128,8 +128,8 @@ def table(runs: int) -> Iterator[str]:
     yield "# What a fitted judge is kept by\n"
     yield f"`python -m benchmarks.fitting`: {runs:,} runs of `metric.fit` per row, 16 candidates of 4 demonstrations. The judge"
     yield f"is simulated: right on {100 * RIGHT:.0f} % of the samples as it is, and more often by the true gain where a"
-    yield "demonstration teaches it. Two prompts without any difference differ on 12 % of their verdicts. What a real model"
-    yield "gains from demonstrations has not been measured.\n"
+    yield "demonstration teaches it. Two prompts without any difference differ on 12 % of their verdicts. The gain of a real"
+    yield "model from demonstrations has not been measured.\n"
     yield _row("true gain", "labels", "kept", *_HEADERS)
     yield _row(*["---"] * (3 + len(_HEADERS)))
     for gain, labels in product(GAINS, LABELS):

@@ -26,16 +26,17 @@ _ABOVE = """\
 # kill -9 through the whole line
 
 Made by `python -m benchmarks.kill9 --seeds {seeds}`. Applications and workers, each a whole scorer in a process of its own,
-share a spool. Who is named is killed up to four times a seed, where the second table says, and what is left is scored by who
-lives on, or by a last worker. A score is drawn by dice: one that was made twice would have two values.
+share a spool. The named processes are killed up to four times a seed, at the moments in the second table. The running
+processes, or a last worker, score the remaining units. A score is random: a score that was made twice
+would have two values.
 
 | killed | seeds | ends | acknowledged | scored | counted as `metric_error` | emitted twice | lost | with two values |
 |---|---|---|---|---|---|---|---|---|"""
 _BELOW = """
-*ends*: of both at once is one. *emitted twice*: the same id and value, between *its scores are on the disk* and *its row is
-deleted*, which is a second; never before the one, never after the other. *counted*: three lives in a row had ended while it was
-being scored, which every tenth seed does on purpose. Scored and counted are more than acknowledged where a process was killed
-between the commit and its being told. Where the ends were; `time` is a moment of the clock:
+*ends*: an end of both at once counts once. *emitted twice*: the same id and value, between *its scores are on the disk* and
+*its row is deleted*, which is a second; never before the one, never after the other. *counted*: three lives in a row had
+ended while it was being scored, which every tenth seed does on purpose. Scored and counted are more than acknowledged if a
+process was killed between the commit and its acknowledgement. The moments of the ends; `time` is a moment of the clock:
 """
 
 

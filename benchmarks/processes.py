@@ -126,7 +126,7 @@ def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
 
 def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Iterator[str]:
     yield "# What a handler costs, by many processes\n"
-    yield f"Each contestant in {rounds} processes of its own a workload, in random order; medians of what it adds to an invoke,"
+    yield f"Each contestant in {rounds} processes of its own a workload, in random order; medians of its added time per invoke,"
     yield "as a ratio to OpenLLMetry's, with the standard error by processes (bootstrap). CPU is of the whole process."
     yield "5 % of the units are scored by an instant judge. Written by `python -m benchmarks.processes --markdown"
     yield f"benchmarks/processes.md`, at a load of {os.getloadavg()[2]:.1f} on {os.cpu_count()} cores.\n"

@@ -259,7 +259,7 @@ def _alarm_rows(months: int) -> Iterator[str]:
 
 HEAD = """# Conversations, simulated
 
-By `python -m benchmarks.sessions`: what is scored is what `SessionTable` puts together, with fixed seeds. No model was asked: a
+By `python -m benchmarks.sessions`: it scores the conversations of `SessionTable`, with fixed seeds. No model was asked: a
 conversation is good in which no answer is wrong."""
 MEANS = """## The mean of conversations
 
@@ -268,7 +268,7 @@ came before. *Counted* and *incomplete* are ends, of each conversation: of four 
 ALARMS = """## False alarms in 30 days, where one is allowed
 
 Conversations of five turns; two of the same are alike with a correlation of 0.5; pass/fail 0.85, at the lowest mean that is
-tolerated; windows 1h, 6h, 1d. What is scored of a conversation is as good as its last turn."""
+tolerated; windows 1h, 6h, 1d. A conversation's score is as good as its last turn."""
 
 
 def main() -> None:

@@ -213,7 +213,7 @@ def _page(measured: dict[int, dict[str, Measured]], put_us: float, rounds: int) 
         yield f"| {name} | " + " | ".join(_cell(measured[group][name]) for group in GROUPS) + " |"
     yield f"\nTarget: the spool at 64 at least {TARGET} × the bare log: **{said}** ({seen:.2f})."
     yield f"One `put` costs its caller {put_us:.1f} µs (median of bursts of 64): the disk is another thread's."
-    yield "\nFewer than 64 at a time wait 10 ms for company before they are written: most of what the first columns show."
+    yield "\nFewer than 64 at a time wait 10 ms for company before they are written: most of the time in the first columns."
     yield "The jobs of a burst come 64 at a time. *put to done* is a job's whole life: kept, in work, with its scores, deleted"
     yield "and wiped, in four transactions a group, where the others have one."
 
@@ -254,7 +254,7 @@ def _requests(rounds: int) -> Iterator[str]:
         finally:
             for variant in variants:
                 variant.close()
-    yield "\nWhat a request pays: a chain, 5 % of the runs sampled, as in `benchmarks/request_path.py`.\n"
+    yield "\nThe cost of a request: a chain, 5 % of the runs sampled, as in `benchmarks/request_path.py`.\n"
     yield "| units wait | p50 µs | mean µs |"
     yield "|---|---|---|"
     for name, row in list(table.items())[1:]:

@@ -254,7 +254,7 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
     yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
     yield "of which one process reads a quarter, where all are scored a twentieth, and two read all;"
     yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
-    yield "intervals (bootstrap); a process has one GIL, and two are what `--processes 2` starts. Written by"
+    yield "intervals (bootstrap); a process has one GIL, and `--processes 2` starts two. Written by"
     yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
     yield f"{os.cpu_count()} cores: where others use them, the CPU says more than the rates.\n"
     yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
@@ -265,8 +265,8 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
         yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
     told = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
     yield f"\nTarget: at least {TARGET} × who only decodes. {told}."
-    yield "protobuf's decoder is C, and makes no Python value of what nobody asks for; who reads each span's values is the row"
-    yield "below it."
+    yield "protobuf's decoder is C, and makes no Python value of unread fields; the row below it is the"
+    yield "consumer that reads each span's values."
 
 
 def _are_met(runs: dict[str, list[Run]]) -> dict[str, bool]:

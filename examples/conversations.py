@@ -1,8 +1,8 @@
-"""A chat, scored twice: each answer for itself, each conversation once, when it has ended; then a thumb. No key, no server.
+"""A scored chat: each answer by itself, each conversation once after its end, and a user's rating. No key, no server.
 
     pip install -e . && python examples/conversations.py
 
-The model is scripted. Put a real chat model in its place, and in that of "lexical", and nothing else changes.
+The model is scripted. To use a real chat model, replace the model and "lexical".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAYS = {
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what is written, by a word of the last message."""
+    """A scripted model: the answer depends on a word of the last message."""
 
     @property
     def _llm_type(self) -> str:
@@ -53,7 +53,7 @@ class ScriptedModel(BaseChatModel):
 
 @spanscore.metric(requires={"multi_turn": ["user_input"]})
 def settled(sample: spanscore.MultiTurnSample) -> bool:
-    """Say whether the user ends with thanks: only a whole conversation can tell."""
+    """Return whether the user ends with thanks, which needs the whole conversation."""
     last = [message for message in sample.user_input if message.type == "human"][-1]
     return "thanks" in str(last.content).lower()
 
@@ -69,7 +69,7 @@ def talk(chain: Runnable[Any, Any], questions: list[str], config: RunnableConfig
 
 
 def line(span: ReadableSpan) -> str:
-    """Return what an evaluation span says."""
+    """Return the score of an evaluation span as a line."""
     held: dict[str, Any] = dict(span.attributes or {})
     ended = held.get("spanscore.session.end")
     of = f"{held['spanscore.session.turns']} turns, ended: {ended}" if ended else "one unit"
@@ -78,7 +78,7 @@ def line(span: ReadableSpan) -> str:
 
 
 def main() -> None:
-    """Talk, end the conversations, take a thumb, show what came of it."""
+    """Talk, end the conversations, send a rating, print the scores."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{question}")])

@@ -1,9 +1,9 @@
-"""An application that already has OpenTelemetry: its provider is used, its spans are the parents, nothing is replaced.
+"""An application with its own OpenTelemetry provider: spanscore uses the provider, and the application's spans are parents.
 
     python examples/existing_otel.py
 
-The scorer is made without any provider: it finds the one the application has set globally when the first chain runs. Here
-spans are printed; an application has its OTLP exporter in that place.
+The scorer is made without a provider: it finds the global provider of the application when the first chain runs. This example
+prints spans; an application has its OTLP exporter in that place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def one_line(span: ReadableSpan) -> str:
 
 
 def set_up_telemetry() -> TracerProvider:
-    """Return the application's own provider, set globally: this is what it had before."""
+    """Return the application's own provider, set globally before spanscore was added."""
     provider = TracerProvider(resource=Resource.create({"service.name": "harbour"}))
     provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=one_line)))
     trace.set_tracer_provider(provider)

@@ -1,9 +1,9 @@
-"""A FastAPI application: the scorer lives as long as the app does, requests never wait for a score. No key, no server.
+"""A FastAPI application with a scorer for its whole life. Requests never wait for a score. No key, no server.
 
     pip install -e . fastapi httpx && python examples/fastapi_app.py        # asks itself two questions and ends
     pip install uvicorn && uvicorn --app-dir examples fastapi_app:app  # serves on 127.0.0.1:8000
 
-Spans go to OTEL_EXPORTER_OTLP_ENDPOINT (default localhost:4318); with nothing there, the application does not notice.
+Spans go to OTEL_EXPORTER_OTLP_ENDPOINT (default localhost:4318); an unreachable endpoint does not affect the application.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTES = "The tram museum opens from Wednesday to Sunday. Entry is free for child
 
 
 class Question(BaseModel):
-    """What a client asks."""
+    """The question of a client."""
 
     text: str
 
@@ -46,7 +46,7 @@ scorer = OnlineScorer([Faithfulness("lexical", pass_at=0.7)], sample_rate=1.0, s
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Attach for the app's life; at its end give what is being scored a moment, off the event loop."""
+    """Attach for the app's life; at its end let running scores finish, off the event loop."""
     scorer.install()
     yield
     await run_in_threadpool(scorer.flush, 5)
@@ -58,7 +58,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/ask")
 async def ask(question: Question) -> dict[str, Any]:
-    """Answer one question, and say which trace is its."""
+    """Answer one question, and return the id of its trace."""
     run_id = uuid4()
     result = await chain.ainvoke(question.text, config={"run_id": run_id})
     return {"answer": result["answer"], "trace_id": scorer.trace_id(run_id)}

@@ -1,10 +1,10 @@
-"""From bad answers to a gate: what failed in traffic becomes cases, and no release that fails them again gets through.
+"""From bad answers to a gate: failed answers in traffic become cases, and the gate stops a release that fails them again.
 
     pip install -e '.[demo]' && python examples/from_bad_answers_to_a_gate.py [FOLDER]
 
 1. Traffic: the demo's assistant answers questions about a ferry company, and for a while its retriever is broken.
 2. `spanscore collect` makes cases of the answers that were judged to be unfaithful.
-3. The mended retriever answers them, and `spanscore evaluate` keeps what it gets: the baseline.
+3. The mended retriever answers them, and `spanscore evaluate` keeps the scores: the baseline.
 4. A release that breaks the retriever again is stopped; one that does not goes through.
 
 No key, no server, no network: an offline model answers, and the offline judge compares words. A quarter of a minute. The files
@@ -32,7 +32,7 @@ COMMAND = (sys.executable, "-c", "from spanscore.cli.main import main; main()")
 
 
 def spanscore(*words: str, folder: Path) -> int:
-    """Run a command as you would type it, show what it prints, and return its exit code."""
+    """Run a command line, print its output, and return its exit code."""
     print(f"\n$ spanscore {shlex.join(words)}", flush=True)
     return subprocess.run([*COMMAND, *words], cwd=folder, check=False).returncode
 
@@ -48,7 +48,7 @@ def traffic(folder: Path) -> None:
 
 
 def answers(cases: Sequence[dict[str, object]], *, broken: bool) -> str:
-    """Return what a release answers to the questions of the cases: lines of samples, with the ids of the cases."""
+    """Return a release's answers to the questions of the cases: lines of samples, with the ids of the cases."""
     handbook = Handbook(broken=broken)
     chain = handbook_chain(OfflineModel(), handbook)
     lines = []
@@ -61,7 +61,7 @@ def answers(cases: Sequence[dict[str, object]], *, broken: bool) -> str:
 
 
 def main(folder: Path) -> int:
-    """Play the loop; return 0 where the gate told the releases apart."""
+    """Run the loop; return 0 if the gate distinguished the releases."""
     print("1. Traffic, with a stretch in which retrieval is broken.\n")
     traffic(folder)
 

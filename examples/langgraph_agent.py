@@ -2,7 +2,7 @@
 
     pip install -e '.[demo]' && python examples/langgraph_agent.py
 
-The model is scripted: it calls the tool, then answers. Put a real chat model in its place and nothing else changes.
+The model is scripted: it calls the tool, then answers. To use a real chat model, replace only the model.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def look_up(subject: str) -> tuple[str, list[Document]]:
 
 
 class ScriptedModel(BaseChatModel):
-    """Looks the subject up, then answers with what the tool said."""
+    """A scripted model: it looks the subject up, then answers with the tool's result."""
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        """Take the tools; this model knows only one."""
+        """Accept the tools; this model calls only one."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -65,7 +65,7 @@ def scores_on(span: ReadableSpan) -> dict[str, float]:
 
 
 def main() -> None:
-    """Ask, score, say where to look."""
+    """Ask, score, print the spans and the trace id."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     agent = create_agent(ScriptedModel(), [look_up], name="guide")

@@ -1,8 +1,8 @@
-"""An application on the bare OpenAI SDK, without LangChain: OpenLLMetry traces its calls, whose spans then carry scores.
+"""An application with the bare OpenAI SDK, without LangChain: OpenLLMetry traces its calls, and their spans get scores.
 
     python examples/openai_sdk_app.py
 
-No key, no network: a stand-in answers on loopback. An application leaves ``base_url`` away.
+No key, no network: a test server answers on loopback. An application omits ``base_url``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StandIn(BaseHTTPRequestHandler):
     """Answers as the API does."""
 
     def do_POST(self) -> None:
-        """Say what belongs to the last message."""
+        """Answer the last message."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         message = {"role": "assistant", "content": ANSWERS[request["messages"][-1]["content"]]}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
@@ -54,11 +54,11 @@ class StandIn(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(reply).encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing of requests."""
+        """Do not log requests."""
 
 
 def address() -> str:
-    """Start the stand-in, and return where it is."""
+    """Start the test server, and return its address."""
     server = HTTPServer(("127.0.0.1", 0), StandIn)
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}/v1"

@@ -1,9 +1,9 @@
-"""An application that OpenInference traces already, as Phoenix's users have it: one line more, and its own spans carry scores.
+"""An application that OpenInference traces already, as with Phoenix: one more line, and its own spans get scores.
 
     python examples/openinference_app.py
 
-The exporter that it had is wrapped: spans that may be scored wait there for their scores, all others leave at once. Here they
-are printed; an application has its OTLP exporter in that place.
+Its exporter is wrapped: spans that may be scored wait there for their scores, all others are exported immediately. This example
+prints them; an application has its OTLP exporter in that place.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Notes(BaseRetriever):
 
 
 def answer(asked: dict[str, str]) -> str:
-    """Stand in for prompt and model."""
+    """Replace prompt and model."""
     return "A single ticket costs 4 euros." if "cost" in asked["question"] else "It was built in Gdansk in 1987."
 
 
 def harbour() -> Runnable[str, str]:
-    """Return an ordinary chain: nothing in it knows about OpenInference or spanscore."""
+    """Return an ordinary chain without any reference to OpenInference or spanscore."""
     return ({"notes": Notes(), "question": RunnablePassthrough()} | RunnableLambda(answer)).with_config(
         run_name="harbour"
     )

@@ -90,7 +90,7 @@ def models() -> tuple[BaseChatModel, Any]:
 
 
 def rag(model: BaseChatModel) -> Runnable[str, str]:
-    """Return an ordinary chain: nothing in it knows about spanscore."""
+    """Return an ordinary chain without any reference to spanscore."""
     prompt = ChatPromptTemplate.from_template("Answer in one sentence from these notes.\n{notes}\n{question}")
 
     def notes(documents: Sequence[Document]) -> str:
@@ -127,7 +127,7 @@ def line(span: ReadableSpan) -> str:
 
 
 def label_of(score: str) -> str:
-    """Return the attribute that says whether a score passes."""
+    """Return the attribute with the label of a score."""
     return score.replace("spanscore.score.", "spanscore.label.")
 
 

@@ -11,14 +11,14 @@ from spanscore.testing import assert_quality
 
 
 def answer(question: str) -> dict[str, object]:
-    """Your application: what it retrieved, and what it said."""
+    """Your application: the retrieved contexts and the answer."""
     facts = {"Oslo": "The ferry to Oslo sails at nine.", "Kiel": "The ferry to Kiel sails at noon."}
     found = next(fact for place, fact in facts.items() if place in question)
     return {"user_input": question, "retrieved_contexts": [found], "response": found}
 
 
 def test_answers_are_backed_by_what_was_retrieved_and_insult_nobody() -> None:
-    """Fails where a mean is lower, and shows the worst cases."""
+    """Fails if a mean is lower, and shows the worst cases."""
     samples = [answer(question) for question in ("When does the ferry to Oslo sail?", "And the one to Kiel?")]
 
     assert_quality(

@@ -67,7 +67,7 @@ def unit() -> Iterator[str]:
 
 
 def hold() -> Iterator[str]:
-    """A unit in time, and one whose judge is slow."""
+    """A unit with scores in time, and a unit with a slow judge."""
     x0, second = 120.0, 46.0
     for row, (title, scored) in enumerate((("in time", 3.0), ("late", 12.0))):
         y, left = 36 + 76 * row, min(scored, 10.0) + 1
@@ -107,7 +107,7 @@ def weights() -> Iterator[str]:
 
 
 def intervals() -> Iterator[str]:
-    """What a mean of 0.9 says, by the number of scores."""
+    """The interval of a mean of 0.9, by the number of scores."""
     sizes = (10, 30, 100, 300, 1000, 3000)
     yield from _scale(0.5, 1.0, 0.1)
     for index, size in enumerate(sizes):
@@ -195,7 +195,7 @@ PICTURES: dict[str, tuple[Callable[[], Iterator[str]], int]] = {
     "evaluator-versions.svg": (evaluator_versions, 252),
     "alerts.svg": (alerts, 252),
 }
-"""File → what is in it, and its height."""
+"""File → its content and its height."""
 
 
 def written() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The code → the generated parts of these pages: python -m docs.reference.build
 
-At development time only; what it writes is committed, and a test (``tests/docs/test_reference.py``) makes it anew and compares.
-A page is written by hand but for what stands between ``<!-- made -->`` and ``<!-- end -->``.
+Run it at development time. Its output is committed; ``tests/docs/test_reference.py`` generates it again and compares.
+The part between ``<!-- made -->`` and ``<!-- end -->`` is generated; the rest of a page is written by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MADE = re.compile(r"(?<=<!-- made -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def written() -> Mapping[str, str]:
-    """Return file → what stands in it, by its path in the checkout."""
+    """Return file → its content, by its path in the checkout."""
     made = {
         "configuration": configuration(schema()),
         "environment": environment(),
@@ -38,7 +38,7 @@ def written() -> Mapping[str, str]:
 
 
 def _with(page: str, text: str) -> str:
-    """Return a page with what is made in it."""
+    """Return a page with its generated part."""
     return _MADE.sub(lambda _: f"\n{text}\n\n", (_ROOT / page).read_text("utf-8"))
 
 

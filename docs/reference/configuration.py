@@ -55,6 +55,6 @@ def _default(key: Key) -> str:
 
 
 def environment() -> str:
-    """Return what each variable is called that holds the key of a judge."""
+    """Return the names of the variables that hold the keys of judges."""
     rows = [[f"`{provider}:…`", ", ".join(f"`{name}`" for name in names)] for provider, names in KEYS.items()]
     return table(["judge", "its key, any one of them"], rows)

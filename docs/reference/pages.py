@@ -1,4 +1,4 @@
-"""What the code says of itself → the made parts of outcomes.md, errors.md, cli.md and metrics.md."""
+"""Code → the generated parts of outcomes.md, errors.md, cli.md and metrics.md."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def cli() -> str:
 
 
 def _command(command: CommandInfo) -> str:
-    """Return one by the signature of its function: what typer makes of it differs from release to release."""
+    """Return one by the signature of its function, because typer's rendering differs from release to release."""
     given = inspect.signature(command.callback, eval_str=True).parameters.values() if command.callback else []
     arguments, options = list[list[str]](), list[list[str]]()
     for one in given:
@@ -139,7 +139,7 @@ def metrics() -> str:
 
 
 def _metric_rows() -> list[dict[str, Any]]:
-    """Return what the command tells; by a rule of thumb for tokens, which is the same on every machine."""
+    """Return the output of the command, with a rule of thumb for tokens, which is the same on every machine."""
     command = [sys.executable, "-c", "from spanscore.cli.main import main; main()", "metrics", "--json"]
     told = subprocess.run(
         command, env={**os.environ, "TIKTOKEN_CACHE_DIR": os.devnull}, capture_output=True, check=True

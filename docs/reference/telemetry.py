@@ -1,6 +1,6 @@
-"""``semconv`` → the made part of telemetry.md: what is written, of which type, onto which span or instrument.
+"""``semconv`` → the generated part of telemetry.md: each name, its type, and its span or instrument.
 
-What an attribute means stands beside its constant, where its name does not say it; here stand its type and its place.
+The constant of an attribute documents its meaning, if its name does not. This module has its type and its place.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "BUDGET_UNIT": ("string", _SUMS, "of a budget: `usd`, `tokens` or `calls`"),
     "BUDGET_WINDOW": ("string", _SUMS, "of a budget: its window as it is configured, `1h`"),
 }
-"""Constant → type on the wire, where it is, and what it means where its constant does not say it."""
+"""Constant → type on the wire, place, and meaning if its constant has none."""
 
 _OF_MODELS: Final = {
     semconv.CLIENT_TOKEN_USAGE: Instrument("histogram", "{token}", "Standard: tokens of the application's model runs"),

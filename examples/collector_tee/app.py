@@ -1,4 +1,4 @@
-"""An application that knows nothing of spanscore: it answers two questions, and its spans go to a Collector.
+"""An application without spanscore: it answers two questions, and its spans go to a Collector.
 
     python examples/collector_tee/app.py
 
@@ -25,7 +25,7 @@ def message(role: str, text: str) -> str:
 
 
 def answer(tracer: Tracer, question: str) -> None:
-    """Look the notes up and answer: the second question is none that they could answer."""
+    """Look the notes up and answer: they have no answer to the second question."""
     said = "A single ticket costs 4 euros." if "cost" in question else "It was built in Gdansk in 1987."
     whole, within = {"gen_ai.operation.name": "invoke_workflow"}, {"gen_ai.operation.name": "retrieval"}
     with tracer.start_as_current_span("invoke_workflow harbour", attributes=whole) as workflow:
@@ -39,7 +39,7 @@ def answer(tracer: Tracer, question: str) -> None:
 
 
 def main() -> None:
-    """Answer two questions, and send what was traced."""
+    """Answer two questions, and export the spans."""
     provider = TracerProvider(resource=Resource.create({"service.name": "harbour"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))  # to localhost:4318
     for question in ("What does a ticket cost?", "Where was the ferry built?"):

@@ -1,4 +1,4 @@
-"""Makes the pictures of this folder again, from what is really printed and shown. Needs `.[dev]`, Chromium and Phoenix.
+"""Makes the pictures of this folder from real output and pages. Needs `.[dev]`, Chromium and Phoenix.
 
 python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo] [report] [phoenix] [check] [gate]
 """
@@ -30,7 +30,7 @@ A_MILLION = ["--requests-per-day", "1e6", "--context-tokens", "3500"]
 
 
 def demo(_: Path) -> None:
-    """What `spanscore demo` prints."""
+    """The output of `spanscore demo`."""
     _spanscore("demo", "--svg", str(HERE / "demo.svg"))
 
 
@@ -62,7 +62,7 @@ def _has_each_evaluation(spans: phoenix.Spans) -> bool:
 
 
 def check(folder: Path) -> None:
-    """What `spanscore check` says that the README's configuration costs a day."""
+    """The cost of a day for the README's configuration, from `spanscore check`."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     (folder / "spanscore.yaml").write_text(blocks[0])
     said = _spanscore("check", "spanscore.yaml", *A_MILLION, folder=folder)
@@ -73,7 +73,7 @@ def check(folder: Path) -> None:
 
 
 def gate(_: Path) -> None:
-    """How the gate of `examples/from_bad_answers_to_a_gate.py` tells a broken release from one that is mended."""
+    """The gate of `examples/from_bad_answers_to_a_gate.py` for a broken and for a mended release."""
     said = _run(sys.executable, str(GATE))
     shown = "\n".join(said[said.index("4. Two releases") :].splitlines()[1:])
     (HERE / "gate.svg").write_text(svg(Text.from_ansi(shown.strip()), f"python examples/{GATE.name}"))

@@ -1,4 +1,4 @@
-"""What the documents say of the tree is so: links, paths, commands, outcomes and threads."""
+"""The documents agree with the tree: links, paths, commands, outcomes and threads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _anchors(target: Path) -> set[str]:
 
 
 def _code(name: str) -> list[str]:
-    """Return what stands in backticks and in blocks of commands."""
+    """Return the code in backticks and in blocks of commands."""
     blocks = re.findall(r"^```sh\n(.*?)^```", TEXT[name], flags=re.MULTILINE | re.DOTALL)
     return blocks + re.findall(r"`([^`]+)`", _prose(TEXT[name]))
 

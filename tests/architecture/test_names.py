@@ -1,8 +1,8 @@
-"""Names say what a thing is: the counts of unclear ones are kept for each file, and only fall.
+"""Names describe their thing: the counts of unclear names are kept for each file, and only fall.
 
-A function is a verb with an object: ``parse_request``, not ``taken_apart``. A local is named for what it holds: ``span``,
+A function is a verb with an object: ``parse_request``, not ``taken_apart``. A local is named for its value: ``span``,
 ``path``, not ``one`` or ``found``. ``unclear_names.tsv`` has the counts of today. ``python -m tests.architecture.test_names``
-writes those that have fallen; it raises none. The line of a file that moved is moved by hand.
+writes the lower counts; it raises none. The line of a file that moved is moved by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be in one place is there, and what stands in it is used."""
+"""Names with one place are defined only there, and each of them is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public surface is exactly what ``spanscore.__all__`` says, and all of it is documented."""
+"""The public surface is exactly ``spanscore.__all__``, and all of it is documented."""
 
 from __future__ import annotations
 

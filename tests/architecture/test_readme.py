@@ -1,4 +1,4 @@
-"""The lines to attach are few, and every example prints what the README promises."""
+"""The lines to attach are few, and every example prints the output that the README promises."""
 
 import os
 import runpy
@@ -42,12 +42,12 @@ PRINTED = {
 
 
 EXPORTING = {"fastapi_app.py"}
-"""Those that bring no provider of their own."""
+"""Examples without a provider of their own."""
 PROGRESS = ("Collect: ", "Scoring ", "scored ")
 COMMANDS = {"from_bad_answers_to_a_gate.py"}
-"""Those that run commands, which say on stderr what they are at."""
+"""Examples that run commands, which print their progress on stderr."""
 TRACED_BY = {"openinference_app.py": "openinference", "openai_sdk_app.py": "opentelemetry.instrumentation"}
-"""What the lowest versions are tried without."""
+"""Libraries that the tests of the lowest versions do not install."""
 
 
 @pytest.mark.parametrize(

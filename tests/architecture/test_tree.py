@@ -1,4 +1,4 @@
-"""What is tracked holds on every machine."""
+"""Tracked files depend on no machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_file_reads_a_folder_outside_of_the_checkout() -> None:
 
 
 def _leaves(name: str, line: str) -> bool:
-    """Whether a line of a file names what stands beside the checkout, or counts more parents than the file has in it."""
+    """Whether a line of a file names a path outside of the checkout, or counts more parents than the file has in it."""
     return bool(BESIDE.search(line)) or any(int(up) > name.count("/") for up in ABOVE.findall(line))
 
 

@@ -2,7 +2,7 @@
 
 - ``python`` runs, top-level ``await`` too. Given are ``chain``, ``question`` and ``llm``; an OpenAI server on loopback answers.
 - ``yaml`` with keys of ours makes a scorer: with ``metrics:`` as it stands, without them beside a metric. Any other is read,
-  and names what it is in a comment on its first line (``# kubernetes``).
+  and has its kind in a comment on its first line (``# kubernetes``).
 - ``json`` is read. ``sh``: each command of ours is parsed with its options, each extra and each module that is named is there,
   and ``check``, ``init`` and ``rules`` run where the file that they name is there.
 - A first line that is a file name in a comment (``# spanscore.yaml``, ``# my_metrics.py``) makes the block that file, too.
@@ -37,7 +37,7 @@ FILE = re.compile(r"# ([\w./-]+\.(?:py|ya?ml))\b")
 RUN = {"check", "init", "rules"}
 STAND_IN = {"metrics": ["faithfulness"]}
 PORT = "9464"
-"""Of the metrics on the pages; here any free one, as others may serve beside."""
+"""The port of the metrics on the pages. The tests use any free port."""
 
 
 def blocks(page: str) -> Iterator[tuple[str, str]]:
@@ -47,7 +47,7 @@ def blocks(page: str) -> Iterator[tuple[str, str]]:
 
 
 class Reader:
-    """Types in what a page shows; stands in the folder that it is given.
+    """Runs the blocks of a page in the current folder.
 
     Attributes:
         scorers: all that the blocks made, in order, not yet shut down.
@@ -118,7 +118,7 @@ class Reader:
 
 
 def _shown(_: str) -> None:
-    """A block that is only looked at: what a command prints, a query, a drawing."""
+    """A block that is not run: the output of a command, a query, a drawing."""
 
 
 def _parsed(name: str, rest: list[str]) -> None:

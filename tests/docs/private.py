@@ -20,7 +20,7 @@ WORDS = {"ASKED", "ANSWERED", "RETRIEVED", "REFERRED", "ARGUMENT", "EXPLAINED", 
 
 
 class Attentive:
-    """A judge that keeps what it is asked."""
+    """A judge that keeps its prompts."""
 
     model = "attentive"
 

@@ -88,7 +88,7 @@ def test_every_block_says_what_it_is(page: str) -> None:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder to be in, a model that answers, no provider set yet; what a page imports and sets is forgotten after it."""
+    """Enter a temporary folder with a model server and no provider; afterwards undo the page's imports and settings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")

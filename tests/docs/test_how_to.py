@@ -1,4 +1,4 @@
-"""What the how-tos say in tables is what the library does."""
+"""The tables of the how-tos agree with the library."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ def test_every_outcome_is_said_what_to_do_about() -> None:
 
 def test_every_alert_is_said_what_to_do_about() -> None:
     made = "".join(source.read_text() for source in MONITORING.glob("*.py"))
-    told = [row[0] for row in rows("choose-a-baseline-and-alerts.md", "alert", "it says", "do")]
+    told = [row[0] for row in rows("choose-a-baseline-and-alerts.md", "alert", "meaning", "do")]
 
     assert {name for cell in told for name in named(cell)} == set(re.findall(r'name="(Spanscore\w+)"', made))

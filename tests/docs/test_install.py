@@ -1,4 +1,4 @@
-"""What a document says to install, installs: from a checkout, as it is written."""
+"""Each install command of a document works from a checkout, as it is written."""
 
 from __future__ import annotations
 

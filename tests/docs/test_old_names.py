@@ -18,7 +18,7 @@ _ONE_WORD = re.compile(r"[A-Za-z][a-z]+")
 
 
 def _old_names() -> set[str]:
-    """Return the identifiers in the first column of the table, but for those that are plain words."""
+    """Return the identifiers in the first column of the table, except plain words."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     table = text.partition("### Renamed\n")[2].partition("\n### ")[0]
     cells = [row.split(" | ")[0] for row in table.splitlines() if row.startswith("| ") and "before" not in row]

@@ -1,4 +1,4 @@
-"""The pictures of the explanations show what the code says today."""
+"""The pictures of the explanations agree with the code."""
 
 from __future__ import annotations
 

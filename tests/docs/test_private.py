@@ -1,4 +1,4 @@
-"""What leaves, where to, and by which switch, is as the how-to's table says."""
+"""The how-to's table of exported content, destinations and switches agrees with the library."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ASKED_ABOUT = {"ASKED", "ANSWERED", "RETRIEVED", "REFERRED", "ARGUMENT"}
 HELD = {
     "question, answer, contexts, references, tool calls of a scored unit": ASKED_ABOUT,
     "prompts, answers, documents, references, tool arguments": ASKED_ABOUT,
-    "what an error says": {"RAISED"},
+    "text of an error": {"RAISED"},
     "the judge's explanation, which quotes": {"EXPLAINED"},
     "the conversation's id (`thread_id`, `session_id`)": {"CONVERSED"},
     "names of runs, agents, models, tools": {"NAMED"},
     "all but these names": WORDS - {"NAMED"},
     "other metadata of a run": {"TIER"},
 }
-"""What the table names → the words of the chain that are such."""
+"""Kind of content in the table → its words in the chain."""
 COLUMNS = {
     "by default": {},
     "`Capture(content=True)`": {"capture": Capture(content=True)},
     "and with a `redactor`": {"capture": Capture(content=True), "redactor": without_words},
 }
-TABLE = [*rows("keep-content-private.md", "what", "goes to", *COLUMNS)]
+TABLE = [*rows("keep-content-private.md", "content", "goes to", *COLUMNS)]
 
 
 def test_the_table_speaks_of_all_that_the_chain_holds() -> None:

@@ -1,4 +1,4 @@
-"""The reference is what the code says, all of it; the schema takes what the reader takes, and refuses what it can know."""
+"""The reference agrees with the code. The schema accepts each valid configuration, and rejects faults that it can express."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_place_of_each_attribute_of_a_score_is_told(place: str, sink: Any) -
 
 
 def _type_of(name: str) -> str:
-    """Return the type that is told of a name, or of its beginning; empty where nothing is."""
+    """Return the documented type of a name, or of its prefix; empty if there is no type."""
     beginnings = (kind for told, kind in ON_SPANS.items() if told[-1] == "." and name.startswith(told))
     return ON_SPANS.get(name) or next(beginnings, "")
 
@@ -252,7 +252,7 @@ NOT_A_SCHEMAS = (
     "spanscore.evaluator.version",
     "tier: []",
 )
-"""What is wrong by what stands elsewhere, in the file or outside of it."""
+"""Faults that depend on other keys of the file, or on other files."""
 
 
 @pytest.mark.parametrize("text", [text for text in WRONG if _is_yaml(text)])
@@ -267,7 +267,7 @@ def _read(folder: Path, text: str) -> dict[str, Any]:
 
 
 def _with_its_examples(text: str) -> str:
-    """Return it as a reader edits it who wants every example."""
+    """Return the text after a reader has uncommented every example."""
     without = re.sub(r"^([^#\n].*:) (\[\]|\{\}|null)\n(?=#  )", r"\1\n", text, flags=re.MULTILINE)
     return re.sub(r"^#(?=  )", "", without, flags=re.MULTILINE)
 

@@ -97,7 +97,7 @@ def check_billed(told: Told, stage: Stage, server: FaultyOpenAI) -> None:
     told.same("tokens", (sum(c.input_tokens for c in known), sum(c.output_tokens for c in known)), tokens)
     usd = sum(count * price for count, price in zip(tokens, PRICE, strict=True)) / 1e6
     counted = sum(call.cost_usd or 0.0 for call in known)
-    told.most("money counted beside what was billed", abs(counted - usd) / max(usd, 1e-9), 0.01)
+    told.most("relative error of the counted money", abs(counted - usd) / max(usd, 1e-9), 0.01)
 
 
 def check_scored(told: Told, stage: Stage, share: float = 1.0) -> None:
