@@ -19,6 +19,7 @@ from spanscore.cli._part_plans import (
     evaluator_version_problems,
     judge_check_problems,
     part_problems,
+    refusal_of,
 )
 from spanscore.config.judging import Budget, ChatModelSettings
 from spanscore.config.messages import wrong_settings
@@ -159,7 +160,9 @@ def _scorer_problems(
         whole: whether ``metrics`` are all metrics of the configuration.
     """
     if whole:
-        yield from _screen_problems(settings, metrics)
+        sampling = settings.sampling
+        rates = {metric.name: sampling.rates.get(metric.name, sampling.rate) for metric in metrics}
+        yield from refusal_of(partial(check_screens, sampling.rules, metrics, rates), "sampling.rules: ")
         yield from judge_check_problems(settings, metrics)
     yield from part_problems(settings)
     offline = _without_new_cache(settings)
@@ -168,10 +171,7 @@ def _scorer_problems(
             yield from (part for part in read(offline, metrics) if not isinstance(part, str))
     for metric in metrics:
         own = {name: alert for name, alert in settings.alerts.items() if name == metric.name}
-        try:
-            plans_of(own, [metric], settings.monitoring)
-        except ConfigurationError as error:
-            yield error
+        yield from refusal_of(partial(plans_of, own, [metric], settings.monitoring))
     if judge:
         yield from evaluator_version_problems(offline)
     yield from _room_problems(settings, metrics)
@@ -203,15 +203,6 @@ def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Seque
         if name not in all_names and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
             meant = did_you_mean(name, names)
             yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(all_names) or 'none'}"
-
-
-def _screen_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    sampling = settings.sampling
-    rates = {metric.name: sampling.rates.get(metric.name, sampling.rate) for metric in made}
-    try:
-        check_screens(sampling.rules, made, rates)
-    except ConfigurationError as error:
-        yield ConfigurationError(f"sampling.rules: {error}")
 
 
 # --- judge and embeddings -----------------------------------------------------------------------------------------
@@ -364,8 +355,7 @@ def _room_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[
         shadows = len([*shadow_settings(settings)])
     except ConfigurationError:  # told above
         shadows = 0
-    try:
-        compared = settings.compare is not None
-        refuse_too_many(made, settings.monitoring.dimensions, shadows, compared=compared)
-    except ConfigurationError as error:
-        yield ConfigurationError(f"{'monitoring.dimensions' if settings.monitoring.dimensions else 'metrics'}: {error}")
+    place = "monitoring.dimensions: " if settings.monitoring.dimensions else "metrics: "
+    compared = settings.compare is not None
+    count = partial(refuse_too_many, made, settings.monitoring.dimensions, shadows, compared=compared)
+    yield from refusal_of(count, place)

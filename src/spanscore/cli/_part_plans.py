@@ -56,6 +56,7 @@ __all__ = [
     "judge_check_problems",
     "judge_check_topic",
     "part_problems",
+    "refusal_of",
     "rule_lines",
     "sampling_notes",
     "session_metrics_in",
@@ -76,12 +77,12 @@ _PRESUMES: Final[dict[Replicas, str]] = {
 }
 
 
-def _refusal_of(check: Callable[[], object]) -> Iterator[ConfigurationError]:
-    """Yield the error by which a check refuses a configuration, if it does."""
+def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[ConfigurationError]:
+    """Yield the error by which a check refuses a configuration, if it does; ``place``: before its message."""
     try:
         check()
     except ConfigurationError as error:
-        yield error
+        yield ConfigurationError(f"{place}{error}") if place else error
 
 
 # --- sessions and remote scoring ------------------------------------------------------------------------------------
@@ -136,11 +137,11 @@ def _remote_scoring(settings: Configuration, metrics: Sequence[Metric]) -> Topic
     except (ConfigurationError, ValueError):  # the topic of sessions has this problem; or not all metrics are made
         of_sessions = []
     sessions = settings.sessions.model_copy(update={"metrics": tuple(of_sessions)})
-    yield from _refusal_of(partial(left_to_the_other, settings.model_copy(update={"sessions": sessions})))
+    yield from refusal_of(partial(left_to_the_other, settings.model_copy(update={"sessions": sessions})))
     if remote.kafka is not None:
-        yield from _refusal_of(partial(confluent_config, remote.kafka, "remote_scoring.kafka"))
+        yield from refusal_of(partial(confluent_config, remote.kafka, "remote_scoring.kafka"))
     else:
-        yield from _refusal_of(partial(token_in_file, remote.token_file or "", "remote_scoring.token_file"))
+        yield from refusal_of(partial(token_in_file, remote.token_file or "", "remote_scoring.token_file"))
     yield f"units go to {remote.shown} to be scored, with their content, after the redactor"
     if remote.endpoint is not None and not _is_private(remote.endpoint):
         yield "remote_scoring.endpoint is no https: content and token travel as plain text"
@@ -174,7 +175,7 @@ def _spool(settings: Configuration, _: Sequence[Metric]) -> Topic:
     if not path.parent.is_dir():  # the scorer may run elsewhere
         yield NotReadyError(f"there is no folder {path.parent}; spool.path needs it")
     elif not spool.allow_network_disk:
-        yield from _refusal_of(partial(check_disk, path))
+        yield from refusal_of(partial(check_disk, path))
     who = "scored in this process, or in any that shares it" if spool.score_here else "scored by spanscore worker"
     yield f"spool: {spool.path}, up to {format_bytes(spool.max_bytes)} and {duration(spool.max_age)}; {who}"
     survives = "the loss of power" if spool.sync == "full" else "kill -9, not the loss of power"
@@ -185,7 +186,7 @@ def _collect(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
     collect = settings.collect
     if collect is None:
         return
-    yield from _refusal_of(partial(check_conditions, collect, {metric.name: metric for metric in metrics}))
+    yield from refusal_of(partial(check_conditions, collect, {metric.name: metric for metric in metrics}))
     yield from _file_problems("collect.out", collect.path)
     if settings.remote_scoring is not None or (settings.spool is not None and not settings.spool.score_here):
         yield "collect: cases are written where units are scored, and not by this process"
@@ -230,7 +231,7 @@ def _calibrations(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
         yield error
         return
     if len(metrics) == len(settings.metrics):  # else a file may be of a metric that cannot be made
-        yield from _refusal_of(partial(refuse_unknown, calibrations, metrics))
+        yield from refusal_of(partial(refuse_unknown, calibrations, metrics))
     present = dict[str, str]()
     with suppress(ConfigurationError):  # the judge cannot be made here: its evaluator version is unknown
         present = {metric.name: metric.evaluator_version for metric in metrics_of(settings)}
@@ -405,7 +406,7 @@ def part_problems(settings: Configuration) -> Iterator[ConfigurationError]:
         made += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in plugins.entries(parts)]
     made.append(("limits.job_queue: ", lambda: QUEUES.check_one(queue)))
     for place, make in made:
-        yield from (ConfigurationError(f"{place}{error}") for error in _refusal_of(make))
+        yield from refusal_of(make, place)
 
 
 # --- evaluator versions ---------------------------------------------------------------------------------------------
