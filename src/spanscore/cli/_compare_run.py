@@ -16,10 +16,9 @@ from rich.progress import track
 
 from spanscore import semconv
 from spanscore.cli._config_report import valid
-from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import Compare
 from spanscore.core.codecs.otlp import stored_spans
-from spanscore.core.printable import TextTable, names_listed, printable
+from spanscore.core.printable import TextTable, names_listed, parse_duration, printable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import Moments, mean
@@ -185,7 +184,7 @@ class CompareRun:
 
 def _is_duration(text: str) -> bool:
     try:
-        seconds_of(text)
+        parse_duration(text)
     except ValueError:
         return False
     return True

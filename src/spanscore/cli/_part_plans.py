@@ -18,14 +18,13 @@ from spanscore.cli._cost_plan import CostPlan, asked_model
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import confluent_config
 from spanscore.config.judging import ChatModelSettings
-from spanscore.config.kinds import duration
 from spanscore.config.sampling import Rule, head_shares
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Replicas
 from spanscore.core import plugins
 from spanscore.core.files import check_disk
 from spanscore.core.plugins import Registry
-from spanscore.core.printable import format_bytes, format_count, format_usd
+from spanscore.core.printable import format_bytes, format_count, format_duration, format_usd
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.catalog.configured import entries, metrics_of, per_session, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
@@ -120,8 +119,8 @@ def _sessions(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
         yield f"a conversation ends by scorer.end_session() or with its turn {sessions.max_turns:,}"
     else:
         yield (
-            f"a conversation ends by scorer.end_session(), after {duration(sessions.idle_timeout)} without a turn, with its "
-            f"turn {sessions.max_turns:,}, or when {SessionBounds().max_open:,} others are open"
+            f"a conversation ends by scorer.end_session(), after {format_duration(sessions.idle_timeout)} without a turn, with "
+            f"its turn {sessions.max_turns:,}, or when {SessionBounds().max_open:,} others are open"
         )
     yield f"sessions.replicas: {sessions.replicas} presumes that {_PRESUMES[sessions.replicas]}"
     if settings.sampling.rules:
@@ -177,7 +176,7 @@ def _spool(settings: Configuration, _: Sequence[Metric]) -> Topic:
     elif not spool.allow_network_disk:
         yield from refusal_of(partial(check_disk, path))
     who = "scored in this process, or in any that shares it" if spool.score_here else "scored by spanscore worker"
-    yield f"spool: {spool.path}, up to {format_bytes(spool.max_bytes)} and {duration(spool.max_age)}; {who}"
+    yield f"spool: {spool.path}, up to {format_bytes(spool.max_bytes)} and {format_duration(spool.max_age)}; {who}"
     survives = "the loss of power" if spool.sync == "full" else "kill -9, not the loss of power"
     yield f"  it holds prompts and answers, as the redactor leaves them; what is in it survives {survives}"
 
@@ -297,7 +296,7 @@ def judge_check_topic(settings: Configuration, metrics: Sequence[Metric], costs:
     samples = len(cases_of(judge_check, {plan.metric: by_name[plan.metric] for plan in plans}))
     names = ", ".join(plan.metric for plan in plans)
     labelled = format_count(samples, "labelled sample")
-    yield f"judge check: {labelled} of {judge_check.path}, every {duration(judge_check.every)}, for the judge of {names}"
+    yield f"judge check: {labelled} of {judge_check.path}, every {format_duration(judge_check.every)}, for the judge of {names}"
     a_day = _describe_cost(plans, costs, samples * _DAY_S / judge_check.every)
     yield f"  a day costs {a_day}, for each replica: only processes of one machine share runs"
     yield f"  the first answers are kept in {judge_check.baseline_path}, which must outlive the process"

@@ -15,10 +15,11 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from spanscore.config.judging import OF_SCORER, ChatModelSettings, ShadowSettings
-from spanscore.config.kinds import DURATION, PERCENT, SIZE, duration
+from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
 from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
+from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
@@ -405,7 +406,7 @@ def _default(value: Schema, *, kind: str) -> str:
 def _format_value(value: Any, kind: str) -> str:
     """Return a value as a person writes it in a file."""
     if "duration" in kind and value:
-        return duration(value).replace(" ", "")
+        return format_duration(value).replace(" ", "")
     if kind == "size" and value:
         return next(f"{value // size}{unit}" for unit, size in _SIZES.items() if value % size == 0)
     whole = isinstance(value, float) and value.is_integer()

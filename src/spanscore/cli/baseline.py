@@ -16,8 +16,7 @@ from rich.progress import track
 from rich.text import Text
 
 from spanscore import semconv
-from spanscore.config.kinds import seconds_of
-from spanscore.core.printable import TextTable
+from spanscore.core.printable import TextTable, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring import promql
@@ -79,7 +78,7 @@ def baseline(
 
 def _days(since: str) -> int:
     try:
-        days = ceil(seconds_of(since) / DAY_S)
+        days = ceil(parse_duration(since) / DAY_S)
     except ValueError as error:
         raise ConfigurationError(f"--since: {error}") from None
     if days < LEAST_DAYS:

@@ -26,11 +26,10 @@ from spanscore.cli._cost_plan import (
 )
 from spanscore.cli._part_plans import Topic
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
-from spanscore.config.kinds import duration
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.config.tree import Configuration
-from spanscore.core.printable import TextTable, format_number, format_usd
+from spanscore.core.printable import TextTable, format_duration, format_number, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
@@ -316,7 +315,7 @@ def _alert(alert: AlertPlan) -> str:
     if alert.threshold is not None:
         watched.append(f"a mean below {alert.threshold:g}")
     watched_values = " and ".join(watched) or "missing scores only"
-    windows = ", ".join(map(duration, alert.windows))
+    windows = ", ".join(map(format_duration, alert.windows))
     volume = alert.volume
     lines = [f"{watched_values}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
     lines.append(f"  to speak at all: {_format_needed(volume.min_scores, volume.min_requests)}")

@@ -10,8 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from spanscore.config.kinds import seconds_of
-from spanscore.core.printable import format_age, format_bytes
+from spanscore.core.printable import format_age, format_bytes, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
@@ -62,7 +61,7 @@ def spool(
 
 def _age_of(text: str) -> float:
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--drop-older-than") from error
 

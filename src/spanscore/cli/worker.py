@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from spanscore.config.kinds import duration, seconds_of
-from spanscore.core.printable import printable_lines
+from spanscore.core.printable import format_duration, parse_duration, printable_lines
 from spanscore.errors import SourceUnavailable
 from spanscore.service.worker import checked, environment_of
 from spanscore.service.worker import worker as run
@@ -98,7 +97,7 @@ class _Processes:
         again = not self._ending and lived_s >= _BRIEF_S and code not in _FOR_GOOD
         if not self._ending:
             then = "it is started again" if again else "all end"
-            self._say(f"{_name(place)} ended with {code}, {duration(round(lived_s))} after its start: {then}")
+            self._say(f"{_name(place)} ended with {code}, {format_duration(round(lived_s))} after its start: {then}")
         if again:
             self._start(place)
             return
@@ -127,7 +126,7 @@ def _apart(work: Work, place: int) -> None:
 
 def _seconds(text: str) -> float:
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.config.kinds import (
-    DURATION,
     NUMBER,
     AlsoWritten,
     Count,
@@ -21,8 +20,8 @@ from spanscore.config.kinds import (
     SettingsPart,
     Share,
     Table,
-    seconds_of,
 )
+from spanscore.core.printable import DURATION, parse_duration
 
 __all__ = [
     "OF_SCORER",
@@ -82,7 +81,7 @@ def _check_window(per: Any) -> Any:
 
 
 def _seconds(per: str | float) -> float:
-    return seconds_of(per) if isinstance(per, str) else float(per)
+    return parse_duration(per) if isinstance(per, str) else float(per)
 
 
 _Amount = Annotated[

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.core.plugins import Entry
+from spanscore.core.printable import DURATION, parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
 
@@ -54,36 +55,9 @@ __all__ = [
     "TaskCount",
     "WebAddress",
     "bytes_of",
-    "duration",
     "seconds_in",
-    "seconds_of",
     "share_in",
 ]
-
-DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
-"""How one is written."""
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds_of(text: str) -> float:
-    """Return a duration in seconds; a number without a unit is seconds.
-
-    Raises:
-        ValueError: it is none; the message says what is.
-    """
-    found = re.fullmatch(DURATION, text)
-    if found is None:
-        raise ValueError(f"{text!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
-    return float(found[1]) * _UNITS[found[2] or "s"]
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in the largest unit in which it is whole: ``6 h``."""
-    whole = (unit for unit in ("d", "h", "m") if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0)
-    unit = next(whole, "s")
-    return f"{seconds / _UNITS[unit]:g} {unit}"
-
 
 SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
 """How one is written."""
@@ -130,7 +104,7 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 def seconds_in(value: Any) -> Any:
     """Return the seconds that a text such as ``5m`` stands for, and what is no text as it is."""
-    return seconds_of(value) if isinstance(value, str) else value
+    return parse_duration(value) if isinstance(value, str) else value
 
 
 _LONGEST_S: Final = 100 * 365 * 86_400.0

@@ -9,20 +9,26 @@ from difflib import get_close_matches
 from typing import Any
 
 __all__ = [
+    "DURATION",
     "TextTable",
     "did_you_mean",
     "format_age",
     "format_bytes",
     "format_count",
+    "format_duration",
     "format_number",
     "format_usd",
     "names_listed",
+    "parse_duration",
     "printable",
     "printable_lines",
 ]
 
 # --- numbers --------------------------------------------------------------------------------------------------------
 
+DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
+"""The form of a duration in a configuration or an option."""
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 _LEAST_IN_CENTS = 0.1
@@ -49,6 +55,25 @@ def format_age(seconds: float) -> str:
     """Return a length of time in the largest unit of which it has two: "90 s", "5 min", "3 h", "2 d"."""
     step, unit = next(((step, unit) for step, unit in _AGES if seconds >= 2 * step), (1, "s"))
     return f"{seconds / step:,.0f} {unit}"
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds; a number without a unit is seconds.
+
+    Raises:
+        ValueError: the text is no duration; the message names the form.
+    """
+    match = re.fullmatch(DURATION, text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is whole: ``6 h``."""
+    whole = (unit for unit in ("d", "h", "m") if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0)
+    unit = next(whole, "s")
+    return f"{seconds / _SECONDS[unit]:g} {unit}"
 
 
 def format_usd(usd: float | None, unknown: str = "?") -> str:

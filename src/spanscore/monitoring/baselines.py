@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spanscore.config.kinds import duration
 from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, OffsetBaseline
+from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.hour_of_week import read_profile
 
@@ -50,7 +50,7 @@ class Baseline:
     def short(self) -> str:
         """The baseline in a few words: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
         if self.offset_s:
-            return f"that of {duration(self.offset_s)} before"
+            return f"that of {format_duration(self.offset_s)} before"
         return f"{self.lowest:.3g} to {self.highest:.3g} by hour" if self.hours else f"{self.level:g}"
 
     @property
@@ -83,8 +83,8 @@ class Baseline:
         """
         if 0 < self.offset_s < longest_s:
             raise ConfigurationError(
-                f"alerts.{metric}.baseline.offset: {duration(self.offset_s)} is shorter than the window of "
-                f"{duration(longest_s)}, which would be held against a part of itself; write a longer one"
+                f"alerts.{metric}.baseline.offset: {format_duration(self.offset_s)} is shorter than the window of "
+                f"{format_duration(longest_s)}, which would be held against a part of itself; write a longer one"
             )
 
 
@@ -101,7 +101,7 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
         case HourOfWeekBaseline(hour_of_week=path):
             return _hour_of_week(metric, alert, path, baseline_sd)
         case OffsetBaseline(offset=offset_s):
-            text = f", as {duration(offset_s)} before (a slow decline goes unseen),"
+            text = f", as {format_duration(offset_s)} before (a slow decline goes unseen),"
             return Baseline(level=UNKNOWN, text=text, offset_s=offset_s, baseline_sd=baseline_sd)
         case level:
             return Baseline(level=level, text=" (its baseline)", baseline_sd=baseline_sd)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from spanscore.config.kinds import seconds_of
+from spanscore.core.printable import parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.estimates import MIN_SCORES, Moments
@@ -341,7 +341,7 @@ def read_profile(path: str, metric: str) -> Profile:
         raise ConfigurationError(f"{path} has no baseline of {metric!r}; it has {', '.join(map(str, tree)) or 'none'}")
     try:
         hours = tuple(float(value) for day in DAYS for value in _day(entry["hours"], day))
-        baseline_sd = {seconds_of(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
+        baseline_sd = {parse_duration(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
         found = Profile(float(entry["mean"]), hours, baseline_sd, float(entry.get("design_effect", 1)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{error}{' is missing' * isinstance(error, KeyError)}"

@@ -12,9 +12,9 @@ from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN
+from spanscore.core.printable import parse_duration
 from spanscore.core.score import Outcome
 from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, PATIENCE, AlertScope, streams_of
@@ -242,7 +242,7 @@ class _Traffic:
 
     def _changed(self) -> Iterator[RuleTest]:
         """Another series takes the place of one that had been there for long enough; the notice ends by itself."""
-        interval, window = self._shared.interval, seconds_of(self._first)
+        interval, window = self._shared.interval, parse_duration(self._first)
         before, told = STEPS + ceil(window / interval), PATIENCE + 2
         over = before + ceil(window / interval) + told
         grows = f"0+{UNITS}x{over}"

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
+from spanscore.core.printable import parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Alert, AlertNumber, filled, literal, of_metric
@@ -122,7 +122,7 @@ def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
     now = {"to": AlertNumber("1000 * time()", "%.0f")}
     if "window" not in alert.labels:
         return now
-    back = BEFORE * seconds_of(alert.labels["window"])
+    back = BEFORE * parse_duration(alert.labels["window"])
     return {"from": AlertNumber(f"1000 * (time() - {back:g})", "%.0f"), **now}
 
 

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from spanscore.config.durable import KafkaSettings, ValueInFile, confluent_config
-from spanscore.config.kinds import duration
+from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.service.kafka_topic import CommitNote
 
@@ -112,7 +112,7 @@ class GroupMember:
         while not self.look_for_topic():
             self._consumer.poll(0)  # else nobody is told why
             if self._refused or monotonic() >= until:
-                at = f"{', '.join(self._kafka.brokers)}: no broker answers, {duration(wait_s)} after the start"
+                at = f"{', '.join(self._kafka.brokers)}: no broker answers, {format_duration(wait_s)} after the start"
                 raise SourceUnavailable(f"kafka: {self._refused or at}")
         self._subscribe()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from spanscore.config.kinds import duration
+from spanscore.core.printable import format_duration
 from spanscore.outputs.exporters import own_endpoints
 from spanscore.scorer import OnlineScorer
 from spanscore.wiring.spool import spool_rows
@@ -69,7 +69,7 @@ class Signals:
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # the system ends also a process that is stuck
-        say(f"{_DRAINING}: {nothing}, and what is being scored has {duration(drain_s)}; again to end at once")
+        say(f"{_DRAINING}: {nothing}, and what is being scored has {format_duration(drain_s)}; again to end at once")
         return until
 
 

@@ -11,10 +11,10 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from spanscore import semconv
-from spanscore.config.kinds import duration
 from spanscore.config.messages import refuse_problems
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
+from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
@@ -95,7 +95,7 @@ def wait_for_disk(
     while not os.access(folder, os.W_OK | os.X_OK):
         if clock() >= until:
             why = "may not be written to" if folder.is_dir() else "is not there"
-            raise SourceUnavailable(f"spool.path: the folder {folder} {why}, {duration(wait_s)} after the start")
+            raise SourceUnavailable(f"spool.path: the folder {folder} {why}, {format_duration(wait_s)} after the start")
         pause(_LOOK_AGAIN_S)
 
 

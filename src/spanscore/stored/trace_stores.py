@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from spanscore.config.kinds import seconds_of
 from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.core.codecs.text import retry_after_s
 from spanscore.core.log import type_name
+from spanscore.core.printable import parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.stored.traces import OtlpFiles, StoredTrace, TraceStore, Unread
 
@@ -580,7 +580,7 @@ def time_of(text: str, now_s: float) -> float:
         ConfigurationError: the text is neither.
     """
     try:
-        return now_s - seconds_of(text)
+        return now_s - parse_duration(text)
     except ValueError:
         pass
     try:
