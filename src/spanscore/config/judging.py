@@ -189,7 +189,7 @@ class PriceSettings(SettingsPart):
 
 
 class ChatModelSettings(SettingsPart):
-    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, which says what each means.
+    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, whose docstring explains each.
 
     A key to it is in the environment or in a file of its own, never in this one.
     """
@@ -221,7 +221,7 @@ _PROVIDERS = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "g
 
 
 def _by_name(value: Any) -> Any:
-    """Return the section of a model's name, with its provider if the name tells it; other values as they are."""
+    """Return the section of a model's name, with its provider if the name implies one; other values unchanged."""
     if not isinstance(value, str):
         return value
     provider = next((provider for beginning, provider in _PROVIDERS.items() if value.startswith(beginning)), None)

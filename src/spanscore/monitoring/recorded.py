@@ -287,7 +287,7 @@ def drop_records(
         lately = f'present_over_time({RECOVERED}{{{WINDOW}=~"{"|".join(names[:count])}"}}[{window}])'
         yield {"record": OVER, "expr": f"max without ({WINDOW}) ({lately})", "labels": {WINDOW: window}}
     yield {"record": DROP, "expr": f"{MEAN} and {DROPPED} unless {OVER}"}
-    # a drop began when its record says so, else at the start of the shortest window that sees it
+    # a drop began at the time of its record, else at the start of the shortest window that sees it
     starts = [f"(last_over_time({SINCE}[{promql.duration(_GAP * interval_s)}]) and max without ({WINDOW}) ({DROP}))"]
     for window, length in zip(names, lengths, strict=True):
         starts.append(f'0 * sum without ({WINDOW}) ({DROP}{{{WINDOW}="{window}"}}) + time() - {length:g}')

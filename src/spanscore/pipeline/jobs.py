@@ -26,7 +26,7 @@ REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
-    """Return a redactor from itself, or from the name of a function or class in a configuration; None if there is none.
+    """Return a redactor from itself, or from the name of a function or class in a configuration; None = no redactor.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.

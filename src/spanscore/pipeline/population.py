@@ -44,7 +44,7 @@ class Population:
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue scores for the sink, but those that have neither a result nor a cost. Span thread."""
+        """Queue scores for the sink, except scores without a result and a cost. Span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)
@@ -59,7 +59,7 @@ class Population:
 
 @dataclass(eq=False, repr=False)
 class ScoreSource(Population):
-    """Asks metrics about units that have scores of their own, and counts what they give in a ledger of the source.
+    """Asks metrics about units that have scores of their own, and counts these scores in a ledger of the source.
 
     The source has deadlines, a budget and room of its own: a judge that fails, is slow or is away costs the population
     nothing. ``begin`` to ``stop`` run on the loop, the rest on the span thread.
@@ -117,7 +117,7 @@ class ScoreSource(Population):
             running.give_up()
 
     def stop(self) -> None:
-        """Report what cancelled metrics have cost, and begin no more."""
+        """Report the cost of cancelled metrics, and begin no further ones."""
         self._stopped = True
         for running in list(self._running):
             running.add_unused()

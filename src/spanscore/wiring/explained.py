@@ -59,7 +59,7 @@ class ExplainedSpan:
         operation: ``gen_ai.operation.name`` in its translation; None = it has no operation, or no unit has the span.
         claimed_by: name of the translation that reads it; None = no translation does.
         unit: span id of its unit's root; None = it belongs to no unit.
-        note: a remark such as ``no content``; empty = there is none.
+        note: a remark such as ``no content``; empty = no remark.
     """
 
     span_id: str
@@ -127,7 +127,7 @@ class ExplainedUnit:
         why: reason why this span is the root.
         parts: parts of its sample.
         outcome: outcome of every metric, such as ``no_sample``; None = it can be scored.
-        reason: reason of that outcome; None = there is none.
+        reason: reason of that outcome; None = no reason.
         missing: metric → fields that it requires and this unit lacks; empty without metrics.
         change: switches and keys that would have it scored, a sentence each; empty if nothing is missing.
     """

@@ -124,7 +124,7 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
 
 
 def job_of(document: bytes) -> Job | UnreadableJob:
-    """Return the job of a document, as one that was handed over; or why there is none."""
+    """Return the job of a document, as a delegated one, or the reason for its absence."""
     return _read(document, _read_job)
 
 
@@ -148,7 +148,7 @@ def json_of_scores(scores: Sequence[Score]) -> bytes:
 
 
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
-    """Return the scores of a document; or why there are none."""
+    """Return the scores of a document, or the reason for their absence."""
     return _read(document, lambda given: tuple(_made(Score, score) for score in given["scores"]))
 
 
@@ -158,7 +158,7 @@ def json_of_samples(samples: Samples) -> bytes:
 
 
 def samples_of(document: bytes) -> Samples | UnreadableJob:
-    """Return the samples of a document; or why there are none."""
+    """Return the samples of a document, or the reason for their absence."""
     return _read(document, lambda given: _made(Samples, given["samples"]))
 
 
@@ -193,7 +193,7 @@ def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
 
 
 class _Codec(NamedTuple):
-    """How a field's value is written as JSON, and read again. None stays None, and a field that is None is left out."""
+    """How a field's value is written as JSON, and read again. None stays None, and a field without a value is left out."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]

@@ -107,7 +107,7 @@ def with_condition(instruction: str, condition: str) -> str:
 
 
 def checked_condition(name: str, given: Any) -> str | None:
-    """Return a condition that a user gave; None if there is none.
+    """Return the user's condition; None = no condition was given.
 
     Raises:
         ConfigurationError: it is empty, or no text.
