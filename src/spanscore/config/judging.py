@@ -189,7 +189,7 @@ class PriceSettings(SettingsPart):
 
 
 class ChatModelSettings(SettingsPart):
-    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, whose docstring explains each.
+    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, which explains each.
 
     A key to it is in the environment or in a file of its own, never in this one.
     """
