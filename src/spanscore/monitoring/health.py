@@ -243,7 +243,7 @@ def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)
-    pinned = f", and .series to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}"
+    pinned = f", and .evaluator_version to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}"
     later = {
         metric: f" After a week of it set alerts.{OF_METRIC}.baseline to its mean, as the dashboard tells it"
         f"{pinned if alert.evaluator_version else ''}."

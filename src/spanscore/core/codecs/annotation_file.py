@@ -370,7 +370,9 @@ def _judged(place: str, said: Any) -> JudgeResult:
         _refuse(f"{place}.label", " or ".join(map(str, _LABELS)))
     number = None if value is None else _a_number(f"{place}.value", value)
     return JudgeResult(
-        number, _LABELS.get(label), "" if evaluator_version is None else _a_text(f"{place}.series", evaluator_version)
+        number,
+        _LABELS.get(label),
+        "" if evaluator_version is None else _a_text(f"{place}.evaluator_version", evaluator_version),
     )
 
 
