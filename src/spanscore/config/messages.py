@@ -281,8 +281,8 @@ def _yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody
-# knows what it is, and whoever mistypes ``api_key`` has typed the key behind it.
+# A line names the key, the given value and the allowed values. The value of an unknown key is not shown: it may be a secret
+# below a mistyped ``api_key``.
 
 _LONGEST_VALUE = 100
 """Characters of a wrong value that are shown."""

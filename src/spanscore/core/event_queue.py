@@ -321,7 +321,7 @@ class EventQueue(Generic[_To]):
         return bool(self._events or self._urgent)
 
     def take(self) -> tuple[_To, Any, int] | None:
-        """Return whose the oldest event is, the event and its size; None when there is none. Reader only."""
+        """Return whose the oldest event is, the event and its size; None without one. Reader only."""
         events = self._events  # for good: they may just be abandoned
         if not events:
             return None
@@ -330,5 +330,5 @@ class EventQueue(Generic[_To]):
         return entry
 
     def take_posted(self) -> Any | None:
-        """Return the oldest posted item, None when there is none. Reader only."""
+        """Return the oldest posted item, None without one. Reader only."""
         return self._urgent.popleft() if self._urgent else None

@@ -205,7 +205,7 @@ class ExternalCount(NamedTuple):
 
     Attributes:
         scores: those with a value or a label.
-        mean: of their values, weighted; None where there is none, or where one was not from 0 to 1.
+        mean: of their values, weighted; None without one, or where one was not from 0 to 1.
         off_scale: whether one was not: then no further value is added up, as nobody knows the scale.
         labels: label → scores.
     """

@@ -202,7 +202,7 @@ class Samples:
         return cls(multi_turn=sample) if isinstance(sample, MultiTurnSample) else cls(single_turn=sample)
 
     def attributes(self) -> dict[str, Any]:
-        """Return what the unit's span tells of how its sample was made; empty where there is none."""
+        """Return what the unit's span tells of how its sample was made; empty without one."""
         if self.outcome is not None:
             return {}
         attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.UNUSED_DOCUMENTS: self.unused_documents}

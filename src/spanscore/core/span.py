@@ -170,7 +170,7 @@ class SpanData:
         scope: name of the instrumentation scope.
         attributes: ``gen_ai.*`` content as structured values (lists and dicts), never as JSON text.
         trace_flags: W3C flags; bit 0 says sampled.
-        trace_state: the W3C ``tracestate`` header, empty when there is none.
+        trace_state: the W3C ``tracestate`` header, empty without one.
         metadata: what the run was called with; rules read it, and of it only the listed keys are exported.
         resource: of the scored application; None when it is that of our own provider.
         failed_inside: a step below it that has no span of its own ended in error, handled or not.
@@ -207,7 +207,7 @@ class SpanData:
 
     @property
     def operation(self) -> str | None:
-        """``gen_ai.operation.name``, None where there is none."""
+        """``gen_ai.operation.name``, None without one."""
         return self.attributes.get(semconv.OPERATION_NAME)
 
     @property

@@ -34,10 +34,9 @@ __all__ = [
 
 # --- fork -----------------------------------------------------------------------------------------------------------
 
-# The one place that hears of a fork. In a child each part is as new: what was open is the parent's to count, end and
-# export.
+# This is the only fork hook. In a child each part is reset: the parent counts, ends and exports the open units.
 #
-# Parts are made as new in the order in which they registered, so what a part is built on comes before it.
+# Parts are reset in the order of their registration, so the parts that a part depends on come before it.
 
 Part = TypeVar("Part")
 

@@ -1,1 +1,1 @@
-"""Spool, outbox and carriers of remote scoring: what outlives or leaves the process; no Kafka consumer."""
+"""Spool, outbox and carriers of remote scoring: units that outlive or leave the process; no Kafka consumer."""

@@ -121,7 +121,7 @@ class SpooledCarrier:
         return not (self._sending or self._asking or self._again)
 
     def state(self) -> str:
-        """Return the fault of the disk, or the latest failure to send, in few words; empty if there is none."""
+        """Return the fault of the disk, or the latest failure to send, in few words; empty without one."""
         return self._spool.state().fault or self._inner.state()
 
     def close(self, timeout_s: float) -> None:

@@ -287,7 +287,7 @@ class _ParsedAnswer(NamedTuple):
 def read(
     text: str, output: type[BaseModel], evidence: Mapping[str, Any] = MappingProxyType({}), *, repaired: bool = False
 ) -> BaseModel | None:
-    """Return the judge's own answer in a text, None when there is none. In bounded time, whatever the text.
+    """Return the judge's own answer in a text, None without one. In bounded time, whatever the text.
 
     A judge quotes what it judges, and strangers wrote that. So neither the place of an object nor a fence around it shows
     whose it is::

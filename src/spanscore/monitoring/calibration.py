@@ -474,7 +474,7 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
 
 
 def _typical(cells: Iterable[Cell]) -> float:
-    """Return the mean weight of labels, each counted by its weight; 0 where there are none."""
+    """Return the mean weight of labels, each counted by its weight; 0 without any."""
     cells = list(cells)
     weight = sum(cell.w for cell in cells)
     return sum(cell.w2 for cell in cells) / weight if weight else 0.0

@@ -108,7 +108,7 @@ class MeanInterval(NamedTuple):
 
 
 def mean_interval(scores: Iterable[tuple[float, float]]) -> MeanInterval | None:
-    """Return what (quality, probability) pairs say of all traffic; None where there is none."""
+    """Return what (quality, probability) pairs say of all traffic; None without one."""
     sums = moments(scores)
     return MeanInterval(mean(sums), *interval(sums)) if sums.n else None
 
@@ -210,7 +210,7 @@ def if_best(of: Moments) -> Moments:
 
 
 def missing_share(of: Moments) -> float:
-    """Return the share of the chosen units that the mean lacks, [0, 1]; 0 where there are none."""
+    """Return the share of the chosen units that the mean lacks, [0, 1]; 0 without any."""
     return of.lost / (of.w + of.lost) if of.lost else 0.0
 
 

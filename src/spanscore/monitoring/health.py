@@ -316,7 +316,7 @@ class Applicability(NamedTuple):
 
 
 def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] = ()) -> Applicability | None:
-    """Return the share from pairs (it applies, probability); None where there is none.
+    """Return the share from pairs (it applies, probability); None without one.
 
     Args:
         lost: probability of each chosen unit of which nobody could say.

@@ -180,7 +180,7 @@ def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
 
 
 def sign_test(one_way: int, other_way: int) -> float:
-    """Return the exact two-sided p of so many changes one way and so many the other; 1 where there are none."""
+    """Return the exact two-sided p of so many changes one way and so many the other; 1 without any."""
     changes = one_way + other_way
     tail = sum(comb(changes, k) for k in range(min(one_way, other_way) + 1))
     return min(1.0, 2 * tail / (1 << changes))

@@ -535,7 +535,7 @@ class ReleasePair:
 
     @property
     def ended(self) -> str:
-        """Name of the release that has no traffic any more while the other one has; empty if there is none."""
+        """Name of the release that has no traffic any more while the other one has; empty without one."""
         last = {side.name: side.span_s[1] for side in (self.a, self.b) if side.span_s}
         earliest = min(last, key=lambda name: last[name], default="")
         return earliest if earliest and last[earliest] < max(last.values()) - _QUIET_S else ""

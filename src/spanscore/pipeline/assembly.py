@@ -74,7 +74,7 @@ def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id,
 
 
 def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
-    """Return the first known id among a span's ancestors; None if there is none, or they form a circle."""
+    """Return the first known id among a span's ancestors; None without one, or they form a circle."""
     for _ in range(len(unread) + 1):
         if parent_id is None or parent_id in ids:
             return parent_id

@@ -380,7 +380,7 @@ class RateSampler:
         sessions: metric → share of sessions that it scores, [0, 1].
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
-        pacer: lowers the rates so that budgets last; None = there are none.
+        pacer: lowers the rates so that budgets last; None = absent.
         feedback_rate: share of units that are kept for feedback, [0, 1].
         head_sampling_rate: share of traces without ``ot=th`` that came here, (0, 1]; or ``by_service`` and ``default``.
         service: returns the name of this process's service, for units without a resource of their own.

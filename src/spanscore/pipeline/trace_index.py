@@ -616,7 +616,7 @@ class BriefUnits:
         return size
 
     def take(self, trace_id: bytes) -> BriefUnit | None:
-        """Remove and return the unit of a trace; None if there is none."""
+        """Remove and return the unit of a trace; None without one."""
         return self._units.pop(trace_id, None)
 
     def over(self, last_ns: int) -> list[ClosedUnit]:

@@ -44,7 +44,7 @@ class PersonAnnotation:
         value: value as it was given: a word of the label's scale, or a figure.
         quality: [0, 1], 1 is good; None = its scale is not known.
         annotator: name of the person, or ``human``.
-        comment: None = there is none, or it was not exported.
+        comment: None = absent, or it was not exported.
         when_ns: time of the label, nanoseconds since the epoch.
     """
 
@@ -199,8 +199,8 @@ class UnitStory:
     """Question, answer, contexts and the tree of spans of one unit.
 
     Attributes:
-        question: None = there is none, or it was not captured.
-        answer: None = there is none, or it was not captured.
+        question: None = absent, or it was not captured.
+        answer: None = absent, or it was not captured.
         contexts: None = nothing was retrieved or captured; empty = the retrieval found nothing.
         captured: whether the spans carry content at all.
         branches: spans in the order in which they are drawn; empty without a trace.

@@ -257,7 +257,7 @@ def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
 
 
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
-    """Return what the last human message says, None where there is none or it holds no words.
+    """Return what the last human message says, None without one or it holds no words.
 
     Human messages in a row are one turn: an image, or a file, behind the words does not take their place.
     """

@@ -65,7 +65,7 @@ class Forwarder:
             path: of the signal: ``/v1/traces``.
             body: as it came.
             content_type: likewise.
-            encoding: likewise: its compression; empty where there is none.
+            encoding: likewise: its compression; empty without one.
             headers: of the request; those that are not listed stay here.
         """
         sent = {**self.passed(headers), "content-type": content_type}

@@ -30,7 +30,7 @@ def reads(settings: Configuration) -> bool:
 
 
 def spool_of(settings: Configuration) -> Spool | None:
-    """Return the spool of a worker, which scores the units in it; None = there is none."""
+    """Return the spool of a worker, which scores the units in it; None = absent."""
     spool = settings.spool
     return None if spool is None else spool.model_copy(update={"score_here": True})
 

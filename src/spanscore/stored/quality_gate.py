@@ -161,7 +161,7 @@ class MetricGate:
 
     @property
     def lacks(self) -> str:
-        """Return the cases without a score in words, with their reasons; empty if there are none and the metric is complete."""
+        """Return the cases without a score in words, with their reasons; empty without one and the metric is complete."""
         without = sum(self.no_score.values())
         if not without:
             return "no case has a score on both sides" * self.incomplete

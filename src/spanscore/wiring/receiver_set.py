@@ -118,7 +118,7 @@ class ReceiverSet:
             return receiver
 
     def replayed(self) -> ReplayState | None:
-        """Return how far a replay is; None if there is none."""
+        """Return how far a replay is; None without one."""
         return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:

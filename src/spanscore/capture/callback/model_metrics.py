@@ -72,7 +72,7 @@ def announce(active: Sequence[str]) -> None:
 
 
 def who_counts(active: Sequence[str]) -> str | None:
-    """Return the first neighbour that may emit metrics of model runs, too; None where there is none."""
+    """Return the first neighbour that may emit metrics of model runs, too; None without one."""
     return next((name for name in active if not name.startswith(_SPANS_ONLY)), None)
 
 
@@ -192,7 +192,7 @@ def _why_not(tracer: Any, meter_provider: Any) -> str:
 
 
 def _maker_in(meter_provider: Any) -> str | None:
-    """Return the scope that has made the histogram of tokens, if it is none of ours; None where there is none."""
+    """Return the scope that has made the histogram of tokens, if it is none of ours; None without one."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
         made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description

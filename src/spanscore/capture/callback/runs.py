@@ -97,10 +97,10 @@ class Root(Run):
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
-        counted_texts: ids of its long texts that the event queue has counted; None where there are none.
+        counted_texts: ids of its long texts that the event queue has counted; None without one.
         session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
-        task: the one whose end is the root's, where no end is told (``langchain_frames.own_task``); None where there is none.
+        task: asyncio task whose end ends the root if LangChain reports no end (``langchain_frames.own_task``); None = no task.
     """
 
     key: UnitKey | None = None

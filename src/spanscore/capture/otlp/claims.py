@@ -215,7 +215,7 @@ def _format_name(name: Any) -> str:
 
 
 def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
-    """Return a short text attribute from the bytes of a span, without decoding them; None where there is none.
+    """Return a short text attribute from the bytes of a span, without decoding them; None without one.
 
     A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
 
@@ -257,7 +257,7 @@ class RawAttributes(NamedTuple):
     end: int | None = None
 
     def get(self, name: str) -> str | None:
-        """Return a short text attribute; None = there is none."""
+        """Return a short text attribute; None = absent."""
         return text_of(self.body, name, self.start, self.end)
 
     def __contains__(self, name: object) -> bool:
@@ -279,10 +279,10 @@ _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 # --- unsampled ------------------------------------------------------------------------------------------------------
 
-# Units that no rate would take are told at the door, where their root tells it in the same request: most traces come whole.
+# If a request has the root of a unit that no rate would take, the unit is not sampled at once: most traces come whole.
 #
-# Of their spans the ids are kept, as more of the unit may have come before, or come yet. Their bytes, which nobody will
-# read, are not even copied out of the request.
+# The ids of its spans are kept, because further spans of the unit may have come before or may follow. Its bytes are not copied
+# out of the request, because they are never read.
 
 _Ids = dict[bytes, bytes]
 _NO_UNIT: Final = _Ids()

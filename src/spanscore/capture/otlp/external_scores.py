@@ -86,8 +86,8 @@ class ExternalResult(NamedTuple):
 
     Attributes:
         name: of the evaluation, as it is given.
-        value: of no declared scale; finite; None where there is none. Of spanscore's own it is the quality, [0, 1].
-        label: as it is given; None where there is none.
+        value: of no declared scale; finite; None without one. Of spanscore's own it is the quality, [0, 1].
+        label: as it is given; None without one.
         probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
         evaluator_version: of spanscore's own; None of all others.
         told: of what and how; None where a record does not say of what.
@@ -260,10 +260,9 @@ def _number(value: Any) -> float | None:
 
 # --- external scores ------------------------------------------------------------------------------------------------
 
-# Nobody declares the scales of others' scores, so that a mean is of values from 0 to 1 alone, and of none of a name that had
-# any other.
-# Their names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is
-# ``other``.
+# External scores have no declared scale. Their mean takes values from 0 to 1, and leaves out every name that ever had another
+# value. Names and labels are foreign text: they are cut to a short line, and at most a hundred pairs are kept apart; further
+# pairs are ``other``.
 
 _REMEMBERED: Final = 100_000
 """Spans and records whose scores were counted: whoever had no answer sends them again."""

@@ -80,8 +80,9 @@ def units_of(
 
 # --- spans ----------------------------------------------------------------------------------------------------------
 
-# Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what
-# may be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
+# OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is whole.
+# Only units that may be scored are decoded and normalized. For all other units the bytes of a root decide whether it is a unit
+# and is counted.
 
 _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT
@@ -115,7 +116,7 @@ class OtlpSpans:
         table: where spans wait for their units that came over the wire.
         streams: likewise, of those that were read.
         translator: puts spans into GenAI names; the thread that reads spans owns it.
-        forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
+        forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None without one.
         topic: what a worker reads; None = nothing.
         units: that were handed on or counted.
     """

@@ -102,7 +102,7 @@ class ExternalUnit:
     Attributes:
         key: trace id and span id of the topmost span.
         facts: what sampling decides by; None = the unit was counted, or the spans make no unit.
-        around: the open span above it that may turn out to be its root; None = there is none.
+        around: the open span above it that may turn out to be its root; None = absent.
         role: of the topmost span; None = its attributes have not shown it so far.
         parent_id: of the topmost span; None = it has none.
         below: id of each claimed span that ended → its parent's id and its role, if those decide which of them are roots.
@@ -187,7 +187,7 @@ class PlainSpan:
     Attributes:
         ids: trace id and span id.
         span: the live span.
-        above: the open plain span above it; None = there is none.
+        above: the open plain span above it; None = absent.
         may: whether a unit with this span as its root may be scored; None = not looked up so far.
         waiting: units below it whose root has ended, while it is not known whether this span is their root.
         decided: some unit below it was decided on: this span can be no root any more.
@@ -205,7 +205,7 @@ class PlainSpan:
     unit: ExternalUnit | None = None
 
     def unit_above(self) -> ExternalUnit | None:
-        """Return the unit that this span or one above it became the root of; None = there is none."""
+        """Return the unit that this span or one above it became the root of; None = absent."""
         span: PlainSpan | None = self
         while span is not None and span.unit is None:
             span = span.above
@@ -323,7 +323,7 @@ class PlainSpans:
             self._open[ids] = above
 
     def of(self, ids: Ids | None) -> PlainSpan | None:
-        """Return an open span, or the one above a span that is never a root; None = there is none."""
+        """Return an open span, or the one above a span that is never a root; None = absent."""
         return None if ids is None else self._open.get(ids)
 
     def open(self) -> list[PlainSpan]:

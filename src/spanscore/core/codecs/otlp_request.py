@@ -202,7 +202,7 @@ class Origin(NamedTuple):
         resource: the message, as bytes.
         scope: likewise.
         scope_name: of the instrumentation scope.
-        resource_schema: URL; empty where there is none.
+        resource_schema: URL; empty without one.
         scope_schema: likewise.
     """
 
@@ -315,7 +315,7 @@ def resource_of(origin: Origin) -> Mapping[str, Any]:
 
 
 def trace_state_of(span: WireSpan) -> str:
-    """Return the W3C ``tracestate`` header, empty where there is none."""
+    """Return the W3C ``tracestate`` header, empty without one."""
     try:
         return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
     except DecodeError:

@@ -292,7 +292,7 @@ class ScopePlace(NamedTuple):
     Attributes:
         resource: the message, as bytes.
         scope: likewise.
-        resource_schema: URL; empty where there is none.
+        resource_schema: URL; empty without one.
         scope_schema: likewise.
         spans: those that are valid, in their order.
     """

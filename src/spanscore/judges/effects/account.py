@@ -31,7 +31,7 @@ class Account(NamedTuple):
         provider: as ``gen_ai.provider.name`` has it.
         model: as it is asked for.
         address: where the provider is asked; empty if it is not known.
-        key: a hash of the credentials, never they themselves; empty if there are none.
+        key: a hash of the credentials, never they themselves; empty without one.
     """
 
     provider: str

@@ -177,7 +177,7 @@ class AnswerStore(Protocol):
     flights: SingleFlight
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer to a question as a cached one; None if there is none. Must not block."""
+        """Return the answer to a question as a cached one; None without one. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
         """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""

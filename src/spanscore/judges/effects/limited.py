@@ -341,7 +341,7 @@ class _Vote:
         self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a ballot; None if there is none among those that came."""
+        """Wait for the answer to a ballot; None without one among those that came."""
         wait = self.votes[number] = SharedWait()
         try:
             return await wait.answer

@@ -37,7 +37,7 @@ LexicalAnswer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
 
 
 def text_in(prompt: Prompt, name: str) -> str:
-    """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty if there is none."""
+    """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty without one."""
     value = prompt.evidence.get(name, "")
     if messages := messages_in(prompt, name):
         return "\n".join(map(said_in, messages))
@@ -45,7 +45,7 @@ def text_in(prompt: Prompt, name: str) -> str:
 
 
 def messages_in(prompt: Prompt, name: str) -> list[Mapping[str, Any]]:
-    """Return a conversation of a prompt's evidence; empty if there is none."""
+    """Return a conversation of a prompt's evidence; empty without one."""
     value = prompt.evidence.get(name)
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
 

@@ -353,7 +353,7 @@ class BaseMetric:
         return {"evaluator_version": self.evaluator_version, "source": asker().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model that answered last; without one what is known, else the judge's own, None if there is none."""
+        """Return the model that answered last; without one what is known, else the judge's own, None without one."""
         answered = next((call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP), None)
         return answered or known or (self._judge.model if self._judge else None)
 

@@ -97,7 +97,7 @@ class GradedMetric(JudgedMetric):
 
     @property
     def advice(self) -> str | None:
-        """A fault that the metric's maker should look at, as ``spanscore check`` shows it; None = there is none."""
+        """A fault that the metric's maker should look at, as ``spanscore check`` shows it; None = absent."""
         return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
 
     def missing(self, sample: Sample) -> str | None:

@@ -96,7 +96,7 @@ class Paired(NamedTuple):
 
     @property
     def labels_needed(self) -> int | None:
-        """About how many labels, of all three parts, would show such a gain four times out of five; None if there is none.
+        """About how many labels, of all three parts, would show such a gain four times out of five; None without one.
 
         Source: Connor, "Sample size for testing differences in proportions for the paired-sample design" (1987), one-sided,
         with Fleiss's correction for continuity, as the test is exact.

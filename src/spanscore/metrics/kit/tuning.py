@@ -143,7 +143,7 @@ class Marking:
 
 
 def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return lesson by lesson whether the verdict is the human's; None if there is none, or another judge stood in."""
+    """Return lesson by lesson whether the verdict is the human's; None without one, or another judge stood in."""
     pairs = zip(scores, lessons, strict=True)
     return [score.value == lesson.verdict if _says(score) else None for score, lesson in pairs]
 

@@ -362,7 +362,7 @@ class AttributeLookup(Protocol):
     """Attributes of a span as they came: a mapping, or the bytes that they are in."""
 
     def get(self, name: str, /) -> object:
-        """Return the value of an attribute; None = there is none, or it is no short text."""
+        """Return the value of an attribute; None = absent, or it is no short text."""
 
     def __contains__(self, name: str, /) -> bool:
         """Whether there is such an attribute."""

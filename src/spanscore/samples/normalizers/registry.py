@@ -44,7 +44,7 @@ class NormalizedUnit(NamedTuple):
     Attributes:
         spans: how many it has read.
         without_content: on how many of them it found none.
-        hint: what to do about the latest of those; empty where there is none.
+        hint: what to do about the latest of those; empty without one.
         cut: how many have content that an attribute limit cut.
     """
 

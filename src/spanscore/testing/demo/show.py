@@ -57,7 +57,7 @@ class Trace:
     evaluations: tuple[ReportRow, ...]
 
     def of(self, metric: str) -> float | None:
-        """Return the quality by a metric, None where there is none."""
+        """Return the quality by a metric, None without one."""
         return next((one.quality for one in self.evaluations if one.metric == metric), None)
 
 
