@@ -14,8 +14,6 @@ from spanscore.core.job import LogRecords
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = ["LogContent"]
-
 _MOST_SCOPES: Final = 100
 _NOT_JOINED: Final = NoContent(
     "content is in log records, and none of the span had come when its unit was closed",

@@ -23,8 +23,6 @@ from spanscore.core.threads import reset_in_child
 if TYPE_CHECKING:
     from spanscore.capture.callback.capture import RunCapture
 
-__all__ = ["ScorerIdentity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
-
 
 @dataclass(slots=True)
 class ScorerIdentity:

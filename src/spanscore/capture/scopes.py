@@ -14,8 +14,6 @@ from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
 
-__all__ = ["LOGFIRE", "Role", "Scopes", "library_of", "root_role", "scope_notes"]
-
 # --- root roles -----------------------------------------------------------------------------------------------------
 
 # One table for spans of this process and for spans on the wire, of which only the bytes are searched.

@@ -11,8 +11,6 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
 from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
 
-__all__ = ["StoredUnits"]
-
 
 class StoredUnits(ImmediateReceiver):
     """Hands units on that nothing more will come of; their spans have left long ago.

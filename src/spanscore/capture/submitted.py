@@ -19,8 +19,6 @@ from spanscore.pipeline.sessions import SessionIds
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 
-__all__ = ["ImmediateReceiver", "SubmittedSamples"]
-
 # --- when read ------------------------------------------------------------------------------------------------------
 
 

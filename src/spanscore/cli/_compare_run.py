@@ -30,8 +30,6 @@ from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 from spanscore.stored.trace_stores import time_of
 
-__all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]
-
 WORSE, TOO_LITTLE = 1, 3
 """Exit codes: a metric is worse by more than is allowed; no metric is, but the verdict on one is open."""
 _LOWEST_LEVEL: Final = 0.7

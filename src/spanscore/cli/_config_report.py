@@ -39,8 +39,6 @@ from spanscore.outputs.aggregates import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.wiring.metrics import check_screens
 
-__all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
-
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
 """The words of LangChain's error on an unknown provider before the list of those that it has."""
 _OF_ALL_METRICS = frozenset({"sessions", "collect"})

@@ -24,26 +24,6 @@ from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 
-__all__ = [
-    "FORMS",
-    "CostPlan",
-    "DayPlan",
-    "ExpectedTraffic",
-    "Sizes",
-    "asked_model",
-    "cost_lines",
-    "costs_of",
-    "days_of",
-    "dear_lines",
-    "judge_line",
-    "money_line",
-    "price_in",
-    "read_measured_costs",
-    "requests_per_day_in",
-    "shadow_costs_of",
-    "traffic_in",
-]
-
 FORMS = "1e6, 1_000_000, 500k, 1.5M (a day), 12/s, 700/min, 40k/h, 1e6/d"
 """How a rate of requests may be written."""
 _DAY_S = 86_400.0

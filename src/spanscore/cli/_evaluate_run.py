@@ -53,8 +53,6 @@ from spanscore.stored.quality_gate import (
 )
 from spanscore.wiring.accounts import Accounts, purse_for
 
-__all__ = ["FELL", "INCOMPLETE", "PausedAccounts", "QualityGate", "ScoreRun", "exit_code", "named_clocks"]
-
 FELL, INCOMPLETE = 1, 3
 """Exit codes: a bound does not hold; too many cases have no score."""
 _CASES = 10

@@ -10,18 +10,6 @@ import typer
 
 from spanscore.errors import ConfigurationError
 
-__all__ = [
-    "INTERRUPTED",
-    "SourceOfReplay",
-    "TracesSince",
-    "TracesUntil",
-    "UnitsSince",
-    "UnitsUntil",
-    "budget_spent",
-    "refuse_overwriting",
-    "refuse_unwritable",
-]
-
 INTERRUPTED = 130
 """128 + SIGINT: the exit code that a shell expects after Ctrl-C."""
 

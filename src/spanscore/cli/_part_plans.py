@@ -47,20 +47,6 @@ from spanscore.wiring.metrics import checked_session_metrics
 from spanscore.wiring.outputs import check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
 
-__all__ = [
-    "TOPICS",
-    "ModelStandIn",
-    "Topic",
-    "evaluator_version_problems",
-    "judge_check_problems",
-    "judge_check_topic",
-    "part_problems",
-    "refusal_of",
-    "rule_lines",
-    "sampling_notes",
-    "session_metrics_in",
-]
-
 Topic = Iterator[ConfigurationError | str]
 """The problems of a topic, and its lines; they hold if there is no problem but a ``NotReadyError``."""
 

@@ -34,8 +34,6 @@ from spanscore.protocols import Metric
 from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.samples.texts import CONTEXT_KEYS
 
-__all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
-
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
 """Time since a drop began → its seconds: for each, ``check`` shows the smallest drop that is seen."""
 _WHERE_IT_DOES_NOT = (

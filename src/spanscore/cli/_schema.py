@@ -24,21 +24,6 @@ from spanscore.judges import judge
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
 
-__all__ = [
-    "METRIC_OF_ONES_OWN",
-    "Key",
-    "Schema",
-    "example_file",
-    "keys_in",
-    "meaning_of",
-    "parameters_in",
-    "plain",
-    "schema",
-    "schema_file",
-    "sections",
-    "summary_of",
-]
-
 # --- docstrings -----------------------------------------------------------------------------------------------------
 
 _DESCRIBED_BY: Mapping[type[BaseModel], Any] = {ChatModelSettings: judge}

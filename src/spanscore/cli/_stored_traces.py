@@ -53,8 +53,6 @@ from spanscore.stored.unit_reading import (
 from spanscore.wiring.metrics import dialects_of
 from spanscore.wiring.preview import UnitCost, preview_of, tally_of
 
-__all__ = ["CollectRun", "PreviewRun", "ReplayRun", "unit_metrics"]
-
 _MOST_UNREAD: Final = 20
 _INTERRUPTED: Final = "Interrupted: the counts are of what was read until then."
 

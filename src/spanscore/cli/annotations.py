@@ -14,8 +14,6 @@ from spanscore.core.sample import Annotation
 from spanscore.core.terminal import Terminal
 from spanscore.stored.annotation_import import AnnotationImport
 
-__all__ = ["annotations"]
-
 _SHOWN = 10
 """Wrong lines that are told of one by one."""
 

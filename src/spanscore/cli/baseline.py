@@ -25,8 +25,6 @@ from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline
 from spanscore.monitoring.prometheus_api import PrometheusApi, ScoredEvaluator, scored_days
 from spanscore.monitoring.promql import label
 
-__all__ = ["baseline"]
-
 _HOUR_S = 3_600
 
 

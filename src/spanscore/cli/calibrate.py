@@ -45,8 +45,6 @@ from spanscore.report.story import labels
 from spanscore.semconv import ANNOTATOR_HUMAN
 from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
-__all__ = ["calibrate"]
-
 _DAY_S = 86_400.0
 _R = TypeVar("_R", Row, ReportRow)
 _QUALITIES = {

@@ -38,8 +38,6 @@ from spanscore.report.rows import name_within
 from spanscore.service import plan as plan_of_serve
 from spanscore.service import worker_plan
 
-__all__ = ["check"]
-
 _WRONG = 2
 _NOT_READY = 3
 _KINDS = {"single_turn": "", "multi_turn": "of a conversation: "}

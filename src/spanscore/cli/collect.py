@@ -9,8 +9,6 @@ import typer
 
 from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 
-__all__ = ["collect"]
-
 
 def collect(
     source: SourceOfReplay,

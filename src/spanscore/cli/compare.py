@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["compare"]
-
 
 def compare(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, with 'compare'.")],

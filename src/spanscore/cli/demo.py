@@ -20,8 +20,6 @@ from spanscore.errors import ConfigurationError, writing
 if TYPE_CHECKING:
     from spanscore.testing.demo.run import Played, Tally
 
-__all__ = ["demo"]
-
 _BATCH = 512
 """Spans per line of a file."""
 

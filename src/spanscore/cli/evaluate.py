@@ -9,8 +9,6 @@ import typer
 
 from spanscore.core.printable import printable
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     file: Annotated[

@@ -13,8 +13,6 @@ from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 if TYPE_CHECKING:
     from spanscore.stored.explaining import TraceExplainer
 
-__all__ = ["explain"]
-
 
 def explain(
     source: SourceOfReplay,

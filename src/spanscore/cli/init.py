@@ -17,8 +17,6 @@ from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import found, metric_doc_of
 
-__all__ = ["init"]
-
 SCHEMA = "spanscore.schema.json"
 _METRICS = "faithfulness,response_relevancy"
 _EMBEDDINGS = {"openai": "openai:text-embedding-3-small"}

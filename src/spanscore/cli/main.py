@@ -17,8 +17,6 @@ from spanscore import cli
 from spanscore.core.printable import printable_lines
 from spanscore.errors import SpanscoreError
 
-__all__ = ["app", "main"]
-
 _USAGE_ERROR = 2
 _GROUPS = {
     "Start": ("demo", "init", "check", "metrics"),

@@ -25,8 +25,6 @@ from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, MetricDoc, built_ins, found, metric_doc_of, own_name
 
-__all__ = ["metrics"]
-
 ONLINE = "live traffic: no reference needed"
 _GROUPS = {
     ONLINE: "a trace holds all of it",

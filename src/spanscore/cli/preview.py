@@ -9,8 +9,6 @@ import typer
 
 from spanscore.cli._options import INTERRUPTED, SourceOfReplay, UnitsSince, UnitsUntil
 
-__all__ = ["preview"]
-
 
 def preview(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")],

@@ -9,8 +9,6 @@ import typer
 
 from spanscore.cli._options import INTERRUPTED, UnitsSince, UnitsUntil
 
-__all__ = ["replay"]
-
 
 def replay(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration of the live scorer.")],

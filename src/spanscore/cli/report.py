@@ -14,8 +14,6 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.calibration import calibrations_of
 from spanscore.report import findings, write
 
-__all__ = ["report"]
-
 
 def report(
     file: Annotated[

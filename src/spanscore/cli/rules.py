@@ -27,8 +27,6 @@ from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.rules import RULES, operator_files, rule_files
 from spanscore.protocols import Metric
 
-__all__ = ["rules"]
-
 _HOW_TO_GET_A_BASELINE = (
     "no baseline, so no drop is watched. Let it run for a week of normal traffic, ask `spanscore baseline` what is normal, or "
     "read the mean on the dashboard 'spanscore: overview', and write alerts: {{{name}: {{baseline: <that mean>}}}}"

@@ -10,8 +10,6 @@ import typer
 from spanscore.core.printable import printable_lines
 from spanscore.service.run import serve as run
 
-__all__ = ["serve"]
-
 
 def serve(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.")],

@@ -14,8 +14,6 @@ from spanscore.core.printable import format_age, format_bytes, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
-__all__ = ["spool"]
-
 _SHOWN = 20
 """Dead letters that are listed at most."""
 

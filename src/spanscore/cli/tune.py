@@ -29,8 +29,6 @@ from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Judge
 from spanscore.wiring.accounts import Accounts, purse_for
 
-__all__ = ["tune"]
-
 _TO_GO_ON = (
     "Run the command again in the next window (windows are aligned to UTC), or raise judge.budget; with judge.cache: "
     "answers.sqlite, answers that are there are not paid for again."

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from spanscore.service.lifetime import Say
 
-__all__ = ["Work", "in_processes", "worker"]
-
 Work = Callable[[int], None]
 """The work of a process, given its number from 0 on; can be pickled. It ends by a signal, and when its parent has ended."""
 

@@ -7,16 +7,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any
 
-__all__ = [
-    "checked_session",
-    "current_expectation",
-    "current_session",
-    "is_judging",
-    "judging",
-    "references",
-    "session",
-]
-
 _expected: ContextVar[Mapping[str, Any] | None] = ContextVar("spanscore_expected", default=None)
 _session: ContextVar[str | None] = ContextVar("spanscore_session", default=None)
 _judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)

@@ -10,8 +10,6 @@ from math import inf
 from time import monotonic_ns, process_time_ns, sleep, thread_time_ns, time_ns
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["TURN_NS", "DutyCycle", "EventQueue", "Turns", "begin_turn", "rest_after_turns", "steady_ns", "yield_gil"]
-
 # --- clock ----------------------------------------------------------------------------------------------------------
 
 # The clock by which units wait: nanoseconds since the epoch, by the wall clock when the process began, and steady from

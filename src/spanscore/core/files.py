@@ -15,8 +15,6 @@ from typing import Final, NamedTuple, TextIO, TypeAlias
 from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Appended", "FileIdentity", "LineFile", "ProcessLock", "check_disk", "disk_kind", "is_full", "whole_file"]
-
 # --- process lock ---------------------------------------------------------------------------------------------------
 
 # ProcessLock: what one process of a machine does for all that share a file.

@@ -13,24 +13,6 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import SamplingContext, Unit
 
-__all__ = [
-    "BASE",
-    "CONFIGURED",
-    "STATED",
-    "UNKNOWN",
-    "Decision",
-    "ExternalCount",
-    "ExternalCounts",
-    "Job",
-    "JobResult",
-    "ReplayState",
-    "SampledUnit",
-    "ServeState",
-    "TopicState",
-    "UnitCounts",
-    "Weights",
-]
-
 # --- job ------------------------------------------------------------------------------------------------------------
 
 BASE = "base"

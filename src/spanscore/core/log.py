@@ -12,20 +12,6 @@ from traceback import walk_tb
 from typing import Any, Final, TypeGuard, TypeVar
 from uuid import UUID
 
-__all__ = [
-    "bases_of",
-    "class_name",
-    "defines",
-    "is_a",
-    "log_internal_error",
-    "log_once",
-    "module_of",
-    "plain_text",
-    "raised_by_user",
-    "said_by",
-    "type_name",
-]
-
 # --- foreign --------------------------------------------------------------------------------------------------------
 
 # What is asked of things that are not ours, without running a line of their code.

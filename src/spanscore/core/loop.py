@@ -21,8 +21,6 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool, gevent_monkey, reset_in_child, start_daemon
 from spanscore.errors import SpanscoreError
 
-__all__ = ["LoopThread", "call_soon", "later", "on_loop", "run", "submit"]
-
 T = TypeVar("T")
 
 _POOL_THREADS = 32

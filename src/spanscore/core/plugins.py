@@ -12,8 +12,6 @@ from typing import Any
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Entry", "Registry", "entries"]
-
 Entry = str | Mapping[str, Mapping[str, Any] | None]
 """A part as a configuration lists it: its name, alone or with its parameters."""
 

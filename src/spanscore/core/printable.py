@@ -8,22 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = [
-    "DURATION",
-    "TextTable",
-    "did_you_mean",
-    "format_age",
-    "format_bytes",
-    "format_count",
-    "format_duration",
-    "format_number",
-    "format_usd",
-    "names_listed",
-    "parse_duration",
-    "printable",
-    "printable_lines",
-]
-
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"

@@ -11,8 +11,6 @@ from pydantic import BaseModel
 
 from spanscore.core.score import Direction
 
-__all__ = ["ASPECTS", "Aspect", "Example", "Passages", "Prompt", "Reply"]
-
 # --- aspect ---------------------------------------------------------------------------------------------------------
 
 # Ready aspects: name → a definition that a judge can be asked about, and whether it is wanted. The wording is our own.

@@ -14,25 +14,6 @@ from spanscore.core.log import is_a
 from spanscore.core.score import Label, Outcome
 from spanscore.core.span import UnitKey
 
-__all__ = [
-    "AIMessage",
-    "AnnotatedSample",
-    "Annotation",
-    "HumanMessage",
-    "HumanValue",
-    "JudgeResult",
-    "Message",
-    "MultiTurnSample",
-    "Sample",
-    "Samples",
-    "SingleTurnSample",
-    "ToolCall",
-    "ToolMessage",
-    "UnitId",
-    "by_value",
-    "missing_fields",
-]
-
 # --- sample ---------------------------------------------------------------------------------------------------------
 
 # Field names are those of ragas, so its data sets load unchanged.

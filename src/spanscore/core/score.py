@@ -13,29 +13,6 @@ from spanscore import semconv
 from spanscore.core.span import Unit, UnitKey
 from spanscore.errors import ConfigurationError
 
-__all__ = [
-    "BINARY",
-    "MOSTLY_LEFT_OUT",
-    "UNIT_INTERVAL",
-    "Direction",
-    "JudgeCall",
-    "Kind",
-    "Label",
-    "Outcome",
-    "Scale",
-    "Score",
-    "Transcript",
-    "Usage",
-    "Votes",
-    "from_source",
-    "id_of",
-    "known_sum",
-    "refuse_taken_name",
-    "score_id",
-    "signed",
-    "unit_attributes",
-]
-
 # --- transcript -----------------------------------------------------------------------------------------------------
 
 

@@ -14,23 +14,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = [
-    "CUT",
-    "UNIT_KINDS",
-    "Attributes",
-    "NoContent",
-    "SamplingContext",
-    "Session",
-    "SessionEnd",
-    "SpanData",
-    "SpanStatus",
-    "Unit",
-    "UnitKey",
-    "UnitKind",
-    "UnreadContent",
-    "UpstreamDecision",
-]
-
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""

@@ -12,8 +12,6 @@ from rich.text import Text
 
 from spanscore.core.printable import printable, printable_lines
 
-__all__ = ["Terminal", "as_plain"]
-
 _WIDTH: Final = 110
 """Columns at most, and without a terminal."""
 _NARROWEST: Final = 20

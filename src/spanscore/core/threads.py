@@ -18,20 +18,6 @@ from weakref import ref
 
 from spanscore.core.log import log_internal_error, log_once
 
-__all__ = [
-    "AbandonedError",
-    "DaemonPool",
-    "Forkable",
-    "JobQueue",
-    "SerialThread",
-    "before_fork",
-    "gevent_monkey",
-    "reset_in_child",
-    "run_interruptibly",
-    "run_without_loop",
-    "start_daemon",
-]
-
 # --- fork -----------------------------------------------------------------------------------------------------------
 
 # This is the only fork hook. In a child each part is reset: the parent counts, ends and exports the open units.

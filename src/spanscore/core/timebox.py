@@ -24,8 +24,6 @@ from spanscore.core.log import log_once, type_name
 from spanscore.core.score import Outcome
 from spanscore.core.threads import DaemonPool
 
-__all__ = ["Hook", "HookTimeout", "Timebox"]
-
 T = TypeVar("T")
 
 _MOST_HUNG: Final = 4

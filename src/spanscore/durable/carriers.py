@@ -19,8 +19,6 @@ from spanscore.durable.spool import SpoolFile
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 
-__all__ = ["OtlpCarrier", "SpooledCarrier"]
-
 _PATH: Final = "/v1/traces"
 _PROTOBUF: Final = "application/x-protobuf"
 _KIND: Final = "copy"

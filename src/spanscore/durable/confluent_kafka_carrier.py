@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import Producer
 
-__all__ = ["KafkaCarrier"]
-
 _WANTED: Final[Mapping[str, Any]] = {
     "partitioner": "fnv1a",  # as the Collector's exporter: the spans of a trace stand together, whoever writes them
     "message.timeout.ms": 0,  # never: the caller bounds how many wait

@@ -25,8 +25,6 @@ from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Queue, Redactor
 from spanscore.samples.redaction import redacted_content
 
-__all__ = ["Dispatcher", "UnitEncoder"]
-
 _LOOK_S: Final = 0.02
 _AT_ONCE: Final = 4
 """Units that are encoded at a time: a redactor that hangs delays no other unit."""

@@ -24,18 +24,6 @@ from spanscore.durable.rows import Told
 from spanscore.judges.score_context import suppress_tracing
 from spanscore.outputs.otlp_client import BackendAnswer
 
-__all__ = [
-    "BATCH_BYTES",
-    "COPIES",
-    "HELD_SPANS",
-    "Batch",
-    "Outbox",
-    "OutboxCounts",
-    "OutboxSender",
-    "Parcel",
-    "SendingRules",
-]
-
 _Headers = tuple[tuple[str, str], ...]
 
 BATCH_BYTES: Final = 4_000_000

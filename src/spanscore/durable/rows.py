@@ -9,20 +9,6 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from spanscore.core.span import UnitKey
 
-__all__ = [
-    "REMOTE_SCORING",
-    "Carrier",
-    "PutResult",
-    "RowEnd",
-    "RowKey",
-    "SpoolRow",
-    "SpoolState",
-    "Told",
-    "UnitCopy",
-    "metrics_of",
-    "text_of_metrics",
-]
-
 
 class RowKey(NamedTuple):
     """The key of a row, which is kept once. Rows are taken by their kind.

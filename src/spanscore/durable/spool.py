@@ -31,17 +31,6 @@ from spanscore.durable.spool_writer import (
 )
 from spanscore.errors import ConfigurationError
 
-__all__ = [
-    "DeadLetter",
-    "HeldRows",
-    "SpoolFile",
-    "SpoolInspection",
-    "WaitingUnits",
-    "drop_older",
-    "inspected",
-    "retry_dead_letters",
-]
-
 _GROUP: Final = 64
 """Operations in one transaction: with more, the disk gains little, and the first one waits."""
 _GATHER_S: Final = 0.01

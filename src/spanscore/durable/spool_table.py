@@ -13,19 +13,6 @@ from typing import Final, NamedTuple
 
 from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, SpoolState
 
-__all__ = [
-    "ADDED",
-    "SCHEMA",
-    "LeaseHolder",
-    "Leases",
-    "SpoolBounds",
-    "SpoolTable",
-    "boot_ns",
-    "has_ended",
-    "number_of",
-    "this_process",
-]
-
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19
 """Fields of ``/proc/PID/stat`` after the name, which may itself contain blanks and brackets."""

@@ -20,8 +20,6 @@ from spanscore.durable.rows import PutResult, SpoolState
 from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns, number_of
 from spanscore.errors import ConfigurationError, writing
 
-__all__ = ["CLOSED", "DAMAGED", "Answer", "Operation", "SpoolWriter", "Sync", "check_ours", "fault_of", "make_tables"]
-
 # --- opening: a path → an open spool, made if it is missing, checked, and moved aside if it is damaged ---
 
 Sync = Literal["full", "normal"]

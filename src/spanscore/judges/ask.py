@@ -34,8 +34,6 @@ from spanscore.judges.rendering import as_json, bound_of, fit, form
 from spanscore.judges.score_context import asker, suppress_tracing
 from spanscore.protocols import Judge
 
-__all__ = ["REPAIR_STEP", "answer_in", "ask", "read", "replied"]
-
 _DEEPEST = 20
 """Brackets inside each other; an answer's form has three."""
 _MOST_VALUES = 1_000

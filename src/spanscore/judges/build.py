@@ -16,8 +16,6 @@ from spanscore.judges.langchain.models import ClientSettings, named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
 
-__all__ = ["judge", "shared_judge"]
-
 # Keyed by the model's id: a judge holds its model, so the id is taken for as long as the entry lives.
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 

@@ -27,8 +27,6 @@ from spanscore.judges.records import EMBED_STEP, of_vectors, record, signed
 from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
-__all__ = ["EmbedderLimits", "LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]
-
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
 """Bytes of an answer, and of each of its vectors: one of 8,000 numbers is some 170 kB in digits."""
 

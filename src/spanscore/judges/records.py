@@ -22,23 +22,6 @@ from spanscore.judges.rendering import question_tokens, render
 from spanscore.judges.score_context import asker
 from spanscore.protocols import Embedder, Judge
 
-__all__ = [
-    "EMBED_STEP",
-    "MAX_CHARS",
-    "TOLD",
-    "completed_by",
-    "failed_call",
-    "given_up",
-    "is_our_cancellation",
-    "of_answer",
-    "of_vectors",
-    "record",
-    "record_calls",
-    "recorded_by",
-    "recorded_calls",
-    "signed",
-]
-
 EMBED_STEP = "embed"
 """Step of a request for vectors; the model that answers it is no judge of the score."""
 MAX_CHARS = 100_000

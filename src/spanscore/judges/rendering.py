@@ -22,20 +22,6 @@ from spanscore.errors import JudgeError
 from spanscore.judges.tiktoken_count import loaded_counter
 from spanscore.protocols import Judge
 
-__all__ = [
-    "LEFT_OUT",
-    "as_json",
-    "bound_of",
-    "bytes_of",
-    "estimate",
-    "fenced",
-    "fit",
-    "form",
-    "less_answer",
-    "question_tokens",
-    "render",
-]
-
 _WORD: Final = "evidence"
 _BRACKETS: Final = (
     "<\uff1c\ufe64\u2039\u3008\u27e8\u2329\u276e\u276c\u2770\u29fc\u2991\u02c2\u1438\u16b2\u226e\u227a\u226a\u22d6\u00ab\u300a"

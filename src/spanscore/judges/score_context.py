@@ -19,8 +19,6 @@ from spanscore.core.context import is_judging, judging
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
-__all__ = ["ScoreContext", "SharedWait", "ask_for", "asked_by", "asker", "suppress_tracing", "suppressed_context"]
-
 _PLAIN_KEY = "suppress_instrumentation"
 
 

@@ -14,8 +14,6 @@ from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["AgentGoalAccuracy", "AgentGoalAccuracyWithReference", "AgentGoalAccuracyWithoutReference"]
-
 _WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 

@@ -9,8 +9,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.graded import Rating024, TwoRatings
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["AnswerAccuracy"]
-
 JUDGE_ACCURACY_1: Step[Rating024] = Step(
     name="judge_accuracy_1",
     instruction="Does the answer agree with the reference? 4 fully, 2 partly, 0 not, or in conflict.",

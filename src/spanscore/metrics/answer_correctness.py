@@ -20,8 +20,6 @@ from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
-__all__ = ["AnswerCorrectness"]
-
 _TWO = 2
 
 

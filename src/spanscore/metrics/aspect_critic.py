@@ -20,8 +20,6 @@ from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, voted
 from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
-__all__ = ["AspectCritic", "Critique"]
-
 _INSTRUCTION = """\
 Judge this aspect alone:
 {definition}

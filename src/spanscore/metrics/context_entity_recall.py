@@ -14,8 +14,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["ContextEntityRecall"]
-
 
 class Entities(BaseModel):
     """Entities, once each."""

@@ -11,13 +11,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = [
-    "IDBasedContextPrecision",
-    "IDBasedContextRecall",
-    "NonLLMContextPrecisionWithReference",
-    "NonLLMContextRecall",
-]
-
 
 class IDBasedContextPrecision(NamedMetric):
     """Which share of the retrieved documents is among those that should have been found?

@@ -15,14 +15,6 @@ from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
 
-__all__ = [
-    "ContextPrecision",
-    "ContextUtilization",
-    "LLMContextPrecisionWithReference",
-    "LLMContextPrecisionWithoutReference",
-    "precision_finding",
-]
-
 
 class ContextVerdict(BaseModel):
     """Why, and whether the context was of use for the answer."""

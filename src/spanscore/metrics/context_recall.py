@@ -15,8 +15,6 @@ from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import key_of
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["ContextRecall", "LLMContextRecall"]
-
 
 class Attribution(BaseModel):
     """One sentence of the answer, why, and whether the context holds it (1) or not (0)."""

@@ -10,8 +10,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.graded import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["ContextRelevance"]
-
 JUDGE_RELEVANCE_1: Step[Rating012] = Step(
     name="judge_relevance_1",
     instruction="How much of what the question asks does the context alone answer? 2 all, 1 part, 0 nothing.",

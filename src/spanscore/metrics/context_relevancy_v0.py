@@ -21,8 +21,6 @@ from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
 
-__all__ = ["ContextRelevancyV0"]
-
 PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """Pairs → one number each, 0 (strangers) … 1 (the same). ``CrossEncoder(…).predict`` is one."""
 

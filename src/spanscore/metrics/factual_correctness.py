@@ -16,8 +16,6 @@ from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, NonBlank, Verdicts, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
-__all__ = ["FactualCorrectness"]
-
 Level = Literal["low", "high"]
 Recall = Literal["mixed", "claims"]
 

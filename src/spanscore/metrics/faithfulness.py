@@ -10,8 +10,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, align
 
-__all__ = ["Faithfulness"]
-
 
 class Faithfulness(JudgedMetric):
     """Which share of what the answer claims do the retrieved contexts support?

@@ -20,8 +20,6 @@ from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
 from spanscore.protocols import Judge
 
-__all__ = ["FaithfulnessWithHHEM", "judged_pairs"]
-
 Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
 
 _HALF = 0.5

@@ -11,8 +11,6 @@ from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.metrics.kit.base import SINGLE_TURN, Measured
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["metric"]
-
 
 class FunctionMetric(NamedMetric):
     """A metric made of a function by ``@metric``. Calling it calls the function."""

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from spanscore.metrics.kit.step import majority
 
-__all__ = ["majority_vote"]
-
 VoterRow: TypeAlias = Mapping[str, Any]
 
 KEY = "id"

@@ -14,8 +14,6 @@ from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
-__all__ = ["NoiseSensitivity"]
-
 NoiseMode = Literal["relevant", "irrelevant"]
 
 # Without the examples of Faithfulness: they would be paid for 2N + 3 times.

@@ -8,8 +8,6 @@ from math import isnan
 
 from spanscore.errors import SampleError
 
-__all__ = ["ragas_score"]
-
 _FEWEST = 2
 _SLACK = 1e-9
 

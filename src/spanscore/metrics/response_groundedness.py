@@ -10,8 +10,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.graded import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
 
-__all__ = ["ResponseGroundedness"]
-
 JUDGE_GROUNDEDNESS_1: Step[Rating012] = Step(
     name="judge_groundedness_1",
     instruction="How much of the response does the context alone support? 2 all, 1 part, 0 nothing, or it contradicts.",

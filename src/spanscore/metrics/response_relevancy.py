@@ -15,8 +15,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
 from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
 
-__all__ = ["NONCOMMITTAL", "ResponseRelevancy"]
-
 Noncommittal = Literal["all", "majority", "any"]
 NONCOMMITTAL = "The answer is noncommittal."
 """The explanation of a 0 for an answer that avoids one; reports know it again."""

@@ -11,8 +11,6 @@ from spanscore.errors import MissingExtraError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
 
-__all__ = ["Rouge"]
-
 _KNOWN = re.compile(r"[a-z0-9]")
 RougeType = Literal["rouge1", "rougeL"]
 RougeMode = Literal["fmeasure", "precision", "recall"]

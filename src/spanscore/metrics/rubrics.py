@@ -27,8 +27,6 @@ from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
-__all__ = ["InstanceRubrics", "Rubrics"]
-
 DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
     {
         "score1_description": "Wrong, off the question, or no answer at all.",

@@ -10,8 +10,6 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["Bleu", "Chrf"]
-
 _REQUIRES: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
 _BLANK = Finding(value=None, reason="both texts are blank")
 

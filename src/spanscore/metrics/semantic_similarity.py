@@ -15,8 +15,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
 
-__all__ = ["SemanticSimilarity"]
-
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 _SLACK = 1e-9

@@ -14,8 +14,6 @@ from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, d
 from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
-__all__ = ["SimpleCriteria"]
-
 _INSTRUCTION = """\
 Grade the exchange by this criterion alone:
 {definition}

@@ -10,8 +10,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["ExactMatch", "NonLLMStringSimilarity", "StringPresence", "StringSimilarity"]
-
 
 class ExactMatch(NamedMetric):
     """Is the response equal to the reference?

@@ -16,8 +16,6 @@ from spanscore.metrics.kit.averages import best_pairing
 from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["ToolCallAccuracy", "ToolCallF1", "alike", "calls_in"]
-
 
 class ToolCallF1(NamedMetric):
     """Did the assistant make the calls it should have made, and no others? The order does not matter.

@@ -16,8 +16,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
-__all__ = ["TopicAdherence"]
-
 
 class Topics(BaseModel):
     """What a conversation is about."""

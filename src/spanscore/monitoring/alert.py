@@ -13,25 +13,6 @@ from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.monitoring.promql import label
 from spanscore.monitoring.recorded import WINDOW
 
-__all__ = [
-    "ALL",
-    "FOR_SEGMENT",
-    "OF_METRIC",
-    "PATIENCE",
-    "Alert",
-    "AlertNumber",
-    "AlertScope",
-    "by_label",
-    "figures_of",
-    "filled",
-    "labels_of",
-    "listed",
-    "literal",
-    "mean_of",
-    "of_metric",
-    "streams_of",
-]
-
 PATIENCE = 1
 """Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
 ALL = "all"

@@ -10,8 +10,6 @@ from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.hour_of_week import read_profile
 
-__all__ = ["Baseline", "baseline_of"]
-
 UNKNOWN = 0.95
 """Level of a baseline that is not known yet: near 1, a pass/fail metric needs most scores."""
 

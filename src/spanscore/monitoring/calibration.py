@@ -24,31 +24,6 @@ from spanscore.monitoring.promql import label
 from spanscore.monitoring.recorded import WRITTEN, among
 from spanscore.protocols import Metric
 
-__all__ = [
-    "CORRECTED",
-    "HIGH",
-    "KNOWN_ERROR",
-    "LEAST_SHARED",
-    "LOW",
-    "Agreement",
-    "AnnotatedPair",
-    "AnnotatorError",
-    "Calibration",
-    "Cell",
-    "Estimated",
-    "SavedCalibration",
-    "Z",
-    "agreement_of",
-    "calibrations_of",
-    "corrected",
-    "corrected_ends",
-    "corrected_records",
-    "read_calibration",
-    "refuse_unknown",
-    "smoothed_share",
-    "smoothed_variance",
-]
-
 
 class AnnotatedPair(NamedTuple):
     """One sample that a human and a judge have both judged.

@@ -31,18 +31,6 @@ from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.protocols import Metric
 
-__all__ = [
-    "KEPT",
-    "DropPlan",
-    "SmallestDrop",
-    "drop",
-    "least_of",
-    "plan_records",
-    "plans_of",
-    "smallest_drop",
-    "threshold",
-]
-
 # All expressions work on quality (1 is good), so a drop is a drop, whatever the metric's own scale and direction.
 
 KEPT = 72

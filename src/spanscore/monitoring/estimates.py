@@ -13,38 +13,6 @@ from spanscore import semconv
 from spanscore.core.job import Weights
 from spanscore.core.score import Scale
 
-__all__ = [
-    "MIN_SCORES",
-    "OFFSET_SCORES",
-    "RECOVERED_Z",
-    "SUMMED",
-    "TOLERATED",
-    "WEIGHTED",
-    "WORTH_TELLING",
-    "Interval",
-    "MeanInterval",
-    "MissingShare",
-    "Moments",
-    "ReadSums",
-    "critical_z",
-    "format_signed",
-    "if_best",
-    "if_worst",
-    "interval",
-    "mean",
-    "mean_interval",
-    "missing_bounds",
-    "missing_share",
-    "missing_so_far",
-    "moments",
-    "n_eff",
-    "running_mean",
-    "scores_to_see",
-    "standard_error",
-    "student",
-    "unseen",
-]
-
 # y is the quality of a scored unit, π the probability with which it was chosen, w = 1/π. Everything comes from sums over
 # units, so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as
 # text; a test compares the two in a real Prometheus.

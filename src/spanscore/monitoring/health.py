@@ -28,47 +28,6 @@ from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
-__all__ = [
-    "ABSENT",
-    "AT_REST",
-    "BINDING",
-    "BINDING_S",
-    "BRIEF_S",
-    "ENOUGH",
-    "EXPECTED",
-    "GROWING",
-    "OLD",
-    "OPEN_S",
-    "REMEDIES",
-    "REPLICA",
-    "SILENT",
-    "SILENT_SECONDS",
-    "UNSCORED",
-    "WAITED_S",
-    "WINDOW_S",
-    "Applicability",
-    "applicability",
-    "applied_so_far",
-    "applying",
-    "binding",
-    "breaker",
-    "changed",
-    "declining",
-    "durable",
-    "durable_records",
-    "failing",
-    "looked_back",
-    "lost",
-    "mixed",
-    "never_applies",
-    "refused_evaluator_versions",
-    "shortest",
-    "silences",
-    "silent",
-    "unaccounted",
-    "unscored",
-]
-
 # How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to
 # the last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
 # nobody looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its

@@ -18,20 +18,6 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.estimates import MIN_SCORES, Moments
 
-__all__ = [
-    "DAY_S",
-    "HOURS",
-    "LEAST_DAYS",
-    "STEP_S",
-    "LearnedBaseline",
-    "Profile",
-    "TooShortError",
-    "hour_of_week",
-    "learned",
-    "profiles_text",
-    "read_profile",
-]
-
 # Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour
 # of the week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein
 # 1961; Efron & Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a

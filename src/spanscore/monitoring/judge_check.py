@@ -20,16 +20,6 @@ from spanscore.monitoring.alert import OF_METRIC, Alert, AlertNumber, labels_of,
 from spanscore.monitoring.promql import label, series
 from spanscore.protocols import Metric
 
-__all__ = [
-    "JudgeCheckPlan",
-    "judge_changed",
-    "judge_check_figures",
-    "judge_check_plans",
-    "judge_check_records",
-    "told_by",
-    "watched_by",
-]
-
 KEPT_S = 900.0
 """For so long the alert stays on without a number: a process that starts has none before its first run has ended."""
 HIGHEST = 0.05

@@ -16,17 +16,6 @@ from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import MeanInterval, Moments, format_signed, interval, mean, moments
 
-__all__ = [
-    "FirstAnswers",
-    "JudgeComparison",
-    "PairedAnswer",
-    "PairedRuns",
-    "least_turned",
-    "pair",
-    "paired",
-    "sign_test",
-]
-
 _Answers: TypeAlias = dict[str, dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]]
 
 

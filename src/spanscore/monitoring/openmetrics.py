@@ -32,8 +32,6 @@ from spanscore.outputs.scope import scope
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
-__all__ = ["PATH", "ScrapeEndpoint"]
-
 PATH = "/metrics"
 HEALTH, READINESS = "/healthz", "/readyz"
 CLIENT_TIMEOUT_S = 10.0

@@ -20,8 +20,6 @@ from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
 from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.releases import RELEASE, ReleasePair, ReleaseScores, Steps
 
-__all__ = ["PrometheusApi", "RangeSeries", "ReleaseHistory", "ScoredEvaluator", "read_history", "scored_days"]
-
 _HOW = "give the address of its page, such as http://localhost:9090"
 
 

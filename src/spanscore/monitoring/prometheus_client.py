@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from prometheus_client.samples import Exemplar
 
-__all__ = ["Exposition"]
-
 SCOPE_NAME, SCOPE_VERSION = "otel_scope_name", "otel_scope_version"
 """The labels by which the OpenTelemetry specification tells the meter, as far as remote write has them too."""
 

@@ -18,40 +18,6 @@ from spanscore.monitoring import estimates as budget
 from spanscore.monitoring import promql
 from spanscore.monitoring.promql import label
 
-__all__ = [
-    "BASELINE",
-    "BASELINE_VARIANCE",
-    "CRITICAL",
-    "DESIGN_EFFECT",
-    "DROP",
-    "EDGE",
-    "JUDGE_P",
-    "LITTLE_VARIED",
-    "MEAN",
-    "MIN_SCORES",
-    "MISSING_SHARE",
-    "NORMAL",
-    "NORMAL_NOW",
-    "N_EFF",
-    "SEGMENT",
-    "SINCE",
-    "THRESHOLD",
-    "TOLERANCE",
-    "WATCHED",
-    "WINDOW",
-    "WRITTEN",
-    "among",
-    "constant",
-    "drop_records",
-    "estimate_records",
-    "normal_by_hour",
-    "normal_by_hour_records",
-    "spoken",
-    "steady_window",
-    "watched",
-    "written",
-]
-
 WINDOW, SEGMENT, SUM = "window", "segment", "of"
 """Labels of recorded series; ``of``: which sum it is."""
 SUMS = "spanscore:sums"

@@ -30,31 +30,6 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.promql import label
 
-__all__ = [
-    "LEAST_BLOCKS",
-    "LEAST_SCORES",
-    "RELEASE",
-    "Blocks",
-    "MatchedSums",
-    "Release",
-    "ReleaseComparison",
-    "ReleasePair",
-    "ReleaseScores",
-    "ReleaseVerdict",
-    "Steps",
-    "at_every_look",
-    "at_one_look",
-    "bounds_of_lost",
-    "compared",
-    "difference",
-    "difference_bounds",
-    "difference_interval",
-    "matched",
-    "missing_of",
-    "release_sums",
-    "seconds_until",
-]
-
 # Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
 #
 # If the quality swings with the day and the traffic moves from one release to the other, the plain means of two equal

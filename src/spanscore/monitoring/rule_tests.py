@@ -26,8 +26,6 @@ from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
-__all__ = ["RuleTest", "series_of", "unit_test", "unit_tests"]
-
 STEPS: Final = 2 * health.AT_REST + PATIENCE
 """Evaluations after which every alert has held long enough."""
 MOST_STEPS: Final = 2_000

@@ -25,22 +25,6 @@ from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.outputs.aggregates import is_conditional, refuse_too_many
 from spanscore.protocols import Metric
 
-__all__ = [
-    "ALERTMANAGER",
-    "GRAFANA",
-    "PORT",
-    "RULES",
-    "RULES_TEST",
-    "SCRAPED",
-    "alerts_of",
-    "as_yaml",
-    "folder",
-    "links_of",
-    "operator_files",
-    "rule_files",
-    "times_of",
-]
-
 
 def alerts_of(
     plans: Sequence[DropPlan],

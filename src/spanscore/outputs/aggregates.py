@@ -17,32 +17,6 @@ from spanscore.core.threads import reset_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 
-__all__ = [
-    "MAX_SETS",
-    "MOST_VALUES",
-    "OTHER",
-    "UNTOLD",
-    "BoundedSums",
-    "ComparedValues",
-    "GaugeReading",
-    "Labels",
-    "Points",
-    "add_up",
-    "checked_dimensions",
-    "closed_sets",
-    "is_conditional",
-    "labels_of_applicability",
-    "labels_of_calls",
-    "labels_of_compared",
-    "labels_of_metric",
-    "labels_of_outcome",
-    "labels_of_run",
-    "labels_of_score",
-    "refuse_too_many",
-    "together",
-    "within",
-]
-
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
 

@@ -23,8 +23,6 @@ from spanscore.core.score import Score
 from spanscore.core.span import Session, UnitKey
 from spanscore.core.threads import SerialThread
 
-__all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState", "CollectedCase", "FoundScore", "case_sample"]
-
 _PRECISION: Final = 6
 
 

@@ -24,24 +24,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from requests import PreparedRequest, Request, Response, Session
 
-__all__ = [
-    "SIGNALS",
-    "BuiltProviders",
-    "QuietExporter",
-    "Signal",
-    "exporter_name",
-    "has_endpoint",
-    "is_sent_by_default",
-    "otel_environment",
-    "own_endpoints",
-    "prepare_once",
-    "quiet_otlp_exporter",
-    "read_environment_once",
-    "rejected_in",
-    "sdk_disabled",
-    "send_by_default_to",
-]
-
 # What all requests to an address share, done once: reading what the environment names, and preparing all but the body.
 #
 # ``requests`` goes through all variables, three times over, before it sends anything: two fifths of what a small export

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["APPLICABLE", "INSTRUMENTS", "MOMENTS", "POINTS", "READ", "SUMS", "Instrument"]
-
 
 class Instrument(NamedTuple):
     """Kind, unit and description of an instrument.

@@ -43,8 +43,6 @@ from spanscore.outputs.aggregates import (
 from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.protocols import Counts, Metric
 
-__all__ = ["DURATION_BUCKETS", "Reading", "Telemetry", "Waits"]
-
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; those of the GenAI conventions for a model's call."""
 WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)

@@ -18,8 +18,6 @@ from urllib3.util import make_headers
 from spanscore.core.log import type_name
 from spanscore.outputs.exporters import rejected_in
 
-__all__ = ["BackendAnswer", "OtlpClient"]
-
 _TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 
 

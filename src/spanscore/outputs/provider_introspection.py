@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from opentelemetry import trace
 
-__all__ = ["exporter_of", "processors_beside", "provider_behind"]
-
 _INNER: Final = (
     "span_exporter",
     "_exporter",

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-__all__ = ["DELTA", "NO_METRICS", "ProviderRow", "Providers"]
-
 Origin = Literal["given", "global", "own", "none"]
 
 NO_METRICS = (

@@ -7,8 +7,6 @@ from importlib import metadata
 
 from spanscore import semconv
 
-__all__ = ["scope", "version"]
-
 
 def scope(name: str = semconv.SCOPE) -> tuple[str, str, str]:
     """Return name, version and schema URL: the arguments of ``get_tracer``, ``get_meter``, ``get_logger``."""

@@ -22,8 +22,6 @@ from spanscore.outputs.score_spans import (
     unit_facts,
 )
 
-__all__ = ["EvaluationEvents", "Instruments"]
-
 # One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span: the OpenTelemetry convention.
 
 

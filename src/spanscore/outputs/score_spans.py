@@ -32,16 +32,6 @@ from spanscore.outputs.providers import Providers
 from spanscore.outputs.scope import scope
 from spanscore.outputs.spans import PresetSpanFactory, readable_span
 
-__all__ = [
-    "EvaluationSpans",
-    "JudgeSpans",
-    "annotation_attributes",
-    "context_above",
-    "context_of",
-    "result_attributes",
-    "unit_facts",
-]
-
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
 """Attributes that queries group by, beside the unit's model: a structural query may see one span only, not the unit's."""
 

@@ -14,8 +14,6 @@ from spanscore.core.score import Score
 from spanscore.core.span import Unit
 from spanscore.protocols import AnnotationSink, Sink
 
-__all__ = ["SINKS", "CompositeSink"]
-
 
 class CompositeSink:
     """Hands everything on to each of its sinks, inside of which no instrumentation makes spans of its own. Never raises.

@@ -29,17 +29,6 @@ from opentelemetry.trace import (
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import reset_in_child
 
-__all__ = [
-    "DeferredSpan",
-    "KnownDecision",
-    "LiveSpan",
-    "OwnIds",
-    "PresetSpanFactory",
-    "Watchers",
-    "ids_of",
-    "readable_span",
-]
-
 # The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application
 # which seeded it draws next, and its answers with it.
 

@@ -19,8 +19,6 @@ from spanscore.core.threads import SerialThread
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["MAX_BYTES", "SpansFile", "SpansFileState"]
-
 MAX_BYTES: Final = 100_000_000
 """Bytes of the file and the one before it, which ends in ``.1``, together."""
 _MOST_WAITING: Final = 4_096

@@ -14,8 +14,6 @@ from spanscore.core.sample import Annotation, HumanValue
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 
-__all__ = ["AnnotationBook", "FeedbackScales"]
-
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
 _MOST_NAMES: Final = 100

@@ -11,8 +11,6 @@ from typing import Final, TypeVar
 from spanscore import semconv
 from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
 
-__all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "Assembler", "RootRole", "role_of_operation", "split", "topmost_roots"]
-
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS

@@ -19,17 +19,6 @@ from spanscore.errors import ConfigurationError
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Sampler
 
-__all__ = [
-    "ClosedUnitIndex",
-    "Decisions",
-    "RecentUnit",
-    "RecentUnitSpans",
-    "RecentUnits",
-    "feedback_key_of",
-    "keep_latest",
-    "matched_rules",
-]
-
 _KEPT: Final = 1_000
 """Units that are kept: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
 _LONGEST: Final = 200

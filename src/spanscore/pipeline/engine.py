@@ -24,8 +24,6 @@ from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.population import ScoreSource
 from spanscore.protocols import DurableQueue, Queue
 
-__all__ = ["ScoringEngine", "UnitsInTransit"]
-
 _Pass: TypeAlias = tuple[UnitKey, int]
 
 

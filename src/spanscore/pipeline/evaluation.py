@@ -19,17 +19,6 @@ from spanscore.judges.records import record_calls
 from spanscore.judges.score_context import ScoreContext, ask_for, asked_by, asker, suppressed_context
 from spanscore.protocols import Metric
 
-__all__ = [
-    "Deadline",
-    "Evaluation",
-    "RunningJob",
-    "absent_fields",
-    "accounts_asked",
-    "asks_a_judge",
-    "lane_of",
-    "wait_for_cancelled",
-]
-
 _THREADS = 2
 """Metrics that compute at the same time: more threads contend for one lock, and are no faster."""
 _TURNS = 10

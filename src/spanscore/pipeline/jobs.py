@@ -20,8 +20,6 @@ from spanscore.protocols import Filter, Redactor, SampleExtractor
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
 
-__all__ = ["REDACTORS", "Hooks", "JobBuilder", "redactor_in"]
-
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 
 

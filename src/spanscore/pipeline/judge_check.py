@@ -35,16 +35,6 @@ from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Metric
 
-__all__ = [
-    "JudgeCheckCase",
-    "JudgeCheckRuns",
-    "JudgeCheckStatus",
-    "as_judges_see",
-    "build_check_name",
-    "cases_of",
-    "judge_check_runs",
-]
-
 
 class JudgeCheckCase(NamedTuple):
     """A labelled sample; ``key`` is a hash of its content, which is the same after other lines of the file were edited."""

@@ -18,8 +18,6 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.protocols import Sink
 
-__all__ = ["Ledger", "Notes", "ScoreBatch", "has_span", "log_failures"]
-
 
 class Ledger:
     """Counts how each eligible (unit × metric) ended; also the ``RejectionCounter`` and ``Counts`` of the library.

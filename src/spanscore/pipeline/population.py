@@ -19,8 +19,6 @@ from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Queue, Sampler, Sink
 
-__all__ = ["Population", "Revisions", "ScoreSource"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Population:

@@ -10,8 +10,6 @@ from spanscore.core.job import Job
 from spanscore.core.plugins import Registry
 from spanscore.protocols import Queue
 
-__all__ = ["QUEUES", "MemoryQueue"]
-
 
 class MemoryQueue:
     """A bounded queue whose places are reserved before the work of making a job is done (policy ``reject_new``).

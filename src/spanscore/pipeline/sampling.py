@@ -22,24 +22,6 @@ from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
-__all__ = [
-    "DEFAULT_KEY",
-    "KEPT_BACK",
-    "BudgetPacer",
-    "PreviewTally",
-    "RateSampler",
-    "TakenUnit",
-    "TakerCount",
-    "decode_threshold",
-    "largest_factor",
-    "matches",
-    "probability",
-    "randomness_of_trace",
-    "thinned",
-    "threshold",
-    "upstream_of",
-]
-
 
 def matches(rule: Rule, facts: SamplingContext) -> bool:
     """Whether a rule applies to a unit; a fact that is not known yet counts as a match."""

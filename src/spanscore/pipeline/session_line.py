@@ -32,8 +32,6 @@ from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue, Sampler
 
-__all__ = ["SessionPipeline"]
-
 _REMEMBERED: Final = 10
 """Ids that are remembered per session that may be gathered, as no metric takes most sessions: 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)

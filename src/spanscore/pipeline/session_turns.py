@@ -27,8 +27,6 @@ from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSam
 from spanscore.core.score import Outcome
 from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
 
-__all__ = ["OpenSession", "PastSession", "PastSessions", "Segment", "Turn", "join_turn", "messages_in", "segment_of"]
-
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
 

@@ -26,8 +26,6 @@ from spanscore.core.score import Outcome, Score, Usage
 from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, SampleObserver
 
-__all__ = ["KeptUnit", "SampleCache", "SampleObservers", "size_bytes_of"]
-
 _ENTRY: Final = 80  # bytes of a container's entry, roughly
 _MOST: Final = 20_000  # things looked at, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once

@@ -14,8 +14,6 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.assembly import split
 from spanscore.protocols import PendingSpan
 
-__all__ = ["RELEASE_REASONS", "ExportPace", "HeldRoots", "SpanBuffer"]
-
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 """Why a unit's spans leave."""
 _SECOND_NS = 1_000_000_000

@@ -27,8 +27,6 @@ from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, metrics_
 from spanscore.durable.spool import SpoolFile
 from spanscore.pipeline.queues import MemoryQueue
 
-__all__ = ["SpoolQueue", "row_key"]
-
 _PASSING: Final = 20
 """Units on their way to the disk for each that may be in memory: a burst passes as fast as the disk takes it."""
 _AT_ONCE: Final = 64

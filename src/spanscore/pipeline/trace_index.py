@@ -15,26 +15,6 @@ from spanscore.core.codecs.otlp_scan import TIMES_SIZE
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 
-__all__ = [
-    "FORGOTTEN",
-    "KEPT_NS",
-    "NO_LINKS",
-    "NO_SPANS",
-    "ORPHANED",
-    "SPAN_BYTES",
-    "Bounds",
-    "BriefUnits",
-    "ClosedKeys",
-    "ClosedUnit",
-    "GatheredUnit",
-    "KeptUnits",
-    "Node",
-    "OpenTrace",
-    "OpenTraces",
-    "PastUnits",
-    "unit_key",
-]
-
 _BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
 _NONE: Final = -1

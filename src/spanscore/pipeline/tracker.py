@@ -25,8 +25,6 @@ from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
 from spanscore.pipeline.span_buffer import HeldRoots
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 
-__all__ = ["AccountQuotas", "UnitTracker"]
-
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
 _BYTES_COUNT: Final = 4

@@ -20,8 +20,6 @@ from spanscore.core.printable import printable_lines
 from spanscore.report.findings import clock, figure, outcome_words, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
-__all__ = ["Chart", "histograms", "trend"]
-
 BINS: Final = 20
 MAX_STEPS: Final = 12
 """Grades of an ordinal scale, above which it is drawn in bins."""

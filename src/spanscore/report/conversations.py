@@ -16,8 +16,6 @@ from spanscore.report.spans import Spans, turns_of
 from spanscore.report.story import Chip, UnitBook, chip, comments, cut, label_chip, rough, score_row, when
 from spanscore.report.summaries import ReportSummary
 
-__all__ = ["Conversation", "WholeScore", "cards", "conversations"]
-
 
 @dataclass(frozen=True, slots=True)
 class WholeScore:

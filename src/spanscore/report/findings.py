@@ -10,22 +10,6 @@ from spanscore.core.score import Kind
 from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import MetricSummary, ReportSummary, Unscored
 
-__all__ = [
-    "clock",
-    "figure",
-    "format_score",
-    "headline",
-    "level",
-    "metric_finding",
-    "outcome_words",
-    "period",
-    "readable",
-    "threshold",
-    "value_among",
-    "why_unscored",
-    "width_words",
-]
-
 _SECOND = 1_000_000_000
 _TENTH = 100_000_000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400

@@ -11,8 +11,6 @@ from typing import Any
 from spanscore.core.printable import printable_lines
 from spanscore.errors import MissingExtraError
 
-__all__ = ["render"]
-
 _HERE = Path(__file__).parent
 
 

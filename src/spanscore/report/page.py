@@ -49,8 +49,6 @@ from spanscore.report.summaries import (
     summarize,
 )
 
-__all__ = ["page", "summary", "write", "write_scores"]
-
 MAX_LABELLED = 50
 """Labelled units that are shown."""
 MAX_OTHERS = 10

@@ -15,8 +15,6 @@ from spanscore.outputs.aggregates import UNTOLD, ComparedValues
 from spanscore.report.rows import ReportRow, by_metric, name_within
 from spanscore.report.spans import Spans, lost_units
 
-__all__ = ["release_pair", "release_scores", "rows_by_value"]
-
 _STEP_S = 60
 
 

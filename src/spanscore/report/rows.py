@@ -12,24 +12,6 @@ from spanscore.core.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, 
 from spanscore.core.span import UnitKey
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 
-__all__ = [
-    "PENDING",
-    "BadStretch",
-    "Case",
-    "ReportRow",
-    "WorstUnit",
-    "as_low",
-    "by_metric",
-    "by_unit",
-    "cases",
-    "default_threshold",
-    "failing",
-    "name_within",
-    "rank_failures",
-    "some_of_each",
-    "unit_name",
-]
-
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
 

@@ -16,8 +16,6 @@ from spanscore.monitoring.health import Applicability, applicability
 from spanscore.pipeline.sampling import decode_threshold, probability
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
 
-__all__ = ["Spans", "lost_units", "population_applicability", "population_sums", "turns_of"]
-
 # --- population ------------------------------------------------------------------------------------------------------
 
 _LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)

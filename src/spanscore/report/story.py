@@ -15,25 +15,6 @@ from spanscore.report.spans import Spans
 from spanscore.report.summaries import ReportSummary
 from spanscore.samples.genai import GenAIExtractor
 
-__all__ = [
-    "Chip",
-    "PersonAnnotation",
-    "SpanNode",
-    "UnitBook",
-    "UnitStory",
-    "chip",
-    "comments",
-    "cut",
-    "cut_contexts",
-    "label_chip",
-    "labels",
-    "rough",
-    "score_row",
-    "story_of_rows",
-    "story_of_spans",
-    "when",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PersonAnnotation:

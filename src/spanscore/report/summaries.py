@@ -24,21 +24,6 @@ from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.report.rows import BadStretch, ReportRow, WorstUnit, by_metric, by_unit, name_within, rank_failures
 from spanscore.report.spans import population_applicability, population_sums
 
-__all__ = [
-    "Bucket",
-    "CorrectedRate",
-    "FunnelStep",
-    "MetricSummary",
-    "ReportSummary",
-    "Stretch",
-    "Unscored",
-    "corrected_rate",
-    "explain_unscored",
-    "funnel",
-    "summarize",
-    "worst_stretch",
-]
-
 # --- bad stretches ---------------------------------------------------------------------------------------------------
 
 MIN_DROP = 0.1

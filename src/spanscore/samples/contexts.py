@@ -23,8 +23,6 @@ from spanscore.samples.view import (
     search_results,
 )
 
-__all__ = ["AnswerContexts", "contexts_in", "texts_of_documents"]
-
 # --- retold ---------------------------------------------------------------------------------------------------------
 
 # Texts of retrieved documents whose spans have no text, from the other places where the answering model saw the texts.

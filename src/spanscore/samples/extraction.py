@@ -52,8 +52,6 @@ from spanscore.samples.view import (
     turn_of,
 )
 
-__all__ = ["conversation_of", "find_answer", "find_contexts", "find_question", "history_of", "no_sample", "samples_of"]
-
 # --- history --------------------------------------------------------------------------------------------------------
 
 

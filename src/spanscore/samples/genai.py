@@ -34,8 +34,6 @@ from spanscore.samples.view import (
     topmost,
 )
 
-__all__ = ["DIALECTS", "GenAIExtractor"]
-
 # --- genai ----------------------------------------------------------------------------------------------------------
 
 _NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})

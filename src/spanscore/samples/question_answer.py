@@ -36,19 +36,6 @@ from spanscore.samples.view import (
     turn_of,
 )
 
-__all__ = [
-    "ANSWER_KEYS",
-    "QUESTION_KEYS",
-    "ModelTexts",
-    "TextMatch",
-    "TextSource",
-    "answer_in",
-    "answer_text",
-    "final_text",
-    "question_in",
-    "question_text",
-]
-
 # --- said -----------------------------------------------------------------------------------------------------------
 
 _A_SENTENCE = 16

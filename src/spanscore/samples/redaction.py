@@ -10,8 +10,6 @@ from spanscore.core.log import is_a, type_name
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.protocols import Redactor
 
-__all__ = ["redacted", "redacted_content", "redacted_sample"]
-
 S = TypeVar("S", bound=SingleTurnSample | MultiTurnSample)
 
 _WRITTEN: Final = frozenset(

@@ -10,24 +10,6 @@ from typing import Any, Final
 from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
 from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
-__all__ = [
-    "CONTEXT_KEYS",
-    "RetrievedDocument",
-    "are_messages",
-    "documents_in",
-    "has_records",
-    "holds",
-    "in_lists",
-    "is_pair_of_texts",
-    "keyed",
-    "leaves",
-    "retrieved_in",
-    "scalar",
-    "talk_of",
-    "text_of",
-    "worded",
-]
-
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 # What a side of a unit's root holds → texts: words where a value has some, else JSON; and the texts a structure is made of.

@@ -22,17 +22,6 @@ from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, To
 from spanscore.samples.question_answer import final_text
 from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, turn_of
 
-__all__ = [
-    "ITEM",
-    "AnsweredMessage",
-    "ToolCallingMessage",
-    "TurnCalls",
-    "calls_in",
-    "may_answer",
-    "messages_of",
-    "settled",
-]
-
 # --- answered -------------------------------------------------------------------------------------------------------
 
 # Messages of a conversation → each message with the answers to its calls, by the calls' ids, else by their order.

@@ -13,28 +13,6 @@ from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, m
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
 
-__all__ = [
-    "GenAIMessage",
-    "ModelRun",
-    "RootValue",
-    "ToolRun",
-    "UnitView",
-    "ancestors",
-    "asked_before",
-    "by_id",
-    "calls_tools",
-    "conversing",
-    "human_turns",
-    "in_final_form",
-    "is_human",
-    "is_langgraph",
-    "is_resume",
-    "last_human_text",
-    "search_results",
-    "topmost",
-    "turn_of",
-]
-
 # --- view -----------------------------------------------------------------------------------------------------------
 
 GenAIMessage = Mapping[str, Any]

@@ -11,8 +11,6 @@ from spanscore.config.credentials import bearer_token, token_in_file
 from spanscore.config.serving import ServeSettings, TlsSettings
 from spanscore.errors import ConfigurationError, NotReadyError
 
-__all__ = ["BearerToken", "certificate", "token_of"]
-
 _SCHEME = "bearer "
 
 

@@ -33,8 +33,6 @@ from spanscore.service.confluent_kafka_member import PREFETCH, KafkaMessage, tro
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-__all__ = ["LogsTopic"]
-
 _AT_ONCE: Final = 10
 """Messages of one read, after which partitions may be paused: the Collector writes up to 1 MB of records in each."""
 _POLL_S: Final = 0.1

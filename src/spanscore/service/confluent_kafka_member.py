@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from spanscore.service.kafka_source import KafkaSource
 
-__all__ = ["PREFETCH", "GroupMember", "KafkaMessage", "KafkaProblem"]
-
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0

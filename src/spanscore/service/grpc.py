@@ -30,8 +30,6 @@ from spanscore.service.otlp_endpoint import (
 from spanscore.service.plan import stop_s_of
 from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
-__all__ = ["GrpcListener"]
-
 CALLS: Final = 4_096
 """Calls at once; those of one connection wait for each other long before."""
 _NOTHING: Final = grpc.aio.EOF

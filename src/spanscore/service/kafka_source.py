@@ -31,8 +31,6 @@ from spanscore.service.kafka_topic import CommitNote, PartitionEnd, Topic, finge
 from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.worker_plan import is_keyed_by_conversation
 
-__all__ = ["KafkaSource"]
-
 _ROUND_S: Final = 1.0
 """Pause between two looks at settled offsets and the lag."""
 _FLUSH_S: Final = 2.0

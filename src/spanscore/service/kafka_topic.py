@@ -26,17 +26,6 @@ from spanscore.core.span import UnitKey
 from spanscore.protocols import DurableQueue, Metric
 from spanscore.wiring.build import Pipeline
 
-__all__ = [
-    "CommitNote",
-    "PartitionEnd",
-    "PartitionOffsets",
-    "Topic",
-    "fingerprint_of",
-    "ranges_in",
-    "ranges_of",
-    "read_message",
-]
-
 _LONGEST: Final = 3_000
 """Characters of ranges: the broker takes 4,096 bytes of metadata. Messages beyond that are read again."""
 _MOST: Final = 1_000_000

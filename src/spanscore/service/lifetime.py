@@ -21,8 +21,6 @@ from spanscore.wiring.status import received_rows
 if TYPE_CHECKING:
     from spanscore.wiring.status import Status
 
-__all__ = ["Say", "Signals", "counted", "open_pages", "scores_told", "spare_collections", "starting"]
-
 Say: TypeAlias = Callable[[str], None]
 """Prints a line for the operator."""
 

@@ -18,8 +18,6 @@ from spanscore.service.plan import addresses
 from spanscore.service.requests import READ_S
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 
-__all__ = ["Listeners"]
-
 _THREADS: Final = 32
 """Threads for bodies that take long, and for a proxy's requests, each of which waits for the backend."""
 _BACKLOG: Final = 1_024

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.service.proxy import Proxy
 
-__all__ = ["GZIP", "LOGS", "METRICS", "SMALL", "TRACES", "ExportHandler", "ExportRequest", "OtlpHttp", "answered"]
-
 TRACES: Final = "/v1/traces"
 LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"

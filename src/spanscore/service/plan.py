@@ -14,8 +14,6 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.outputs.exporters import own_endpoints
 from spanscore.service.auth import certificate, token_of
 
-__all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "stop_s_of", "told"]
-
 _EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
 _STOP_S = 5.0

@@ -21,8 +21,6 @@ from spanscore.service.requests import LATER_S, PROTOBUF, ExportResponse, accept
 if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
 
-__all__ = ["Forwarder", "HeldSpans", "Proxy", "rest_of"]
-
 _CONNECTIONS: Final = 32
 """Connections that are kept open; more requests at once open more, which are closed again."""
 _OWN_HEADERS: Final = frozenset(

@@ -26,8 +26,6 @@ from spanscore.core.log import log_internal_error
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.service.kafka_topic import PartitionEnd, PartitionOffsets, read_message
 
-__all__ = ["RekeyedTopic"]
-
 _REMEMBERED: Final = 100_000
 """Traces whose key is remembered, for spans that come late."""
 _CLOSE_S, _MS, _MESSAGE_BYTES = 5.0, 1_000_000, 400

@@ -11,22 +11,6 @@ from typing import Final, NamedTuple
 
 from spanscore.service.zlib_ng import InflateError, inflater
 
-__all__ = [
-    "FIRST_BYTE_S",
-    "GZIP_MAGIC",
-    "JSON",
-    "LATER_S",
-    "NO_HEADERS",
-    "PROTOBUF",
-    "READ_S",
-    "ExportResponse",
-    "NotCompressedError",
-    "TooLargeError",
-    "accepted",
-    "gunzipped",
-    "refusal",
-]
-
 READ_S: Final = 30.0
 """Time for a whole request, from its first byte on: exporters themselves give up after 10 s."""
 FIRST_BYTE_S: Final = 5.0

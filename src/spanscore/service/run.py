@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from spanscore.service.listeners import Listeners
     from spanscore.service.proxy import Proxy
 
-__all__ = ["door_of", "serve"]
-
 _FOR_SCORES: Final = 0.8
 """Share of the drain for scores, in a proxy: the rest is for the held spans."""
 _FOR_DISK_S: Final = 35.0

@@ -22,8 +22,6 @@ from spanscore.service.auth import BearerToken
 from spanscore.service.plan import stop_s_of
 from spanscore.service.requests import FIRST_BYTE_S
 
-__all__ = ["HttpListener", "loop_factory"]
-
 IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000

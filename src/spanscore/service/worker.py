@@ -24,8 +24,6 @@ from spanscore.wiring.spool import spool_of as file_of
 if TYPE_CHECKING:
     from spanscore.service.kafka_source import KafkaSource
 
-__all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
-
 _LOOK_AGAIN_S: Final = 0.5
 
 

@@ -10,8 +10,6 @@ from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.catalog.configured import per_session
 
-__all__ = ["is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
-
 _NOTHING = (
     "there is nothing for a worker to read. Give it the spool that an application on this machine writes, which says "
     "score_here: false there (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "

@@ -17,8 +17,6 @@ with suppress(ImportError):  # no wheel for this machine
 
     _library = zlib_ng
 
-__all__ = ["InflateError", "inflater"]
-
 _GZIP: Final = 31
 """``wbits``: a gzip header and trailer, and the widest window."""
 

@@ -16,8 +16,6 @@ from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
 from spanscore.pipeline.ledger import Ledger
 from spanscore.wiring.outputs import exports_content
 
-__all__ = ["AnnotationImport"]
-
 _BATCH: Final = 500
 """Labels between two flushes: the SDK's queue holds 2,048 spans, and drops further ones."""
 _FLUSH_S: Final = 30.0

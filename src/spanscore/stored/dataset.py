@@ -21,8 +21,6 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
-__all__ = ["WIDEST_CELL", "BadRecord", "ReadRecord", "none_is_a_sample", "read_record", "read_samples", "records_of"]
-
 _OURS = LABEL_KEYS | {"times", "turns"}
 """Columns of other commands."""
 _SEPARATORS = ",;\t|"

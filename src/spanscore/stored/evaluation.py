@@ -35,8 +35,6 @@ from spanscore.protocols import Metric, Redactor
 from spanscore.stored.dataset import BadRecord, ReadRecord, none_is_a_sample, read_record, read_samples, records_of
 from spanscore.stored.evaluation_result import Result, Row, RowFile, row_key
 
-__all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync", "made_by"]
-
 _ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
 """Methods of judges, embedders and models that send a request."""
 _PARAMETERS: Final = ("temperature", "top_p", "seed")

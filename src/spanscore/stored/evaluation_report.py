@@ -16,8 +16,6 @@ from spanscore.report.rows import name_within
 from spanscore.stored.dataset import BadRecord, read_samples
 from spanscore.stored.evaluation_result import Result
 
-__all__ = ["check_report", "write_report"]
-
 
 def check_report(path: Path) -> None:
     """Refuse a path to which no page can be written, before anything is paid for.

@@ -23,8 +23,6 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.estimates import mean_interval
 from spanscore.stored.dataset import WIDEST_CELL, BadRecord
 
-__all__ = ["COLUMNS", "Result", "Row", "RowFile", "Summary", "read_rows", "row_key", "write_rows"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:

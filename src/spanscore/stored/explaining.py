@@ -25,8 +25,6 @@ from spanscore.stored.unit_reading import StoredUnit, UnitReader, reading_settin
 from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit, UnitExplainer
 from spanscore.wiring.from_config import override
 
-__all__ = ["TraceExplainer", "explain"]
-
 _MOST_NAMES: Final = 5
 _NOTHING: Final = NoContent("no content", "")
 _NO_TEXT: Final = (

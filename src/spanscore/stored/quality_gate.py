@@ -18,17 +18,6 @@ from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.stored.dataset import BadRecord
 from spanscore.stored.evaluation_result import Result, Row
 
-__all__ = [
-    "LEAVE_OUT",
-    "MAX_UNSCORED",
-    "CaseChange",
-    "GateResult",
-    "MetricGate",
-    "QualityBounds",
-    "checked",
-    "write_junit",
-]
-
 MAX_UNSCORED: Final = 0.05
 LEAVE_OUT: Final = (
     "a case without a score is no drop, and no pass. A metric's applies_when leaves out cases that it is not for; cases "

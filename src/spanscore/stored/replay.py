@@ -36,8 +36,6 @@ from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan_of
 from spanscore.wiring.from_config import scorer_arguments
 
-__all__ = ["Journal", "Replay", "ReplayScorer", "ReplayTally", "refuse_unready", "replay_scorer"]
-
 _EXPECTED: Final = 1_000
 """Units whose spans are kept: several times as many as are scored at once."""
 _BEGINNING: Final = b'{"resourceSpans":'

@@ -29,19 +29,6 @@ from spanscore.stored.traces import OtlpFiles, StoredTrace, TraceStore, Unread
 if TYPE_CHECKING:
     from spanscore.stored.unit_reading import StoredUnit, UnitReader
 
-__all__ = [
-    "LIMIT",
-    "JaegerStore",
-    "StoreClient",
-    "StoreNotFound",
-    "StoreUnavailable",
-    "TempoStore",
-    "TraceSource",
-    "listed",
-    "store_of",
-    "time_of",
-]
-
 T = TypeVar("T")
 
 _TRIES: Final = 3

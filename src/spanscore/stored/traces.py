@@ -26,8 +26,6 @@ from spanscore.core.codecs.otlp_request import (
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs, event_bytes
 from spanscore.errors import ConfigurationError
 
-__all__ = ["GatheredTraces", "OtlpFiles", "StoredTrace", "TraceStore", "Unread", "take_line"]
-
 
 class StoredTrace(NamedTuple):
     """All spans that a store has of one trace.

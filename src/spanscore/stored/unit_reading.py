@@ -34,21 +34,6 @@ from spanscore.protocols import Metric
 from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.stored.traces import StoredTrace
 
-__all__ = [
-    "NO_CONTENT",
-    "CaseCounts",
-    "EvaluatedUnit",
-    "EvaluatedUnits",
-    "StoredUnit",
-    "UnitPlan",
-    "UnitReader",
-    "draw_cases",
-    "find_cases",
-    "fold_cases",
-    "plan_of",
-    "reading_settings",
-]
-
 _OF_NO_UNIT: Final = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK})
 _FAILED: Final = frozenset(outcome.value for outcome in Outcome if outcome.failed)
 _ANNOTATOR: Final = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"

@@ -22,18 +22,6 @@ from spanscore.outputs.aggregates import GaugeReading, within
 from spanscore.pipeline.sampling import BudgetPacer
 from spanscore.protocols import Judge, Metric
 
-__all__ = [
-    "Accounts",
-    "account_rows",
-    "budget_of",
-    "judges_of",
-    "models_of",
-    "pacer_of",
-    "purse_for",
-    "purse_of",
-    "shadow_purse_of",
-]
-
 _BREAKER: Mapping[BreakerState, str] = {"closed": "closed", "half_open": "half-open", "open": "open: nothing is sent"}
 
 _THIS: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}

@@ -60,8 +60,6 @@ from spanscore.wiring.remote_scoring import handover_of, left_to_the_other, reje
 from spanscore.wiring.span_thread import SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of
 
-__all__ = ["DISABLED", "Pipeline"]
-
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
 """The line of the log and of ``status()`` in a process where the environment stops scoring."""
 EVENT_QUEUE_BYTES = 64_000_000

@@ -32,8 +32,6 @@ from spanscore.wiring.metrics import dialects_of
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
 
-__all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit", "UnitExplainer", "recent_explained"]
-
 _LABELS: Final = {
     "user_input": "question",
     "response": "answer",

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from spanscore.config.sampling import FeedbackSampling
     from spanscore.wiring.build import Pipeline
 
-__all__ = [
-    "AnnotationWriter",
-    "FeedbackJudging",
-    "id_of",
-    "only_unit",
-    "seconds_since_1970_ns",
-    "text_of",
-    "uuid_of",
-    "value_of",
-]
-
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
 """In the year 2242: a later time is in milliseconds."""

@@ -18,8 +18,6 @@ from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.protocols import Metric
 
-__all__ = ["make_from_file", "override", "scorer_arguments"]
-
 S = TypeVar("S")
 T = TypeVar("T", bound=ScorerSettings)
 _LEXICAL: Final = "lexical"

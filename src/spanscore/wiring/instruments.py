@@ -15,8 +15,6 @@ from spanscore.wiring.spool import spool_of
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
 
-__all__ = ["telemetry_of"]
-
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
 

@@ -21,16 +21,6 @@ from spanscore.wiring.spool import leave_spool
 if TYPE_CHECKING:
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-__all__ = [
-    "EXIT_TIMEOUT_S",
-    "Holder",
-    "Lifecycle",
-    "MetricsPage",
-    "ShutdownOnce",
-    "drain",
-    "export_held_spans",
-]
-
 
 class ShutdownOnce:
     """The one end of a scorer; further calls wait for it.

@@ -28,19 +28,6 @@ from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.redaction import redacted
 
-__all__ = [
-    "ShadowPairs",
-    "bounds_of",
-    "check_screens",
-    "checked_metrics",
-    "checked_rates",
-    "checked_session_metrics",
-    "checked_shadows",
-    "compared_values_of",
-    "dialects_of",
-    "shown_id",
-]
-
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
     """Check the metrics whose scores rules read: all others wait for them, so they ask no judge and score every unit.

@@ -25,17 +25,6 @@ from spanscore.protocols import DurableQueue, Metric
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = [
-    "ExportConfirmation",
-    "UnitEndMarker",
-    "check_conditions",
-    "collect_rows",
-    "collector_of",
-    "exports_content",
-    "read_collect_state",
-    "spans_file_of",
-]
-
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
     """Return the file of ``spans_to``, without texts of users if ``capture.content`` is off; None if there is no such file."""

@@ -29,8 +29,6 @@ from spanscore.wiring.metrics import checked_rates
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
 
-__all__ = ["Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of", "recent_preview", "tally_of"]
-
 _AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
 _LEFT_OUT: Final = "sampling left them out when they began, and all that is known of them is their root, or its ids"
 

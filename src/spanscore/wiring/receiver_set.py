@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
 
-__all__ = ["ReceiverSet"]
-
 R = TypeVar("R")
 
 

@@ -23,8 +23,6 @@ from spanscore.wiring.spool import spool_of
 if TYPE_CHECKING:
     from spanscore.durable.dispatcher import Dispatcher
 
-__all__ = ["handover_of", "left_to_the_other", "rejection_reason_of"]
-
 
 def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
     """Return the options of a process that asks no judge: where units are scored, the others are in force.

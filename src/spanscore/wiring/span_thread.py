@@ -18,8 +18,6 @@ from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
-__all__ = ["ShutdownWatch", "SpanThread"]
-
 
 class ShutdownWatch(SpanProcessor):
     """Reports to the hold that its provider was shut down: the only processor that we add to an application's provider."""

@@ -20,8 +20,6 @@ from spanscore.wiring.outputs import ExportConfirmation
 if TYPE_CHECKING:
     from spanscore.durable.spool import SpoolFile
 
-__all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of", "spool_rows"]
-
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     """Yield the contents of a spool, and its fault; the counts of this process began at zero at ``since_s``."""

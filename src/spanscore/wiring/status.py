@@ -38,8 +38,6 @@ from spanscore.wiring.build import DISABLED, Pipeline
 from spanscore.wiring.outputs import collect_rows, read_collect_state
 from spanscore.wiring.spool import spool_of, spool_rows
 
-__all__ = ["SessionStatus", "ShadowStatus", "Status", "received_rows", "status_of"]
-
 _LEFT: Mapping[str, str] = {
     "done": "left with their outcomes",
     "deadline": "left before their scores: the wait was over (hold)",

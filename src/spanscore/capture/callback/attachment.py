@@ -17,8 +17,6 @@ from spanscore.capture.callback.recorder import Recorder
 from spanscore.core import context
 from spanscore.core.threads import reset_in_child
 
-__all__ = ["Attachment", "Installation"]
-
 # --- install --------------------------------------------------------------------------------------------------------
 
 # Attach a handler to every chain of the process, and take it off again.

@@ -35,8 +35,6 @@ from spanscore.core.span import SamplingContext
 from spanscore.pipeline.sessions import SessionIds
 from spanscore.protocols import Receiver, RejectionCounter, Sampler
 
-__all__ = ["RunCapture"]
-
 _MOST_TOLD: Final = 100
 """Ends of runs that wait for that of their root: an agent's may come hours later."""
 _RUN_BYTES: Final = 1_500

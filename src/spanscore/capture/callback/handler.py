@@ -17,8 +17,6 @@ from spanscore.capture.callback.runs import Root, Run
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.log import log_internal_error, log_once
 
-__all__ = ["SpanCallbackHandler"]
-
 _HISTORY_STEP: Final = "load_history"
 _NO_AGENT: Final = object()
 """The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""

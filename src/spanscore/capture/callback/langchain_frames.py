@@ -34,8 +34,6 @@ from langchain_core.callbacks.manager import ahandle_event
 
 from spanscore.core.log import log_internal_error
 
-__all__ = ["give_back_the_start", "is_awaited", "own_task"]
-
 _METHOD: Final = "on_llm_start"
 _AWAITS: Final = 4
 """Frames from here up to the manager's: the handler's method, two of the dispatch, its own."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["MODULE", "hear_graphs"]
-
 MODULE = "langgraph.callbacks"
 """Loaded with LangGraph itself, before any graph can run; its older versions have no such events."""
 

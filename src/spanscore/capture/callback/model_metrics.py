@@ -23,8 +23,6 @@ from spanscore.outputs.spans import KnownDecision
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
 
-__all__ = ["ModelMetrics", "announce", "neighbours", "who_counts"]
-
 # --- neighbours -----------------------------------------------------------------------------------------------------
 
 # If another library traces LangChain in this process, each run has two span trees, and its operator should know.

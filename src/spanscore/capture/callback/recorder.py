@@ -44,8 +44,6 @@ from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
 from spanscore.samples.redaction import redacted_content
 
-__all__ = ["Recorder"]
-
 _GRACE_NS: Final = 500_000_000
 _LOOK_NS: Final = 10_000_000_000
 """How often open roots are looked at: whether their task is over, or they are too old."""

@@ -21,8 +21,6 @@ from spanscore.core.span import UnitKey
 if TYPE_CHECKING:
     from spanscore.capture.callback.spans import RunSpans
 
-__all__ = ["CLIENTS", "Event", "Root", "Run", "RunTable", "each_once", "is_over", "thread_or_task"]
-
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 # A run that gets no span (a prompt, a parser, a lambda) has no Run of its own: its id maps to the nearest recorded

@@ -38,19 +38,6 @@ from spanscore.pipeline.decisions import feedback_key_of
 from spanscore.protocols import Redactor
 from spanscore.samples.redaction import redacted
 
-__all__ = [
-    "MODELS",
-    "PlainAttributes",
-    "RunSpans",
-    "content_of",
-    "conversation_of",
-    "facts_of",
-    "rendered",
-    "run_end_of",
-    "span_data_of",
-    "was_stopped",
-]
-
 # --- run attributes -------------------------------------------------------------------------------------------------
 
 # Run → what its span says: attributes that quote nothing, content that is rendered on demand, and SpanData. Span thread.

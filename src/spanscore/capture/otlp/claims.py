@@ -25,8 +25,6 @@ from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = ["Mark", "RequestPartition", "ScopeClaim", "UnsampledUnit", "WireClaims", "add_unsampled", "text_of"]
-
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 # A span on the wire is claimed by its scope, or by names of attributes in its bytes. Scopes mean what they mean in one process,

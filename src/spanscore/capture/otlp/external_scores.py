@@ -29,17 +29,6 @@ from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 from spanscore.pipeline.trace_index import ClosedKeys
 
-__all__ = [
-    "MARKS",
-    "ExternalResult",
-    "ExternalScores",
-    "LogResults",
-    "ResultOrigin",
-    "holds",
-    "results_in_logs",
-    "results_on",
-]
-
 # --- evaluations ----------------------------------------------------------------------------------------------------
 
 # What others say of quality: a span or log records of OTLP → the results of evaluations that stand in them.

@@ -19,19 +19,6 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.trace_index import ClosedKeys
 from spanscore.protocols import PendingSpan
 
-__all__ = [
-    "OVERLOADS",
-    "EndpointCounts",
-    "ForwardTarget",
-    "HeldWireSpan",
-    "ProxyBuffer",
-    "RequestClaims",
-    "RequestSpans",
-    "StreamPosition",
-    "UnitCopies",
-    "key_of",
-]
-
 # --- counts ---------------------------------------------------------------------------------------------------------
 
 OVERLOADS: Final = ("bytes", "traces", "event_queue")

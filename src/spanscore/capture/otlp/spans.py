@@ -37,8 +37,6 @@ from spanscore.pipeline.traces import TraceTable
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = ["OtlpSpans", "units_of"]
-
 # --- reading --------------------------------------------------------------------------------------------------------
 
 # A closed unit, still the bytes that came → its units in GenAI names: mostly one.

@@ -15,8 +15,6 @@ from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 
-__all__ = ["OpenStream", "StreamClock", "Streams", "TableCounts", "bounds_of"]
-
 # --- stream clock ---------------------------------------------------------------------------------------------------
 
 # A stream is read in bursts and stands still while others wait, so by the wall clock its units would close before the rest

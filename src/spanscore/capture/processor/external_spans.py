@@ -48,8 +48,6 @@ from spanscore.pipeline.sessions import SessionIds
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = ["ExternalSpans"]
-
 _MAX_AGE_NS: Final = 3_600_000_000_000
 """A root that has not ended by then is given up."""
 _SPAN_BYTES: Final = 2_000

@@ -20,21 +20,6 @@ from spanscore.pipeline.assembly import RootRole, role_of_operation, split, topm
 from spanscore.protocols import UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = [
-    "Event",
-    "ExternalReading",
-    "ExternalUnit",
-    "FollowedUnit",
-    "HeldSpan",
-    "Ids",
-    "OpenUnits",
-    "PlainSpan",
-    "PlainSpans",
-    "Signal",
-    "facts_of",
-    "pass_on",
-]
-
 # --- held span ------------------------------------------------------------------------------------------------------
 
 

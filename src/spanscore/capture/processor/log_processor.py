@@ -13,8 +13,6 @@ from spanscore.core.log import log_internal_error
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadWriteLogRecord  # from 1.39 on; LogData before, with the same attributes
 
-__all__ = ["ScoringLogRecordProcessor"]
-
 
 class ScoringLogRecordProcessor(LogRecordProcessor):
     """Joins prompts and answers in log records to the spans that a ``ScoringSpanProcessor`` of the same scorer sees.

@@ -11,8 +11,6 @@ from spanscore.capture.processor.external_spans import ExternalSpans
 from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.outputs.provider_introspection import exporter_of, processors_beside
 
-__all__ = ["ScoringSpanProcessor"]
-
 _RELEASE_S: Final = 2.0
 """Longest wait of a provider's shutdown for the spans that wait for their scores."""
 _KEEPS_NOTHING: Final = "ConsoleSpanExporter"

@@ -17,17 +17,6 @@ from spanscore.core.score import Label, Scale
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError, SampleError
 
-__all__ = [
-    "DEFAULT_NAME",
-    "LABEL_KEYS",
-    "annotated_records",
-    "annotations_in",
-    "annotations_of",
-    "of_name",
-    "passes",
-    "read_annotations",
-]
-
 # --- ragas annotations ----------------------------------------------------------------------------------------------
 
 # ragas's annotations → labelled samples: the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3).

@@ -48,20 +48,6 @@ from spanscore.core.span import (
     UpstreamDecision,
 )
 
-__all__ = [
-    "VERSION",
-    "UnreadableJob",
-    "is_copy",
-    "job_of",
-    "json_of_job",
-    "json_of_samples",
-    "json_of_scores",
-    "request_of_unit",
-    "samples_of",
-    "scores_of",
-    "units_of",
-]
-
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 # Jobs ↔ JSON: a unit that waits for its scores, and those that are in, as they are kept on a disk for another process.

@@ -45,22 +45,6 @@ from spanscore.core.sample import HumanMessage as SampleHumanMessage
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.errors import SampleError
 
-__all__ = [
-    "chat_attributes",
-    "chat_content",
-    "completion_content",
-    "finish_reason",
-    "flat_documents",
-    "is_spoken",
-    "render_messages",
-    "render_value",
-    "retriever_content",
-    "root_content",
-    "sample_from_messages",
-    "spoken",
-    "tool_content",
-]
-
 # --- usage ----------------------------------------------------------------------------------------------------------
 
 # Providers report tokens in four places: ``usage_metadata`` on the message (LangChain's own form, preferred),

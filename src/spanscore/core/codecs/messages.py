@@ -11,33 +11,6 @@ from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 
-__all__ = [
-    "ASSISTANT",
-    "MADE",
-    "SYSTEM",
-    "TOOL",
-    "USER",
-    "as_parts",
-    "bare_message",
-    "call_part",
-    "calls_by_id",
-    "dict_message",
-    "is_made",
-    "is_message",
-    "joined",
-    "message_text",
-    "parts",
-    "read_message",
-    "response_part",
-    "role_of",
-    "sample_messages",
-    "text_message",
-    "tool_calls",
-    "tool_part",
-    "tool_responses",
-    "words_of",
-]
-
 # --- messages -------------------------------------------------------------------------------------------------------
 
 # A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},

@@ -18,8 +18,6 @@ from spanscore.core.printable import printable
 from spanscore.core.span import SpanData
 from spanscore.errors import ConfigurationError, SampleError
 
-__all__ = ["json_line", "read_spans", "request_line", "stored_spans"]
-
 # --- otlp -----------------------------------------------------------------------------------------------------------
 
 # The file of the OpenTelemetry Collector's ``file`` exporter: one request per line, ids as hex, enums as numbers, 64-bit

@@ -14,19 +14,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from spanscore.core.codecs.otlp_span import IS_REMOTE
 
-__all__ = [
-    "TIMES_SIZE",
-    "RequestSkeleton",
-    "ScopePlace",
-    "SpanHead",
-    "SpanPlace",
-    "decoded",
-    "in_place",
-    "read_row",
-    "times_in",
-    "walked",
-]
-
 # --- skeleton -------------------------------------------------------------------------------------------------------
 
 # An export request of which only the bones are decoded: a resource, a scope and a span are bytes in it.

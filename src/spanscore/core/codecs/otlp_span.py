@@ -20,23 +20,6 @@ from spanscore import semconv
 from spanscore.core.codecs.sdk import STATUS, failure, metadata_of, structured
 from spanscore.core.span import SpanData
 
-__all__ = [
-    "IS_REMOTE",
-    "KINDS",
-    "MAY_HOLD_CONTENT",
-    "SAYS_REMOTE",
-    "ContentRecord",
-    "SpanOfPairs",
-    "attributes_in",
-    "attributes_of_pairs",
-    "content_in_logs",
-    "emitted",
-    "event_bytes",
-    "log_records",
-    "record_of",
-    "span_data_of_message",
-]
-
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
 
 # The attributes of a span on the wire: each is bytes until it is read, and a small one that came before is not read again.

@@ -14,24 +14,6 @@ from spanscore import semconv
 from spanscore.core.codecs.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 
-__all__ = [
-    "STATUS",
-    "AttributeCache",
-    "HashedResource",
-    "WireAttributes",
-    "attributes_of",
-    "exported",
-    "failure",
-    "metadata_of",
-    "names_under",
-    "span_data",
-    "structured",
-    "structures",
-    "under",
-    "with_attributes",
-    "without_texts",
-]
-
 # --- by names -------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")

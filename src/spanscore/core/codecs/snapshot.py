@@ -36,24 +36,6 @@ from spanscore.core.codecs.messages import MADE
 from spanscore.core.codecs.text import plain_dict
 from spanscore.core.log import bases_of, class_name, defines, is_a, module_of, type_name
 
-__all__ = [
-    "ChoiceSnapshot",
-    "CommandSnapshot",
-    "DocumentSnapshot",
-    "GenerationSnapshot",
-    "MessageSnapshot",
-    "Opaque",
-    "PromptSnapshot",
-    "Snapshot",
-    "ThreadSnapshot",
-    "glance",
-    "last_human",
-    "snapshot",
-    "snapshot_generation",
-    "snapshot_messages",
-    "snapshot_tool_output",
-]
-
 # --- snapshot types -------------------------------------------------------------------------------------------------
 
 

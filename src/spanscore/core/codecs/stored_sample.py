@@ -35,26 +35,6 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Message, MultiTurnSample, Sample, SingleTurnSample
 from spanscore.errors import SampleError
 
-__all__ = [
-    "ID",
-    "KNOWN",
-    "Columns",
-    "call_id_in",
-    "columns_of",
-    "content_hash",
-    "conversation_of",
-    "documents_of",
-    "looks_like_messages",
-    "message_from",
-    "messages_from",
-    "plain",
-    "sample_of",
-    "side",
-    "text_of",
-    "tool_answer",
-    "unfolded",
-]
-
 # --- langchain dumps ------------------------------------------------------------------------------------------------
 
 # JSON that LangChain's values were dumped to → the forms our own codec renders them in. Nothing of LangChain is imported.

@@ -18,26 +18,6 @@ from uuid import UUID
 
 from spanscore.core.log import bases_of, class_name, is_a, type_name
 
-__all__ = [
-    "WITHOUT_STOPS",
-    "Special",
-    "as_text",
-    "fits_wire",
-    "from_wire",
-    "is_cut",
-    "json_in",
-    "jsonable",
-    "nearest",
-    "plain_dict",
-    "plain_number",
-    "retry_after_s",
-    "safe_text",
-    "script_of",
-    "to_wire",
-    "wire_value",
-    "wire_values",
-]
-
 # --- json text ------------------------------------------------------------------------------------------------------
 
 # JSON text from a file → a value; every fault is one kind of error.

@@ -9,16 +9,6 @@ from typing import Literal, NamedTuple
 
 from spanscore.errors import ConfigurationError, JudgeError, JudgeOutOfQuota
 
-__all__ = [
-    "LASTING",
-    "Account",
-    "AccountState",
-    "Breaker",
-    "BreakerState",
-    "RequestSlot",
-    "checked_positive",
-]
-
 BreakerState = Literal["closed", "half_open", "open"]
 
 

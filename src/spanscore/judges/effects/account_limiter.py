@@ -29,8 +29,6 @@ from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, K
 from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
 
-__all__ = ["AccountLimiter", "FairQueue", "RetryBudget", "Waiter", "gate_of"]
-
 
 @dataclass(slots=True, eq=False)
 class Waiter:

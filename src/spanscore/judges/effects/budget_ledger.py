@@ -18,8 +18,6 @@ from typing import Final
 from spanscore.config.judging import Budget, BudgetUnit, MetricCost, Spent
 from spanscore.errors import JudgeBudgetSpent
 
-__all__ = ["BudgetLedger", "BudgetState", "Reservation", "attempt", "paid_from"]
-
 _FIRST_ANSWER: Final = 500
 """Tokens; answers of our steps have some 20 to 400."""
 _KNOWN_AFTER: Final = 20

@@ -36,17 +36,6 @@ from spanscore.protocols import Judge
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "CacheSetting",
-    "Cached",
-    "FileAnswers",
-    "MemoryAnswers",
-    "SingleFlight",
-    "answers_kept",
-    "file_answers",
-    "key_of",
-]
-
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
 _OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
 """Errors of the caller that pays, and not of the question."""

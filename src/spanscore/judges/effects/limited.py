@@ -26,19 +26,6 @@ from spanscore.judges.rendering import question_tokens, render
 from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
 from spanscore.protocols import Judge
 
-__all__ = [
-    "BatchedVotes",
-    "FallingBack",
-    "Limited",
-    "RateLimited",
-    "Retrying",
-    "Timed",
-    "Windowed",
-    "gates_of",
-    "gathered",
-    "judge_in_force",
-]
-
 
 @dataclass(slots=True, weakref_slot=True)
 class Limited(JudgeMiddleware):

@@ -7,8 +7,6 @@ from typing import cast
 
 from spanscore.protocols import Embedder, Judge
 
-__all__ = ["JudgeMiddleware", "account_of", "layers", "reads_instructions", "unwrapped"]
-
 
 class JudgeMiddleware:
     """The base of an effect: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""

@@ -11,8 +11,6 @@ from typing import Literal, get_args
 
 from spanscore.judges.effects.account import RequestSlot
 
-__all__ = ["AdaptiveConcurrency", "Buckets", "Goodput", "ProbeBackoff", "ReleaseLag", "TokenBucket"]
-
 # Headers of OpenAI and those like it, in which the reset is a duration, and of Anthropic, in which it is a date:
 #
 #     x-ratelimit-limit-requests: 60          x-ratelimit-remaining-requests: 59     x-ratelimit-reset-requests: 1s

@@ -30,8 +30,6 @@ from spanscore.judges.effects.limited import (
 )
 from spanscore.protocols import Judge
 
-__all__ = ["MiddlewareSettings", "stacked", "without_limits"]
-
 
 class MiddlewareSettings(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here.

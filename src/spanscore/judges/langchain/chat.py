@@ -32,8 +32,6 @@ from spanscore.judges.score_context import suppress_tracing
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["SETTINGS", "LangChainJudge", "OptionalFeature", "Structured"]
-
 Structured = Literal["auto", "schema", "tools", "json", "text"]
 _METHODS: Mapping[str, dict[str, str]] = {
     "auto": {},

@@ -19,8 +19,6 @@ from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.langchain.errors import ParameterRefused, refusal_in
 from spanscore.judges.langchain.message import Exchange, exchange, is_believable, limits_in
 
-__all__ = ["BlockingCalls", "own_client"]
-
 T = TypeVar("T")
 
 _NO_BOUND = 1_000_000

@@ -13,8 +13,6 @@ from spanscore.core.log import bases_of, class_name, type_name
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.langchain.message import Exchange, limits_in
 
-__all__ = ["ParameterRefused", "judge_error", "refusal_in", "without_input"]
-
 _SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
 """Statuses behind which words tell what happened."""
 _OF_FORM = frozenset({400, 404, 422, 501})

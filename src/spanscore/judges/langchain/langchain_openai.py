@@ -9,8 +9,6 @@ from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges.langchain.errors import without_input
 
-__all__ = ["openai"]
-
 
 def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> Any:
     """Return OpenAI's chat model or embeddings of this name; what is not given is of their own environment variables.

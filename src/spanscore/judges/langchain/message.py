@@ -10,22 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = [
-    "CUT",
-    "UNKNOWN",
-    "Exchange",
-    "Tokens",
-    "at_batch_price",
-    "choices_of",
-    "exchange",
-    "exchanging",
-    "is_believable",
-    "limits_in",
-    "model_of",
-    "tokens_in",
-    "tokens_of",
-]
-
 _TOO_MANY = 10**8
 _INPUT = ("input_tokens", "prompt_tokens")
 _OUTPUT = ("output_tokens", "completion_tokens")

@@ -20,17 +20,6 @@ from spanscore.judges.effects.account import Account
 from spanscore.judges.langchain.errors import without_input
 from spanscore.judges.langchain.langchain_openai import openai
 
-__all__ = [
-    "KEYS",
-    "ClientSettings",
-    "account_of_model",
-    "is_in_process",
-    "missing_key",
-    "model_name",
-    "named_embeddings",
-    "named_model",
-]
-
 KEYS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
     "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),

@@ -25,8 +25,6 @@ from spanscore.judges.lexical.words import (
     words,
 )
 
-__all__ = ["ANSWERS"]
-
 
 def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
     return {"statements": stated(text_in(prompt, "answer"))}

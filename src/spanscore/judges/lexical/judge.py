@@ -11,8 +11,6 @@ from spanscore.judges.lexical.answers import ANSWERS
 from spanscore.judges.lexical.words import share_of, text_in, words
 from spanscore.protocols import Judge
 
-__all__ = ["LexicalJudge", "is_offline"]
-
 _HALF = 0.5
 _OF_THE_EXCHANGE = (
     "user customer human person somebody assistant agent bot model question answer request response reply conversation message "

@@ -14,24 +14,6 @@ from typing import Any, TypeAlias
 from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.core.prompt import Prompt
 
-__all__ = [
-    "LexicalAnswer",
-    "Words",
-    "among",
-    "gives_up",
-    "listed",
-    "messages_in",
-    "objection",
-    "said_in",
-    "sentences",
-    "share_of",
-    "stated",
-    "states_nothing",
-    "text_in",
-    "verdicts",
-    "words",
-]
-
 LexicalAnswer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
 """Prompt → the fields of the answer. Pure: the same prompt always gets the same answer."""
 

@@ -17,25 +17,6 @@ from spanscore.judges.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 
-__all__ = [
-    "PER",
-    "SESSION",
-    "SHADOW",
-    "UNIT",
-    "asked_judge",
-    "embedder_of",
-    "entries",
-    "judge_named",
-    "judge_of",
-    "listed",
-    "metrics_of",
-    "per_session",
-    "prices_in",
-    "shadow_budget_of",
-    "shadow_settings",
-    "shadows_of",
-]
-
 SHADOW = "shadow"
 """Beside a metric's parameters: its second judge."""
 PER: Final = "per"

@@ -31,8 +31,6 @@ from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.registry import create, found
 
-__all__ = ["Cost", "cost_of", "samples_with"]
-
 _CONTEXTS = [
     "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
     "footway, and replaced the chain ferry that had run since 1868.",

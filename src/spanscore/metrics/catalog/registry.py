@@ -18,23 +18,6 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 
-__all__ = [
-    "ALIASES",
-    "COMPARES_WORDS",
-    "RENAMED",
-    "MetricDoc",
-    "blind_spots",
-    "built_ins",
-    "by_name",
-    "create",
-    "current_name",
-    "found",
-    "metric_doc_of",
-    "offline_notes",
-    "own_name",
-    "under_current_names",
-]
-
 T = TypeVar("T")
 
 ALIASES: Mapping[str, str] = {

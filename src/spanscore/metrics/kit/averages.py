@@ -12,22 +12,6 @@ from spanscore.judges.embeddings import LexicalEmbedder, embedder
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.protocols import Embedder, Judge
 
-__all__ = [
-    "COSINE",
-    "NO_LENGTH",
-    "Mode",
-    "average_precision",
-    "best_pairing",
-    "beta_wanted",
-    "compared",
-    "cosine",
-    "f_beta",
-    "f_beta_of_counts",
-    "ratio",
-    "similarity",
-    "wanted_embedder",
-]
-
 _FAR = float("inf")
 
 

@@ -29,8 +29,6 @@ from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
-__all__ = ["LANGUAGES", "BaseMetric", "Finding", "Measured", "kind_of", "language_wanted", "plain", "plain_parameter"]
-
 _NAMES: Final = """
     am:Amharic ar:Arabic bg:Bulgarian da:Danish de:German el:Greek en:English es:Spanish fa:Persian fr:French
     hi:Hindi hy:Armenian it:Italian ja:Japanese kk:Kazakh km:Khmer ko:Korean lo:Lao mr:Marathi my:Burmese nl:Dutch

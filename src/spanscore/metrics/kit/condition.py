@@ -24,18 +24,6 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from spanscore.core.score import NOT_APPLICABLE
 from spanscore.errors import ConfigurationError
 
-__all__ = [
-    "APPLIES",
-    "BinaryAnswer",
-    "NotApplicableError",
-    "checked_condition",
-    "conditional",
-    "contradictions_in",
-    "contradicts",
-    "reason_in",
-    "with_condition",
-]
-
 _INSTRUCTION: Final = """\
 Does this hold here?
 {condition}

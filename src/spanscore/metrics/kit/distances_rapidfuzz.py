@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias, cast
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["DISTANCE_MEASURES", "DistanceMeasure", "Similarity", "similarity"]
-
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
 Similarity: TypeAlias = Callable[[str, str], float]
 """Two strings → 0 (nothing alike) … 1 (equal)."""

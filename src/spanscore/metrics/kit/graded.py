@@ -29,21 +29,6 @@ from spanscore.metrics.kit.shown import (
 )
 from spanscore.metrics.kit.step import OwnPrompts, Step, cast_ballots, majority
 
-__all__ = [
-    "Bounds",
-    "GradedMetric",
-    "Rating012",
-    "Rating024",
-    "TwoRatings",
-    "bounded",
-    "bounds_of",
-    "bounds_wanted",
-    "direction_wanted",
-    "grades_of",
-    "ordinal",
-    "voted",
-]
-
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # loaded when a metric is fitted, or was
     from spanscore.metrics.kit.tuned_prompts import Fitted
     from spanscore.metrics.kit.tuning import FitSettings
 
-__all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "refuse_unknown", "together"]
-
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.kit.transformers_pairs import without_progress
 
-__all__ = ["cross_encoder"]
-
 
 def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
     """Return a cross-encoder by its name; loads it, which may download it and takes seconds.

@@ -8,8 +8,6 @@ from typing import Final, TypeAlias
 from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.errors import MissingExtraError
 
-__all__ = ["segmenter"]
-
 Segmenter: TypeAlias = Callable[[str], list[str]]
 """A text → its sentences, in order, without white space at their ends."""
 

@@ -13,16 +13,6 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN
 from spanscore.metrics.kit.step import Step
 
-__all__ = [
-    "ALL_FIELDS",
-    "DEFAULT_FIELDS",
-    "ContextsHiddenWarning",
-    "Fields",
-    "contexts_hidden",
-    "evidence_of",
-    "fields_wanted",
-]
-
 Fields: TypeAlias = Sequence[str] | Mapping[str, Collection[str]]
 """Names of fields, such as ``response`` or ``reference:optional``; or kind of sample → such names, as in ragas."""
 

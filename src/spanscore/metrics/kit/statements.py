@@ -15,18 +15,6 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.step import Step
 
-__all__ = [
-    "EXTRACT_STATEMENTS",
-    "VERIFY_STATEMENTS",
-    "Aligned",
-    "NonBlank",
-    "StatementVerdict",
-    "Statements",
-    "Verdicts",
-    "align",
-    "key_of",
-]
-
 
 def _without_blanks(statements: list[str]) -> list[str]:
     return [statement for statement in statements if key_of(statement)]

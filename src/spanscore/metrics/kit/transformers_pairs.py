@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["HHEM", "Pairs", "entailment", "without_progress"]
-
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 HHEM = "vectara/hallucination_evaluation_model"

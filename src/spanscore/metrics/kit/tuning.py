@@ -44,17 +44,6 @@ from spanscore.samples.redaction import redacted, redacted_sample
 if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
-__all__ = [
-    "FitSettings",
-    "FittingProgress",
-    "FittingRun",
-    "Marking",
-    "OnProgress",
-    "answers_in",
-    "refuse_silence",
-    "warnings_for",
-]
-
 _AT_ONCE = 32
 """Samples at once, as of ``evaluate``; the judge keeps to its own limit."""
 _KEPT_S = 86_400.0

@@ -26,36 +26,6 @@ from spanscore.core.codecs.text import fits_wire, from_wire, is_cut, jsonable, s
 from spanscore.core.log import log_internal_error, plain_text
 from spanscore.core.span import CUT, Attributes, NoContent, SpanData
 
-__all__ = [
-    "AttributeLookup",
-    "Render",
-    "agent_of_model",
-    "answers_in",
-    "arguments_in",
-    "content_of",
-    "conversation_of",
-    "exchanged_in",
-    "in_genai_names",
-    "is_langchain_agent",
-    "json_at",
-    "named",
-    "object_in",
-    "parsed",
-    "plain_of",
-    "positions",
-    "prompts_in",
-    "renamed",
-    "rendered",
-    "retrieved_by",
-    "shown_messages",
-    "split_answer",
-    "spoken_by",
-    "text_or_none",
-    "tool_content",
-    "value_of",
-    "wire_of",
-]
-
 # --- flat -----------------------------------------------------------------------------------------------------------
 
 _MOST_DIGITS: Final = 18

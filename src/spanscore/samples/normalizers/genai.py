@@ -31,8 +31,6 @@ from spanscore.samples.normalizers.older import (
     older_tool,
 )
 
-__all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAINormalizer", "conventional"]
-
 _ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
 OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""

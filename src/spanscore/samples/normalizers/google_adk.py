@@ -18,8 +18,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["GoogleADK"]
-
 _SCOPE: Final = "gcp.vertex.agent"
 _REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
 _ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"

@@ -18,8 +18,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["OPERATIONS", "TYPE", "Langfuse"]
-
 _SCOPE: Final = "langfuse-sdk"
 _OBSERVATION: Final = "langfuse.observation."
 TYPE: Final = f"{_OBSERVATION}type"

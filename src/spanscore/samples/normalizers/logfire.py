@@ -35,8 +35,6 @@ from spanscore.samples.normalizers.building import (
 )
 from spanscore.samples.normalizers.genai import conventional
 
-__all__ = ["AGENTS", "Logfire", "is_streamed"]
-
 AGENTS: Final = "logfire.openai_agents"
 _CLIENTS: Final = ("logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference")
 _PYDANTIC_AI: Final = "pydantic-ai"

@@ -17,8 +17,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["OPERATIONS", "TYPE", "MLflow"]
-
 TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 _SESSION: Final = "mlflow.trace.session"
 OPERATIONS: Final[Mapping[str, str]] = {

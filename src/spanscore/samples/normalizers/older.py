@@ -24,8 +24,6 @@ from spanscore.samples.normalizers.building import (
     value_of,
 )
 
-__all__ = ["Events", "older_chat", "older_content", "older_retrieval", "older_root", "older_tool", "with_body"]
-
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 # Content that AWS's distribution moved from a span, whoever wrote it, to the body of a log record.

@@ -35,8 +35,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["OPERATIONS", "OpenInference"]
-
 OPERATIONS: Final[Mapping[str, str]] = {
     "LLM": semconv.CHAT,
     "RETRIEVER": semconv.RETRIEVAL,

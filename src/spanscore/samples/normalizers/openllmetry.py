@@ -31,8 +31,6 @@ from spanscore.samples.normalizers.building import (
 )
 from spanscore.samples.normalizers.genai import conventional
 
-__all__ = ["OpenLLMetry"]
-
 _PROVIDERS: Final = (
     *("alephalpha", "anthropic", "bedrock", "cohere", "crewai", "google_generativeai", "groq", "haystack", "langchain"),
     *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),

@@ -20,8 +20,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["PydanticAI"]
-
 _SCOPE: Final = "pydantic-ai"
 _ALL, _ALL_EVENTS, _NEW_FROM = "pydantic_ai.all_messages", "all_messages_events", "pydantic_ai.new_message_index"
 _EVENTS, _RESULT = "events", "final_result"

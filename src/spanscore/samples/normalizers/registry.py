@@ -16,8 +16,6 @@ from spanscore.core.span import CUT, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.samples.normalizers.older import with_body
 
-__all__ = ["TRANSLATIONS", "NormalizedUnit", "SpanNormalizers"]
-
 _ROOM: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
     kind="translation",

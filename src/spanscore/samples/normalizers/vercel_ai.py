@@ -20,8 +20,6 @@ from spanscore.samples.normalizers.building import (
     wire_of,
 )
 
-__all__ = ["CALL", "VercelAI", "operation_of"]
-
 CALL: Final = "ai.operationId"
 _TOOL: Final = "ai.toolCall"
 _METADATA: Final = "ai.telemetry.metadata."
