@@ -208,5 +208,4 @@ _HINTS: Final[tuple[tuple[str, bool, str], ...]] = (
     ("cannot start any token", False, f"no value begins with @, ` or %; {_QUOTE}"),
     ("expected <block end>", False, "this line is not indented like the lines above; align the keys of a mapping"),
 )
-"""Part of PyYAML's message → (whether to report the line at which the construct began, advice for people who seldom write
-YAML)."""
+"""Part of PyYAML's message → (whether to report the first line of the construct, advice in plain words)."""
