@@ -199,13 +199,19 @@ def _with_environment(node: Any) -> Any:
         return [_with_environment(item) for item in node]
     if not isinstance(node, dict):
         return node
-    inner = {name: value if name in {"enum", "default"} else _with_environment(value) for name, value in node.items()}
+    inner = {name: _keyword_with_environment(name, value) for name, value in node.items()}
     if "anyOf" in inner:
         return {**inner, "anyOf": _flat(inner["anyOf"])}
     if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
         return inner
     beside = {name: inner.pop(name) for name in ("default", "description") if name in inner}
     return {"anyOf": [inner, _FROM_ENVIRONMENT], **beside}
+
+
+def _keyword_with_environment(keyword: str, value: Any) -> Any:
+    if keyword == "properties":  # their names may be keywords of a schema, such as ``pattern``
+        return {name: _with_environment(schema) for name, schema in value.items()}
+    return value if keyword in {"enum", "default"} else _with_environment(value)
 
 
 def _flat(choices: list[Schema]) -> list[Schema]:
