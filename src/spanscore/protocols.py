@@ -316,7 +316,8 @@ class Judge(Protocol):
 
     A judge that answers any question by what it says, whatever its step is called, may have ``reads_instructions = True``:
     metrics then put questions about the same texts into one, where they have such a question. One whose window is known may
-    have ``max_input_tokens``, the tokens that a question to it may have: 96,000 where nothing is told.
+    have ``max_input_tokens``, the tokens that a question to it may have: 96,000 where nothing is told. ``prompt_order`` is
+    the order of its questions: ``evidence_first``, the default, or ``instruction_first``.
     """
 
     @property

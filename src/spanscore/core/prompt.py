@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -102,6 +102,10 @@ class Passages(str):
         return joined
 
 
+PromptOrder = Literal["evidence_first", "instruction_first"]
+"""The place of the evidence in a question: in front of the instruction, or behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One worked case: evidence as the judge will see it, and the output that is right for it."""
@@ -124,6 +128,9 @@ class Prompt:
         n: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
             ``answers_several`` that it may give so many (``judges/effects/limited.py``).
         applies_when: condition under which there is something to answer, which the instruction tells, too; None = always.
+        order: the place of the evidence.
+        fields: variable → the field of a sample that it holds, by whose name it is shown in front of the instruction.
+        examples_first: whether the examples stand in front of the evidence when the instruction stands behind it.
         rendered: its texts, made once for all who look at them (``judges/rendering.py``); a changed copy has none yet.
     """
 
@@ -135,6 +142,9 @@ class Prompt:
     vote_index: int = 0
     n: int = 1
     applies_when: str | None = None
+    order: PromptOrder = "evidence_first"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    examples_first: bool = False
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 
