@@ -329,11 +329,12 @@ class DurableQueue(Queue, Protocol):
 class Judge(Protocol):
     """A model that answers prompts. Loop thread.
 
-    Two optional attributes:
+    Three optional attributes:
 
     - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of its step. A metric may then
       combine questions about the same texts into one.
     - ``max_input_tokens``: the largest number of tokens of a question; 96,000 if missing.
+    - ``prompt_order``: the order of its questions, ``evidence_first`` (the default) or ``instruction_first``.
     """
 
     @property
