@@ -73,9 +73,6 @@ class Receiver(Protocol):
     def close(self) -> None:
         """Let no further unit in. Any thread."""
 
-    def reset(self) -> None:
-        """Be as new: in a forked child."""
-
 
 @runtime_checkable
 class SpanNormalizer(Protocol):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from spanscore.capture.intake import Intake
 from spanscore.capture.submitted import ImmediateReceiver
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.job import Decision, ReplayState
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
-from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
+from spanscore.protocols import Metric
 
 
 class StoredUnits(ImmediateReceiver):
     """Hands units on that nothing more will come of; their spans have left long ago.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        sampler: decides on them, there and in ``decisions``.
+        intake: the parts to begin with.
         metrics: that score units.
         open_units: how many are being scored.
         ready: called with each: the first chooses providers and starts the span thread.
@@ -31,25 +29,21 @@ class StoredUnits(ImmediateReceiver):
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
+        intake: Intake,
         *,
         metrics: Sequence[Metric],
         open_units: Callable[[], int],
         ready: Callable[[], None],
     ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
         self._open_units = open_units
         self._ready = ready
         self.metrics = metrics
         self.replayed: Callable[[], ReplayState] | None = None
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, and count from zero."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
         self.units = self._read = 0
 
     @property

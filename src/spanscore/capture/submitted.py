@@ -9,15 +9,14 @@ from typing import NamedTuple
 from opentelemetry.trace import Span, Tracer, get_current_span
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.core import context
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
-from spanscore.pipeline.sessions import SessionIds
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
+from spanscore.protocols import PendingSpan
 
 # --- when read ------------------------------------------------------------------------------------------------------
 
@@ -69,35 +68,22 @@ class SubmittedSamples(ImmediateReceiver):
     """The receiver of ``submit()``: a sample is a whole unit at once, on the current span or on one of its own.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        admission: counts the samples that are turned away here.
+        intake: the parts to begin with.
         tracer: gives the tracer of the capture scope.
-        turns: told of the conversation of each sample, and whether it is let in; None = nobody scores conversations.
 
     Attributes:
         unsampled: samples that were handed on to be scored whatever the sampling rate.
     """
 
-    def __init__(
-        self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        admission: RejectionCounter,
-        *,
-        tracer: Callable[[], Tracer],
-        turns: SessionIds | None = None,
-    ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._admission = admission
+    def __init__(self, intake: Intake, *, tracer: Callable[[], Tracer]) -> None:
         self._tracer = tracer
-        self._turns = turns
         self._claimed: dict[UnitKey, None] = {}
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Count from zero: in a forked child. Spans that carry a sample carry it there, too."""
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, and count from zero. Spans that carry a sample carry it in a child, too."""
+        self._event_queue, self._port = intake.event_queue, intake.port
+        self._admission, self._turns = intake.admission, intake.turns
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:

@@ -85,10 +85,6 @@ class DutyCycle:
 
     def __init__(self) -> None:
         self.gives_way = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the times, and who waits: in a forked child."""
         self._lock = threading.Lock()
         self._waiting = 0
         self._ours_ns = 0  # no lock: an addition that a race loses is a turn of some fifty in a window
@@ -209,10 +205,6 @@ class EventQueue(Generic[_To]):
         self._batch = batch
         self._batch_bytes = batch_bytes
         self._gather_s = gather_s
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything: in a forked child."""
         self._events: deque[tuple[_To, Any, int]] = deque()
         self.abandoned = False
         self._urgent: deque[Any] = deque()

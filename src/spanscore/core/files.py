@@ -55,14 +55,10 @@ class ProcessLock:
         return True
 
     def let_go(self) -> None:
-        """Let another process have it."""
+        """Let another process have it; in a forked child: close the copy of it, as the parent keeps it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def reset(self) -> None:
-        """In a forked child: it is the parent's, which keeps it when the child closes its copy."""
-        self.let_go()
 
 
 # --- whole file -----------------------------------------------------------------------------------------------------

@@ -24,16 +24,15 @@ from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.callback.langgraph import hear_graphs
 from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.codecs.snapshot import glance
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.log import bases_of, class_name, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler
+from spanscore.protocols import Receiver
 
 _MOST_TOLD: Final = 100
 """Ends of runs that wait for that of their root: an agent's may come hours later."""
@@ -52,14 +51,11 @@ class RunCapture:
     A base of the handler and not a part of it, for the sake of a call less per callback. No method blocks.
 
     Args:
-        event_queue: the way to the span thread.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the roots that are turned away here.
+        intake: the parts to begin with.
         tracer: gives the tracer of the capture scope; called once, before the first root.
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
         steps: whether prompts, parsers and lambdas get spans too.
-        turns: told of the conversation of each root, and whether it is let in; None = nobody scores conversations.
         max_roots: roots remembered; the oldest is given up when there are more.
 
     Attributes:
@@ -81,33 +77,33 @@ class RunCapture:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         tracer: Callable[[], trace.Tracer],
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
-        turns: SessionIds | None = None,
         max_roots: int = 10_000,
     ) -> None:
-        self._event_queue = event_queue
-        self._sampler = sampler
-        self.admission = admission
         self.tracer = tracer
         self._ready = ready
         self.content = content
         self._steps = steps
-        self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
         self.memory = RunTable()
-        self._runs, self._roots = self.memory.runs, self.memory.roots
-        self.forget = self.memory.forget
+        self.connect(intake)
         self.identity = ScorerIdentity()
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
+
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, without a run: roots that are open at a fork never end in the child."""
+        self._event_queue, self._sampler = intake.event_queue, intake.sampler
+        self.admission, self._turns = intake.admission, intake.turns
+        self.memory = RunTable(self.memory.closed, self.memory.why_closed)
+        self._runs, self._roots = self.memory.runs, self.memory.roots
+        self.forget = self.memory.forget
 
     @property
     def is_at_work(self) -> bool:

@@ -164,26 +164,23 @@ class RunTable:
     The span thread refers to this table and not to the handler, which lives as long as the application refers to it or to its
     scorer. The two dictionaries stay the same objects, as the handler has them as attributes of its own.
 
+    Args:
+        closed: whether no root is let in from the start.
+        why_closed: what is logged when a root comes all the same; empty = nothing.
+
     Attributes:
         runs: run id → run, or for a step the nearest recorded run above it.
         roots: run id → root, oldest first, of the roots that have not ended.
         spans: makes the spans of the application's threads; None before the first root.
         units: roots that were let in.
         closed: whether no further root is let in.
-        why_closed: what is logged when a root comes all the same; empty = nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closed: bool = False, why_closed: str = "") -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
-        self.closed = False
-        self.why_closed = ""
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
-        self.runs.clear()
-        self.roots.clear()
+        self.closed = closed
+        self.why_closed = why_closed
         self.units = 0
         self.spans: RunSpans | None = None
         self._recently_closed: deque[tuple[int, Root]] = deque()

@@ -44,10 +44,6 @@ class EndpointCounts:
     """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
         self._lock = Lock()
         self.requests = self.bytes = self.spans = self.ours = self.unclaimed = 0
         self.refused: Counter[str] = Counter()
@@ -219,10 +215,6 @@ class UnitCopies:
     def __init__(self, metrics: Collection[str]) -> None:
         self._metrics = frozenset(metrics)
         self.trusted = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what came: in a forked child."""
         self._known = ClosedKeys(_REMEMBERED)
         self._copies: dict[int, bool] = {}
         self.again = self.ignored = 0
@@ -304,10 +296,6 @@ class ProxyBuffer:
     """Spans that a proxy keeps: each goes on exactly once, with its unit's scores or after five seconds. Span thread."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every span: in a forked child, as they are its parent's to send on."""
         self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # by since when
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
 

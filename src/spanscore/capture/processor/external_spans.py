@@ -21,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, handlers, processors, recorded_by_others
 from spanscore.capture.processor.external_unit import (
     Event,
@@ -39,13 +40,11 @@ from spanscore.capture.scopes import Role, Scopes, library_of, root_role
 from spanscore.core import context
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.codecs.sdk import attributes_of
-from spanscore.core.event_queue import EventQueue, steady_ns
+from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 _MAX_AGE_NS: Final = 3_600_000_000_000
@@ -66,16 +65,11 @@ class ExternalSpans:
     """The receiver of all processors of one scorer.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the units that are turned away here.
+        intake: the parts to begin with.
         scopes: whose spans are claimed.
         translator: puts them into GenAI names.
         ready: called with the first root (of each process): chooses providers, starts the span thread.
         spans_file: gets the spans of units as well, with their scores; None = there is no such file.
-        turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
-
         identity: what other scorers in the process are to know of this one.
 
     Attributes:
@@ -87,37 +81,30 @@ class ExternalSpans:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         scopes: Scopes,
         translator: SpanNormalizers,
         ready: Callable[[Any], None],
-        turns: SessionIds | None = None,
         identity: ScorerIdentity | None = None,
         spans_file: Any = None,
     ) -> None:
         self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
-        self._admission = admission
         self.scopes = scopes
         self._roles = scopes.roles
         self.translator = translator
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
-        self._turns = turns
         self.identity = identity or ScorerIdentity()
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
         processors.join(self)
         self.closed = False
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, without a unit: spans that are open at a fork are the parent's."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
+        self._admission, self._turns = intake.admission, intake.turns
         self._open = OpenUnits()
         self._plain = PlainSpans()
         self._reading = ExternalReading(self._port, self.translator)
