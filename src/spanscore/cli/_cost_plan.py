@@ -195,10 +195,10 @@ def _read_profile(file: Path) -> ExpectedTraffic:
     return ExpectedTraffic(tuple(hours[hour] for hour in range(length)))
 
 
-def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
-    """Return the hour and its requests; ``where``: file and line, for messages."""
+def _read_row(place: str, row: Sequence[str]) -> tuple[int, float]:
+    """Return the hour and its requests; ``place``: file and line, for messages."""
     if len(row) != len(_COLUMNS):
-        raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
+        raise ConfigurationError(f"{place}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
     numbers = []
     for cell in row:
         try:
@@ -207,9 +207,9 @@ def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
             numbers.append(nan)
     hour, requests = numbers
     if hour not in range(_HOURS[-1]):
-        raise ConfigurationError(f"{where}: {row[0]!r} is not an hour; write 0 to 23 of a day, or 0 to 167 of a week")
+        raise ConfigurationError(f"{place}: {row[0]!r} is not an hour; write 0 to 23 of a day, or 0 to 167 of a week")
     if not 0 <= requests < inf:
-        raise ConfigurationError(f"{where}: {row[1]!r} is not a number of requests; write 0 or more")
+        raise ConfigurationError(f"{place}: {row[1]!r} is not a number of requests; write 0 or more")
     return int(hour), requests
 
 

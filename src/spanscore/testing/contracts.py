@@ -540,21 +540,6 @@ class ReceiverContract:
 
         assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
 
-    def test_after_a_fork_it_is_as_new(self) -> None:
-        """What came in before is the parent's."""
-        receiver = self._made()
-
-        self.arrive()
-        self.begin()
-        self._read(receiver)
-        self.arrive()
-        self.event_queue.reset()
-        receiver.reset()
-
-        assert receiver.unread_count() == 0, "reset is to forget what was not read"
-        assert receiver.drain(time_ns()) == [], "reset is to forget the units that run"
-        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "reset is to forget what waits"
-
     def _made(self) -> Receiver:
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=1_000)
         self.port = _Port()
