@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a missing module": (
         "metrics: ['nonesuch_pkg:Metric']",
-        "metrics: metric 'nonesuch_pkg:Metric': there is no module 'nonesuch_pkg' where Python looks; inst",
+        "metrics: metric 'nonesuch_pkg:Metric': Python finds no module 'nonesuch_pkg'; install it, or name",
     ),
     # keys
     "a wrong key": (f"{M}sampel: {{rate: 1}}", f"sampel: no such setting; did you mean 'sampling'? {TOP}"),

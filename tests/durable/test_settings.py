@@ -86,8 +86,8 @@ def test_check_says_where_content_goes_and_whether_others_can_read_it(tmp_path: 
     code, told = checked(written(tmp_path, endpoint))
 
     assert code == 0
-    assert "units go to http://scorer:4318/otlp to be scored, with their content, after the redactor" in told
-    assert "remote_scoring.endpoint is no https: content and token travel as plain text" in told
+    assert "units are sent to http://scorer:4318/otlp for scoring, with their content, after the redactor" in told
+    assert "remote_scoring.endpoint is not https: content and token travel as plain text" in told
     assert "planted" not in told
     assert TOKEN not in told
 

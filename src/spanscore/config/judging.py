@@ -208,6 +208,7 @@ class ChatModelSettings(SettingsPart):
     tokens_per_minute: PerMinute | None = None
     max_input_tokens: Count | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
+    prompt_order: Literal["evidence_first", "instruction_first"] = "evidence_first"
 
     @property
     def has_own_key(self) -> bool:

@@ -278,7 +278,7 @@ def _step(value: Any, key: str) -> Any:
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 _MOST_KEYS = 10
 _MOST_CHARS = 40
-_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"})
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "duration_s", "usage"})
 """Fields that come from the unit itself; the other fields of a sample are references."""
 
 

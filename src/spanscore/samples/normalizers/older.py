@@ -185,8 +185,8 @@ def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
         return {"role": role, "content": body}  # Strands uses Bedrock's content blocks
     if isinstance(body, dict) and isinstance(body.get("message"), dict):
         body = body["message"]
-    if isinstance(body, dict) and "role" not in body and body.keys() & {"content", "tool_calls"}:
-        return {"content": None, **body, "role": role}
+    if isinstance(body, dict) and body.keys() & {"content", "tool_calls"}:
+        return {"content": None, "role": role, "tool_call_id": body.get("id"), **body}
     if isinstance(body, str):
         return {"role": role, "content": body, "tool_call_id": held.get("id")}
     return body
