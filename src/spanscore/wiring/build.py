@@ -53,6 +53,7 @@ from spanscore.wiring.metrics import (
     checked_shadows,
     compared_values_of,
     dialects_of,
+    needs_measures,
     shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
@@ -233,7 +234,13 @@ class Pipeline:
 
     def _make_engine(self) -> None:
         settings = self.settings
-        builder = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        builder = JobBuilder(
+            dialects_of(settings, self.box),
+            self.hooks,
+            self.box,
+            settings.units.kinds,
+            with_measures=any(map(needs_measures, self.metrics.values())),
+        )
         self.engine = ScoringEngine(
             self.queue,
             builder,

@@ -33,6 +33,7 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Samples,
     SingleTurnSample,
+    TokenUsage,
     ToolCall,
     ToolMessage,
 )
@@ -277,7 +278,10 @@ def _write_value(value: Any) -> Any:
 
 
 def _read_single(given: _Given) -> SingleTurnSample:
-    return SingleTurnSample.model_validate(_known(SingleTurnSample, given))
+    sample = _known(SingleTurnSample, given)
+    if "usage" in sample:
+        sample["usage"] = _known(TokenUsage, sample["usage"])
+    return SingleTurnSample.model_validate(sample)
 
 
 def _read_multi(given: _Given) -> MultiTurnSample:

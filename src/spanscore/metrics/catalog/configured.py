@@ -64,7 +64,8 @@ def judge_named(settings: Configuration, named: str) -> Judge:
     Raises:
         ConfigurationError: there is no such model, or its library or key is missing.
     """
-    return judge(named, prices=prices_in(settings), **_patience(settings))
+    order = settings.judge.prompt_order
+    return judge(named, prices=prices_in(settings), prompt_order=order, **_patience(settings))
 
 
 def embedder_of(settings: Configuration, named: str) -> Embedder:
@@ -203,7 +204,7 @@ def per_session(settings: Configuration) -> Iterator[bool]:
 
 
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
-_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured")
+_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order")
 """Keys by which one judge is another than the next; the others say how patiently it is asked."""
 
 
@@ -280,5 +281,5 @@ def _refuse_the_judge(asked: ShadowSettings, judge: ChatModelSettings, place: st
     if all(getattr(asked, name) == getattr(judge, name) for name in _THE_JUDGE):
         raise ConfigurationError(
             f"{place}.model: {asked.model!r} is the judge in force, asked in the same way; "
-            "name another model, base_url or model_kwargs"
+            "name another model, base_url, model_kwargs or prompt_order"
         )

@@ -21,11 +21,12 @@ from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score
 from spanscore.core.threads import run_without_loop
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.effects.limited import judge_in_force
+from spanscore.judges.effects.middleware import prompt_order
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.jury import Jury
 from spanscore.judges.langchain.models import model_name
 from spanscore.judges.records import EMBED_STEP, recorded_calls
-from spanscore.judges.rendering import render
+from spanscore.judges.rendering import Rendered, render
 from spanscore.judges.score_context import asked_by, asker, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.jury import disagree, find_verdict, votes_of
@@ -401,8 +402,12 @@ class BaseMetric:
         """Return what the version is a hash of."""
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
         parameters = parameters_of_version(self.name, public)
-        prompts = {name: render(step.prompt({})) for name, step in self.steps.items()}
+        prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
         return {"parameters": parameters, "prompts": prompts, "scale": plain_parameter(self.scale)}
+
+    def _texts_of(self, step: Step[Any]) -> Rendered:
+        """Return the texts of a step's question without evidence."""
+        return render(step.prompt({}, order="evidence_first" if self._judge is None else prompt_order(self._judge)))
 
 
 _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
