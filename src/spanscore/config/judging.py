@@ -31,6 +31,7 @@ __all__ = [
     "ByName",
     "ChatModelSettings",
     "JudgeSettings",
+    "JurySettings",
     "MetricCost",
     "ShadowSettings",
     "Spent",
@@ -286,3 +287,32 @@ class ShadowSettings(ChatModelSettings):
     model: str = ""
     cache: str | None = None
     budget: Items[Budget] | None = None
+
+
+class JurySettings(SettingsPart):
+    """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
+
+    The keys stand beside the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
+    or the majority for a pass/fail metric; a tie has no value.
+
+    Attributes:
+        judges: two or more judges of different models: names, or sections as ``judge``. Each inherits omitted keys from
+            ``judge``, but not its fallback; address, key and parameters only for the same provider.
+        then: another judge, asked only if the jurors disagree; its value counts as one more. None = no further judge.
+        when: when ``then`` is asked. ``disagree``: some jurors gave a value and some did not, or their highest and lowest
+            quality differ by more than 0.25.
+    """
+
+    judges: Items[Annotated[(ChatModelSettings, *ByName)]]
+    then: Annotated[(ChatModelSettings, *ByName)] | None = None
+    when: Literal["disagree"] = "disagree"
+
+    @model_validator(mode="after")
+    def _check_judges(self) -> Self:
+        if len(self.judges) < 2:  # noqa: PLR2004  (a jury)
+            raise ValueError(f"judges lists {len(self.judges)}; allowed are two or more, each of a different model")
+        if self.then is None and "when" in self.model_fields_set:
+            raise ValueError(
+                "when stands without then; write then: provider:model, the judge that is asked in that case"
+            )
+        return self

@@ -211,13 +211,14 @@ def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
-    """Return place → fault for each key of a judge, or of a metric's shadow, that is written into the file."""
+    """Return place → fault for each key of a judge, of a metric's shadow or of its jury, that is written into the file."""
     places = [*credentials_in(written.get("judge"), ("judge",))]
     metrics = written.get("metrics")
     for position, entry in enumerate(metrics if isinstance(metrics, list) else ()):
         for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
             if isinstance(parameters, Mapping):
-                places += credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
+                for key in ("shadow", "judges", "then"):
+                    places += credentials_in(parameters.get(key), ("metrics", position, name, key))
     return {place: f"{written_place(place)}: do not write a key into the file; {HOW_TO_GIVE}" for place in places}
 
 

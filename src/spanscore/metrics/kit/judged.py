@@ -18,6 +18,7 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
+from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric
@@ -63,7 +64,7 @@ class JudgedMetric(NamedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
-            same chat model share its limits.
+            same chat model share its limits. A ``Jury`` scores with several judges.
         name: under which its scores appear; the class's own when None.
         pass_at: lowest quality (0…1) that passes; the scale's own when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; or ``{"file": "fitted.json"}``, what
@@ -146,6 +147,10 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: the offline judge reads no instruction and no example"
             )
+        if isinstance(self._judge, Jury):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: its judge is a jury, and prompts are fitted to one model; give it one judge"
+            )
         from spanscore.metrics.kit.tuning import FittingRun
 
         return await FittingRun(metric=self, annotations=annotations, **settings).run()
@@ -168,10 +173,8 @@ class JudgedMetric(NamedMetric):
         Raises:
             ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.
         """
-        changed = copy(self)
+        changed = copy(self) if judge is None else self._with_judge(judge)
         vars(changed).pop("version", None)  # cached, of other words
-        if judge is not None:
-            changed._judge = judge
         if prompts is not None:
             changed.steps = changed._steps_with(prompts)
         return changed
