@@ -315,6 +315,7 @@ class Score:
         applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``not_applicable`` as it
             does not (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
         counted: whether the sums of another process have it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        sent: whether another process has exported it, and ended before it exported its sums: it is added to sums alone.
     """
 
     metric: str
@@ -341,6 +342,7 @@ class Score:
     contradictions: int = 0
     applies: bool | None = None
     counted: bool = False
+    sent: bool = False
 
     @property
     def counted_as(self) -> Outcome:

@@ -144,7 +144,7 @@ class Pipeline:
             self.providers.resource,
             self.metrics,
         )
-        self.delivery = delivery_of(self.queue, self.providers)
+        self.delivery = delivery_of(self.queue, self.providers, self.telemetry)
         own = self.queue is limits.job_queue  # of a size that we do not know
         self.lanes = AccountQuotas(
             {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
