@@ -18,7 +18,7 @@ from opentelemetry import metrics, trace
 
 from spanscore import semconv
 from spanscore.core.log import log_once
-from spanscore.core.threads import SerialThread, before_fork, gevent_monkey, reset_in_child, start_daemon
+from spanscore.core.threads import SerialThread, before_fork, call_in_child, gevent_monkey, start_daemon
 from spanscore.outputs.exporters import (
     SIGNALS,
     BuiltProviders,
@@ -251,7 +251,7 @@ class Providers:
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
         before_fork(self, Providers._await_warm_up)
-        reset_in_child(self, Providers.reset)
+        call_in_child(self, Providers.reset)
 
     def warm_up(self) -> None:
         """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
@@ -488,7 +488,7 @@ class Providers:
         if exporter is not None:
             exporter.instead = partial(self._instead, what)
             if what == "metrics":
-                exporter.on_success = self.on_metrics_exported
+                exporter.on_success = self._confirm_metrics
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -498,6 +498,9 @@ class Providers:
             return ""
         in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
+
+    def _confirm_metrics(self) -> None:
+        self.on_metrics_exported()  # another one in a forked child
 
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)
@@ -521,6 +524,8 @@ class Providers:
         self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
         if self._parts is not None:
             self._parts.reset()
+        if self.spans_file is not None:
+            self.spans_file.reset()
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
         if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()

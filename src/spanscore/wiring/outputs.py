@@ -156,10 +156,6 @@ class ExportConfirmation:
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._lock = threading.Lock()
         self._unsent: list[_EmittedUnit] = []
         self._unsummed: list[_EmittedUnit] = []

@@ -390,7 +390,7 @@ def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
 
     made = samples_of(external(held, "my.writer"))
 
-    assert made.reason == "the writer of the span is not known: its content stands under other names (genai)"
+    assert made.reason == "the writer of the span is unknown: its content has other names (genai)"
     assert made.outcome == Outcome.NO_SAMPLE
 
 
