@@ -334,6 +334,7 @@ class Score:
         applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
         counted: whether the sums of another process include it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        sent: whether another process has exported it, and ended before it exported its sums: it is added to sums alone.
         jury: votes of the jurors; None for a score of one judge.
     """
 
@@ -361,6 +362,7 @@ class Score:
     contradictions: int = 0
     applies: bool | None = None
     counted: bool = False
+    sent: bool = False
     jury: JuryVotes | None = None
 
     @property

@@ -197,6 +197,9 @@ class Telemetry:
         compared: tells the value by which releases are compared; None = they are not.
         max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
 
+    Attributes:
+        on_collection: called at the beginning of each collection, on its thread.
+
     Raises:
         ConfigurationError: a dimension has the name of an attribute of ours.
     """
@@ -214,6 +217,7 @@ class Telemetry:
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
+        self.on_collection: Callable[[], object] = object
         self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
@@ -386,6 +390,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        self.on_collection()
         self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
