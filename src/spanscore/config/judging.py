@@ -17,6 +17,7 @@ from spanscore.config.kinds import (
     PerMinute,
     PositiveSeconds,
     Rate,
+    Seconds,
     SettingsPart,
     Share,
     Table,
@@ -208,6 +209,8 @@ class ChatModelSettings(SettingsPart):
     max_input_tokens: Count | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
     prompt_order: Literal["evidence_first", "instruction_first"] = "evidence_first"
+    prompt_cache: bool = True
+    prompt_cache_wait: Seconds = 2.0
 
     @property
     def has_own_key(self) -> bool:

@@ -131,6 +131,8 @@ class Prompt:
         order: the place of the evidence.
         fields: variable → the field of a sample that it holds, by whose name it is shown in front of the instruction.
         examples_first: whether the examples stand in front of the evidence when the instruction stands behind it.
+        beginning_chars: of the user text, up to the end of the evidence's first part; known when it is rendered, 0 if the
+            evidence does not come first.
         rendered: its texts, made once for all who look at them (``judges/rendering.py``); a changed copy has none yet.
     """
 
@@ -145,6 +147,7 @@ class Prompt:
     order: PromptOrder = "evidence_first"
     fields: Mapping[str, str] = field(default_factory=dict)
     examples_first: bool = False
+    beginning_chars: int = field(default=0, init=False, repr=False, compare=False)
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 

@@ -520,6 +520,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
             evidence={"answer": text[:_MAX_REPAIRED], "form": form(prompt.output)},
             output=prompt.output,
             vote_index=prompt.vote_index,
+            order=prompt.order,
         )
         _, answer = await _asked(judge, form_asked, repair_of=prompt)
     if answer is None:
