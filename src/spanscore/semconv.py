@@ -364,7 +364,7 @@ JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradiction
 """Verdicts behind the score that their own reason speaks against, in plain English forms; only where there are any. The verdict
 stands."""
 JUDGE_TOKEN_TYPE: Final = "spanscore.judge.token.type"
-"""Of ``spanscore.judge.tokens``: ``input`` or ``output``."""
+"""Of ``spanscore.judge.tokens``: ``input``, ``cached_input``, ``cache_write`` or ``output``; each token is of one type."""
 JUDGE_STEP: Final = "spanscore.judge.step"
 """Of what a judge was asked (scope ``spanscore.judge``): which of the metric's questions it was."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"

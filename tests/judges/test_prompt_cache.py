@@ -186,6 +186,20 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def test_tokens_written_to_the_cache_are_billed_at_their_own_price() -> None:
+    provider = Caching(anthropic=True)
+    prices = {"claude-sonnet-4-5": (3.0, 15.0, 0.3, 0.5, 3.75)}
+    with Wire(provider) as wire:
+        result = spanscore.evaluate_sync([LONG], metrics(claude(wire), prices=prices))
+
+    plain = [one.total - one.read - one.written for one in provider.counted]
+    bill = sum(
+        3.0 * rest + 0.3 * one.read + 3.75 * one.written + 15.0 * 9
+        for rest, one in zip(plain, provider.counted, strict=True)
+    )
+    assert sum(row.cost_usd or 0.0 for row in result.rows) == pytest.approx(bill / 1e6)
+
+
 def test_a_single_question_about_the_contexts_is_not_written_to_anthropics_cache() -> None:
     provider = Caching(anthropic=True)
     with Wire(provider) as wire:

@@ -176,17 +176,22 @@ class PriceSettings(SettingsPart):
         input: of tokens that it reads.
         output: of tokens that it writes.
         cached_input: of those that the provider reads from its cache; None = as ``input``.
+        cache_write: of tokens that the provider writes to its cache; None = as ``input``.
         batch: share of it all that is billed for answers at the price of batches (``service_tier: flex``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     batch: Rate = 0.5
 
     def numbers(self) -> tuple[float, ...]:
         """Return it as ``judge(…, prices=…)`` takes it."""
-        return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
+        cached_input, cache_write = (
+            self.input if price is None else price for price in (self.cached_input, self.cache_write)
+        )
+        return (self.input, self.output, cached_input, self.batch, cache_write)
 
 
 class ChatModelSettings(SettingsPart):

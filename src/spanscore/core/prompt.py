@@ -166,6 +166,7 @@ class Reply:
         cached: nobody was asked: it was answered before. No tokens, no cost.
         finish: why the model stopped, as its provider names it (``stop``, ``length``); None when it does not tell.
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
+        cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache, and may bill for more.
         at_batch_price: the provider bills it as it bills batches (service tier ``flex``).
         headers: what the answer said of the account's limits, names in lower case; for the gate.
         other_completions: further answers to the same request, where several were asked for; what was written is shared out
@@ -181,6 +182,7 @@ class Reply:
     cached: bool = False
     finish: str | None = None
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     at_batch_price: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     other_completions: tuple[Reply, ...] = ()

@@ -209,6 +209,7 @@ class JudgeCall:
         cached: nobody was asked: it was answered before. No tokens, no cost.
         estimated: tokens and cost are what it may have come to: it was given up, and may be billed all the same.
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache.
+        cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache.
         input_truncated_ratio: share of the question's tokens that were left out of it, as it was too long; [0, 1).
         transcript: what its span tells; None where judges are not traced.
     """
@@ -223,6 +224,7 @@ class JudgeCall:
     cached: bool = False
     estimated: bool = False
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     input_truncated_ratio: float = 0.0
     transcript: Transcript | None = field(default=None, compare=False, repr=False)
 

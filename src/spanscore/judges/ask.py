@@ -556,6 +556,7 @@ async def _asked(
         error_type=error_type,
         cached=reply.cached,
         cached_input_tokens=reply.cached_input_tokens,
+        cache_write_tokens=reply.cache_write_tokens,
         input_truncated_ratio=left_out,
         transcript=of_answer(prompt, reply, error_type),
     )

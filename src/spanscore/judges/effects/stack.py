@@ -94,13 +94,13 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
     judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
-    return _wrapped(gathered(_waiting(judge, given)), given, _OUTSIDE)
+    return _wrapped(gathered(_with_wait(judge, given)), given, _OUTSIDE)
 
 
-def _waiting(judge: Judge, given: Mapping[str, Any]) -> Judge:
+def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
     """Return a judge whose questions wait for the first, in one place: in two, a question would wait for itself."""
     waits = any(isinstance(layer, CacheFilled) for layer in layers(judge))
-    return judge if waits else _wrapped(judge, given, [_WAIT])
+    return judge if waits else _wrapped(judge, settings, [_WAIT])
 
 
 def _needs_gate(settings: Mapping[str, Any], *, has_gate: bool) -> bool:

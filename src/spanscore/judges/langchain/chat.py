@@ -445,7 +445,7 @@ class LangChainJudge:
 
     def _replies(self, prompt: Prompt, messages: list[Any], heard: Exchange, took_s: float) -> list[Reply]:
         """Return the answers that are of use; the question is billed with the first, what they say with each its share."""
-        sent, received, cached = tokens_of(messages, heard)
+        sent, received, cached, cache_write = tokens_of(messages, heard)
         choices = choices_of(messages, heard)
         good = [choice for choice in choices if choice.trouble is None]
         if not good:
@@ -468,6 +468,7 @@ class LangChainJudge:
                 duration_s=took_s,
                 finish=choice.finish,
                 cached_input_tokens=0 if place else cached,
+                cache_write_tokens=0 if place else cache_write,
                 at_batch_price=is_cheap,
                 headers=heard.headers,
             )

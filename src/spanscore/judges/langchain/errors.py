@@ -233,8 +233,10 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
 
 
 def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
-    sent, received, _ = heard.tokens
-    return JudgeError(text, error_type=error_type, headers=heard.headers, input_tokens=sent, output_tokens=received)
+    tokens = heard.tokens
+    return JudgeError(
+        text, error_type=error_type, headers=heard.headers, input_tokens=tokens.input, output_tokens=tokens.output
+    )
 
 
 def _has_word(classes: set[str], *words: str) -> bool:
