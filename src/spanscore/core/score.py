@@ -212,6 +212,7 @@ class JudgeCall:
         cached: whether the answer came from the cache, without tokens and cost.
         estimated: whether tokens and cost are estimates, because the call was abandoned and may be billed.
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache.
+        cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache.
         input_truncated_ratio: share of the question's tokens that was left out because the question was too long; [0, 1).
         transcript: content of its span; None if judges are not traced.
     """
@@ -226,6 +227,7 @@ class JudgeCall:
     cached: bool = False
     estimated: bool = False
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     input_truncated_ratio: float = 0.0
     transcript: Transcript | None = field(default=None, compare=False, repr=False)
 

@@ -454,7 +454,9 @@ class Telemetry:
 def _tokens(call: JudgeCall) -> Mapping[str, int]:
     """Return the tokens by type; each is of one type only, so that they add up."""
     cached = min(call.cached_input_tokens, call.input_tokens)
-    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+    written = min(call.cache_write_tokens, call.input_tokens - cached)
+    plain = call.input_tokens - cached - written
+    return {"input": plain, "cached_input": cached, "cache_write": written, "output": call.output_tokens}
 
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)
