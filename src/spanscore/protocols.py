@@ -74,9 +74,6 @@ class Receiver(Protocol):
     def close(self) -> None:
         """Reject units that begin from now on. Any thread."""
 
-    def reset(self) -> None:
-        """Return to the initial state, in a forked child."""
-
 
 @runtime_checkable
 class SpanNormalizer(Protocol):

@@ -17,6 +17,7 @@ from spanscore.errors import JudgeError
 from spanscore.judges import ask, render
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.metrics.kit.step import Step
+from spanscore.samples.measures import MEASURES
 
 STEPS = {step.name: step for step in judged_steps()}
 _BLANK = (
@@ -110,8 +111,8 @@ def test_a_judge_that_obeys_any_order_outside_of_the_fence_obeys_none(name: str)
 
 
 def single(text: str) -> SingleTurnSample:
-    whole: dict[str, Any] = FULL["single_turn"].model_dump()
-    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items() if key != "rubrics"}
+    whole: dict[str, Any] = FULL["single_turn"].model_dump(exclude={"rubrics", *MEASURES})
+    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items()}
     return SingleTurnSample(**hostile, rubrics={f"score1_{text}": text, f"score5_{text}": text})
 
 

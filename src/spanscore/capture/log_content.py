@@ -35,10 +35,6 @@ class LogContent:
         self._most_bytes = most_bytes
         self._keep_ns = keep_ns
         self._clock = clock
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all records and reset the counts: in a forked child."""
         self._lock = Lock()
         self._waiting: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
         self._scopes: set[str] = set()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from spanscore.capture.intake import Intake
 from spanscore.capture.submitted import ImmediateReceiver
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.job import Decision, ReplayState
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
-from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
+from spanscore.protocols import Metric
 
 
 class StoredUnits(ImmediateReceiver):
     """Hands on complete units that were read from a store. Their spans were exported long ago.
 
     Args:
-        event_queue: queue to the span thread.
-        port: listener that gets the units.
-        sampler: decides which units are scored, also in ``decisions``.
+        intake: the first parts.
         metrics: metrics that score units.
         open_units: function that returns the number of units in scoring.
         ready: called with each unit; the first call chooses providers and starts the span thread.
@@ -31,25 +29,21 @@ class StoredUnits(ImmediateReceiver):
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
+        intake: Intake,
         *,
         metrics: Sequence[Metric],
         open_units: Callable[[], int],
         ready: Callable[[], None],
     ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
         self._open_units = open_units
         self._ready = ready
         self.metrics = metrics
         self.replayed: Callable[[], ReplayState] | None = None
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Reset the counts: in a forked child."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, and count from zero."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
         self.units = self._read = 0
 
     @property

@@ -9,15 +9,14 @@ from typing import NamedTuple
 from opentelemetry.trace import Span, Tracer, get_current_span
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.core import context
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
-from spanscore.pipeline.sessions import SessionIds
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
+from spanscore.protocols import PendingSpan
 
 # --- when read ------------------------------------------------------------------------------------------------------
 
@@ -69,35 +68,22 @@ class SubmittedSamples(ImmediateReceiver):
     """The receiver of ``submit()``. A sample is a complete unit, on the current span or on a span of its own.
 
     Args:
-        event_queue: queue to the span thread.
-        port: listener that gets the units.
-        admission: counter of samples that are rejected here.
+        intake: the first parts.
         tracer: function that returns the tracer of the capture scope.
-        turns: gets the conversation of each sample, and whether it was accepted; None = no session metrics.
 
     Attributes:
         unsampled: number of samples that are scored regardless of the sampling rate.
     """
 
-    def __init__(
-        self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        admission: RejectionCounter,
-        *,
-        tracer: Callable[[], Tracer],
-        turns: SessionIds | None = None,
-    ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._admission = admission
+    def __init__(self, intake: Intake, *, tracer: Callable[[], Tracer]) -> None:
         self._tracer = tracer
-        self._turns = turns
         self._claimed: dict[UnitKey, None] = {}
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Reset the counts: in a forked child. Spans that carry a sample carry it there, too."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, and count from zero. Spans that carry a sample carry it in a child, too."""
+        self._event_queue, self._port = intake.event_queue, intake.port
+        self._admission, self._turns = intake.admission, intake.turns
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:

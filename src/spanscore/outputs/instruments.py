@@ -18,7 +18,7 @@ from spanscore.core.job import UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 from spanscore.outputs.aggregates import (
     MAX_SETS,
     OTHER,
@@ -65,7 +65,7 @@ class MeterInstruments:
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
         self._left: dict[Hashable, GaugeReading] = {}
-        reset_in_child(self, MeterInstruments.reset)
+        call_in_child(self, MeterInstruments.reset)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
         self.jury_disagreement = _histogram(meter, semconv.JURY_DISAGREEMENT, semconv.QUALITY_BUCKETS)
@@ -152,7 +152,7 @@ class _Meters:
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
         self.reset()
-        reset_in_child(self, _Meters.reset)
+        call_in_child(self, _Meters.reset)
 
     def reset(self) -> None:
         self._lock = Lock()
@@ -224,7 +224,7 @@ class Telemetry:
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
-        reset_in_child(self._sums, BoundedSums.reset)
+        call_in_child(self._sums, BoundedSums.reset)
         if meter is not None:
             self.export_to(meter)
 

@@ -136,10 +136,6 @@ class SampleCache:
     clock: Callable[[], int] = steady_ns
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self.bytes = 0
         self._kept: OrderedDict[UnitKey, KeptUnit] = OrderedDict()
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
@@ -216,10 +212,6 @@ class SampleObservers:
         self._queue = queue
         self.observers: list[SampleObserver] = []
         self.noticed: list[Callable[[SamplingContext], None]] = []
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._making: dict[UnitKey, SamplingContext] = {}
 
     def closed(self, facts: SamplingContext) -> None:

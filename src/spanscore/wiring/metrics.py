@@ -182,10 +182,6 @@ class ShadowPairs:
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
         self._ledger = ledger
         self._metrics = tuple(metrics)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every score: in a forked child."""
         self.compared = dict.fromkeys(self._metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}

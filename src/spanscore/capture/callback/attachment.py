@@ -13,9 +13,8 @@ from weakref import ref
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore.capture.callback.handler import SpanCallbackHandler
-from spanscore.capture.callback.recorder import Recorder
 from spanscore.core import context
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 
 # --- install --------------------------------------------------------------------------------------------------------
 
@@ -66,7 +65,7 @@ class _Switch:
 
 
 _switch = _Switch()
-reset_in_child(_switch, _Switch.reset)
+call_in_child(_switch, _Switch.reset)
 
 
 @dataclass(eq=False, repr=False)
@@ -110,12 +109,10 @@ class Attachment:
 
     Attributes:
         handler: handler that an application attaches.
-        recorder: reader of the handler's events.
         installation: attachment of the handler to every chain.
     """
 
     handler: SpanCallbackHandler
-    recorder: Recorder
     installation: Installation
 
     def __post_init__(self) -> None:

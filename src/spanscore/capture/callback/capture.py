@@ -24,16 +24,15 @@ from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.callback.langgraph import hear_graphs
 from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.codecs.snapshot import glance
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.log import bases_of, class_name, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler
+from spanscore.protocols import Receiver
 
 _MOST_TOLD: Final = 100
 """Number of ended runs that wait for the end of their root: an agent's root may end hours later."""
@@ -52,14 +51,11 @@ class RunCapture:
     It is a base class of the handler, not a part of it, because that saves one call per callback.
 
     Args:
-        event_queue: queue to the span thread.
-        sampler: decides once per root whether the unit may be scored.
-        admission: counter of roots that are rejected here.
+        intake: the first parts.
         tracer: function that returns the tracer of the capture scope; called once, before the first root.
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and therefore needed for every unit.
         steps: whether prompts, parsers and lambdas also get spans.
-        turns: gets the conversation of each root, and whether the root was accepted; None = no session metrics.
         max_roots: number of remembered roots; above it, the oldest is given up.
 
     Attributes:
@@ -81,33 +77,33 @@ class RunCapture:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         tracer: Callable[[], trace.Tracer],
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
-        turns: SessionIds | None = None,
         max_roots: int = 10_000,
     ) -> None:
-        self._event_queue = event_queue
-        self._sampler = sampler
-        self.admission = admission
         self.tracer = tracer
         self._ready = ready
         self.content = content
         self._steps = steps
-        self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
         self.memory = RunTable()
-        self._runs, self._roots = self.memory.runs, self.memory.roots
-        self.forget = self.memory.forget
+        self.connect(intake)
         self.identity = ScorerIdentity()
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
+
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, without a run: roots that are open at a fork never end in the child."""
+        self._event_queue, self._sampler = intake.event_queue, intake.sampler
+        self.admission, self._turns = intake.admission, intake.turns
+        self.memory = RunTable(self.memory.closed, self.memory.why_closed)
+        self._runs, self._roots = self.memory.runs, self.memory.roots
+        self.forget = self.memory.forget
 
     @property
     def is_at_work(self) -> bool:

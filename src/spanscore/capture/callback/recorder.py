@@ -88,11 +88,6 @@ class Recorder:
         self._content = capture.content
         self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
         capture.receiver = self
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every open unit and reset the counts: in a forked child."""
-        self._memory.reset()
         self.abandoned = 0
         self._read = 0
         self._looked_ns = self._seen_ns = 0

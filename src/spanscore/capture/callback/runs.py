@@ -174,6 +174,10 @@ class RunTable:
     The span thread refers to this table, not to the handler. The handler lives as long as the application refers to it or to
     its scorer. The two dictionaries are never replaced, because the handler also has them as attributes.
 
+    Args:
+        closed: whether no root is let in from the start.
+        why_closed: warning that is logged when a root comes; empty = no warning.
+
     Attributes:
         runs: run id → run; for a step, the nearest recorded run above it.
         roots: run id → root that has not ended, oldest first.
@@ -183,17 +187,11 @@ class RunTable:
         why_closed: warning that is logged when a further root comes; empty = no warning.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closed: bool = False, why_closed: str = "") -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
-        self.closed = False
-        self.why_closed = ""
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every run and reset the counts: in a forked child, where roots open at the fork never end."""
-        self.runs.clear()
-        self.roots.clear()
+        self.closed = closed
+        self.why_closed = why_closed
         self.units = 0
         self.spans: RunSpans | None = None
         self._recently_closed: deque[tuple[int, Root]] = deque()

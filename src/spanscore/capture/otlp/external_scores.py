@@ -292,10 +292,6 @@ class ExternalScores:
     def __init__(self, count: Callable[[str, Labels, float], None], own: Collection[tuple[str, str]]) -> None:
         self._count = count
         self._own = frozenset(own)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all scores: in a forked child."""
         self._lock = Lock()
         self._known = ClosedKeys(_REMEMBERED)
         self._told = ClosedKeys(_REMEMBERED)

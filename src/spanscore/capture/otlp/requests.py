@@ -45,10 +45,6 @@ class EndpointCounts:
     """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset all counts: in a forked child."""
         self._lock = Lock()
         self.requests = self.bytes = self.spans = self.ours = self.unclaimed = 0
         self.refused: Counter[str] = Counter()
@@ -222,10 +218,6 @@ class UnitCopies:
     def __init__(self, metrics: Collection[str]) -> None:
         self._metrics = frozenset(metrics)
         self.trusted = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all copies: in a forked child."""
         self._known = ClosedKeys(_REMEMBERED)
         self._copies: dict[int, bool] = {}
         self.again = self.ignored = 0
@@ -309,10 +301,6 @@ class ProxyBuffer:
     """Spans that a proxy keeps. Each is forwarded exactly once: with its unit's scores, or after 5 s. Span thread."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every span: in a forked child, because the parent forwards them."""
         self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # in order of arrival
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
 

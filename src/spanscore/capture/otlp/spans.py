@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Final
 
+from spanscore.capture.intake import Intake
 from spanscore.capture.log_content import LogContent
 from spanscore.capture.otlp.claims import RequestPartition, ScopeClaim, WireClaims, add_unsampled
 from spanscore.capture.otlp.external_scores import ExternalScores
@@ -26,7 +27,7 @@ from spanscore.capture.scopes import Role
 from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, WireSpan, kept, span_data_of, trace_state_of
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.codecs.otlp_span import ContentRecord
-from spanscore.core.event_queue import EventQueue, yield_gil
+from spanscore.core.event_queue import yield_gil
 from spanscore.core.job import ServeState, TopicState
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
@@ -34,7 +35,6 @@ from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, split
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -95,16 +95,13 @@ class OtlpSpans:
     """The receiver of ``spanscore serve`` and of every other OTLP listener.
 
     Args:
-        event_queue: queue to the span thread.
-        port: listener that gets the finished units.
-        sampler: decides once per root whether the unit may be scored.
-        admission: counter of units that are not handed on.
+        intake: the first parts.
         bounds: limits of waiting spans.
         claims: decides which spans are read.
         translator: normalizers, which map spans to GenAI names.
         ready: called with each request; the first call chooses providers and starts the span thread.
         metrics: names of the unit metrics, by which copies from other processes are scored.
-        external: counter of external scores; None = they are not read.
+        make_external: function that creates the counter of external scores; None = they are not read.
 
     Attributes:
         counts: counts of the received requests.
@@ -121,50 +118,38 @@ class OtlpSpans:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         bounds: Bounds,
         claims: WireClaims,
         translator: SpanNormalizers,
         ready: Callable[[], None],
         metrics: Collection[str] = (),
-        external: ExternalScores | None = None,
+        make_external: Callable[[], ExternalScores] | None = None,
     ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
-        self._admission = admission
         self._bounds = bounds
         self._claims = claims
         self.translator = translator
         self._ready = ready
-        self._mended: Counter[str] = Counter()
+        self._metrics = metrics
+        self._make_external = make_external
         self._closed = False
-        self.counts = EndpointCounts()
-        self.copies = UnitCopies(metrics)
-        self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
-        self.external = external
-        self.table = self._table(bounds)
-        self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
         self.topic: Callable[[], TopicState] | None = None
-        self._kept = ProxyBuffer()
-        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Forget every span and reset all counts: in a forked child, because the parent scores these spans."""
-        self._mended.clear()
-        self.counts.reset()
-        self.table.reset()
-        self.streams.reset()
-        self._kept.reset()
-        self.copies.reset()
-        self.logs.reset()
-        if self.external is not None:
-            self.external.reset()
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, without a span, and count from zero."""
+        self._event_queue, self._port = intake.event_queue, intake.port
+        self._sampler, self._admission = intake.sampler, intake.admission
+        self._mended: Counter[str] = Counter()
+        self.counts = EndpointCounts()
+        self.copies = UnitCopies(self._metrics)
+        self.logs = LogContent(self._bounds.bytes // _LOGS_SHARE, self._bounds.orphan_wait_ns)
+        self.external = None if self._make_external is None else self._make_external()
+        self.table = self._table(self._bounds)
+        self.streams = Streams()
+        self._kept = ProxyBuffer()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     # --- the listeners' threads --------------------------------------------------------------------------------

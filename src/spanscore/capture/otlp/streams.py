@@ -146,10 +146,6 @@ class Streams:
     def __init__(self) -> None:
         self.room: Callable[[], int] = lambda: _NO_LIMIT
         self.at_end: Callable[[], None] = lambda: None
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every stream: in a forked child."""
         self._streams: dict[Hashable, OpenStream] = {}
         self._gone = TableCounts()
 

@@ -21,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, handlers, processors, recorded_by_others
 from spanscore.capture.processor.external_unit import (
     Event,
@@ -39,13 +40,11 @@ from spanscore.capture.scopes import Role, Scopes, library_of, root_role
 from spanscore.core import context
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.codecs.sdk import attributes_of
-from spanscore.core.event_queue import EventQueue, steady_ns
+from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 _MAX_AGE_NS: Final = 3_600_000_000_000
@@ -66,15 +65,11 @@ class ExternalSpans:
     """The receiver of all processors of one scorer.
 
     Args:
-        event_queue: queue to the span thread.
-        port: listener that gets the finished units.
-        sampler: decides once per root whether the unit may be scored.
-        admission: counter of units that are rejected here.
+        intake: the first parts.
         scopes: roles of instrumentation scopes, which decide the claimed spans.
         translator: normalizers, which map spans to GenAI names.
         ready: called with the first root (of each process): chooses providers and starts the span thread.
         spans_file: file that also gets the spans of units with their scores; None = no file.
-        turns: gets each root in a ``spanscore.session`` block, and whether it was accepted; None = no session metrics.
         identity: identity of the scorer, for other scorers in the process.
 
     Attributes:
@@ -86,37 +81,30 @@ class ExternalSpans:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         scopes: Scopes,
         translator: SpanNormalizers,
         ready: Callable[[Any], None],
-        turns: SessionIds | None = None,
         identity: ScorerIdentity | None = None,
         spans_file: Any = None,
     ) -> None:
         self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
-        self._admission = admission
         self.scopes = scopes
         self._roles = scopes.roles
         self.translator = translator
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
-        self._turns = turns
         self.identity = identity or ScorerIdentity()
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
         processors.join(self)
         self.closed = False
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Forget every unit and reset all counts: in a forked child, because open spans belong to the parent."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, without a unit: spans that are open at a fork belong to the parent."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
+        self._admission, self._turns = intake.admission, intake.turns
         self._open = OpenUnits()
         self._plain = PlainSpans()
         self._reading = ExternalReading(self._port, self.translator)
