@@ -311,7 +311,7 @@ class JurySettings(SettingsPart):
             quality differ by more than 0.25.
     """
 
-    judges: Items[Annotated[(ChatModelSettings, *ByName)]]
+    judges: Items[Annotated[(ChatModelSettings, *ByName)]] = ()
     then: Annotated[(ChatModelSettings, *ByName)] | None = None
     when: Literal["disagree"] = "disagree"
 

@@ -129,6 +129,7 @@ class Prompt:
         order: the place of the evidence.
         fields: variable → the field of a sample that it holds; the judge sees that name in front of the instruction.
         examples_first: whether the examples precede the evidence if the instruction follows it.
+        criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty: a single question.
         beginning_chars: length of the user text up to the end of the evidence's first part, known after rendering; 0 if the
             evidence does not come first.
         rendered: the rendered texts, shared by all readers (``judges/rendering.py``); a changed copy has none yet.
@@ -145,6 +146,7 @@ class Prompt:
     order: PromptOrder = "evidence_first"
     fields: Mapping[str, str] = field(default_factory=dict)
     examples_first: bool = False
+    criteria: Mapping[str, Prompt] = field(default_factory=dict)
     beginning_chars: int = field(default=0, init=False, repr=False, compare=False)
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 

@@ -110,9 +110,12 @@ class JudgedMetric(NamedMetric):
             NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        answer = await own.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
+        answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
         asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
+
+    async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
+        return await step.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
 
     async def fit(
         self,
@@ -152,6 +155,10 @@ class JudgedMetric(NamedMetric):
         if isinstance(self._judge, Jury):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: its judge is a jury, and prompts are fitted to one model; give it one judge"
+            )
+        if getattr(self, "bundle", False):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: a bundle shows no examples; fit it without bundle: true"
             )
         from spanscore.metrics.kit.tuning import FittingRun
 
