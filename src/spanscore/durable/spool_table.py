@@ -154,7 +154,10 @@ ADDED: Final = {
         "CREATE INDEX due ON rows (kind, metrics, put_ns) WHERE owner IS NULL",
         "CREATE INDEX scored ON rows (kind, put_ns) WHERE owner IS NULL AND scores IS NOT NULL",
     ),
-    "sent": ("ALTER TABLE rows ADD COLUMN sent INTEGER NOT NULL DEFAULT 0",),
+    "sent": (
+        "ALTER TABLE rows ADD COLUMN sent INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX sent ON rows (id) WHERE sent",
+    ),
 }
 """Column → statements that add it to a file of an earlier version, whose processes can go on with it. ``metrics``: names
 without a score yet. ``done``: keys of rows that are done, so that a unit that comes again is recognised. ``sent``: the scores
@@ -343,22 +346,24 @@ class SpoolTable:
 
     def state(self) -> SpoolState:
         """Return the content of the file. It takes some microseconds, two milliseconds for 160,000 rows."""
-        dead_letters = self._number("SELECT count(*) FROM rows WHERE aside > 0")
-        rows, sent = self._run("SELECT count(*), total(sent) FROM rows").fetchone()
+        dead_letters = self._count("aside > 0")
+        sent = self._count("sent")
         oldest = self._run("SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent ORDER BY id LIMIT 1").fetchone()
         now_ns, expired = self._wall_ns(), 0
         age_ns = 0 if oldest is None else max(0, now_ns - oldest[0])
         if age_ns > self._bounds.max_age_ns:
-            which = "owner IS NULL AND aside = 0 AND put_ns < ?"
-            expired = self._number(f"SELECT count(*) FROM rows WHERE {which}", now_ns - self._bounds.max_age_ns)
+            expired = self._count("owner IS NULL AND aside = 0 AND put_ns < ?", now_ns - self._bounds.max_age_ns)
         return SpoolState(
-            depth=int(rows - sent) - dead_letters,
+            depth=self._number("SELECT count(*) FROM rows") - dead_letters - sent,
             bytes=self.used_bytes(),
             oldest_s=age_ns / 1e9,
             owners=self._number("SELECT count(*) FROM owners"),
             dead_letters=dead_letters,
             expired=expired,
         )
+
+    def _count(self, which: str, *values: int) -> int:
+        return self._number(f"SELECT count(*) FROM rows WHERE {which}", *values)
 
     def used_bytes(self) -> int:
         """Return the bytes of the file that are in use."""
