@@ -1,6 +1,6 @@
 """Every seam of the library, in the order in which a run meets them: the map to read first.
 
-    Receiver → (SpanNormalizer) → UnitListener → Sampler → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
+    Receiver → (SpanNormalizer) → UnitListener → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
     Embedder) → Sink
 
 Each says on which thread it is called. What is built in and a user's own pass the contract suites of ``spanscore.testing``.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
-from spanscore.core.job import Decision, Job, UnitCounts
+from spanscore.core.job import Job, UnitCounts
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import Annotation, Sample, Samples
 from spanscore.core.score import Outcome, Scale, Score
@@ -29,21 +29,12 @@ __all__ = [
     "Queue",
     "Receiver",
     "Redactor",
-    "RejectionCounter",
     "SampleExtractor",
     "SampleObserver",
-    "Sampler",
     "Sink",
     "SpanNormalizer",
     "UnitListener",
 ]
-
-
-class RejectionCounter(Protocol):
-    """The part of the ledger that the application's thread sees: units that were turned away at the door."""
-
-    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
-        """Count units as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
 @runtime_checkable
@@ -184,38 +175,6 @@ class PendingSpan(Protocol):
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at its true end time. Never raises; called once."""
-
-
-class Sampler(Protocol):
-    """Who is scored, and with which probability. Pure: same facts, same answer."""
-
-    @property
-    def gate_metrics(self) -> Set[str]:
-        """Metrics at whose scores ``decide`` looks, where the facts hold them."""
-
-    def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether the largest rate that is still possible, rules included, would take a unit that starts, or its session."""
-
-    def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return what ``could_sample`` would return for the root of a trace without a trace state.
-
-        None: more than the trace id (16 bytes) decides.
-        """
-
-    def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """At the unit's close: whether this metric takes it, and how probable that was."""
-
-    def matches(self, facts: SamplingContext) -> bool:
-        """Whether some rule is for the unit."""
-
-    def wants_session(self, conversation_id: str) -> bool:
-        """Whether the session of this id could be taken by any metric that scores sessions; False for an empty one."""
-
-    def session(self, conversation_id: str, metric: str) -> Decision:
-        """At a session's end: whether this metric takes it, and how probable that was. Its id is the application's own."""
-
-    def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
-        """Take a unit that was submitted to be scored; the decision's probability is that of the unit's arrival here."""
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from spanscore.capture.intake import Intake
 from spanscore.capture.submitted import ImmediateReceiver
@@ -12,33 +13,27 @@ from spanscore.core.span import Unit
 from spanscore.protocols import Metric
 
 
+@dataclass(eq=False, repr=False)
 class StoredUnits(ImmediateReceiver):
-    """Hands units on that nothing more will come of; their spans have left long ago.
-
-    Args:
-        intake: the parts to begin with.
-        metrics: that score units.
-        open_units: how many are being scored.
-        ready: called with each: the first chooses providers and starts the span thread.
+    """Hands on units that are whole; their spans have left long ago.
 
     Attributes:
-        metrics: as they were given.
-        units: that came in, each revision.
-        replayed: tells how far who hands them over is; None = nobody does.
+        intake: the parts to begin with.
+        metrics: metrics that score units.
+        open_units: returns how many units are being scored.
+        ready: called with each unit: the first chooses providers and starts the span thread.
+        replayed: returns how far the replay is; None without a replay.
+        units: units that came in, each revision.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        *,
-        metrics: Sequence[Metric],
-        open_units: Callable[[], int],
-        ready: Callable[[], None],
-    ) -> None:
-        self._open_units = open_units
-        self._ready = ready
-        self.metrics = metrics
-        self.replayed: Callable[[], ReplayState] | None = None
+    intake: InitVar[Intake]
+    _: KW_ONLY
+    metrics: Sequence[Metric]
+    open_units: Callable[[], int]
+    ready: Callable[[], None]
+    replayed: Callable[[], ReplayState] | None = None
+
+    def __post_init__(self, intake: Intake) -> None:
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
@@ -49,7 +44,7 @@ class StoredUnits(ImmediateReceiver):
     @property
     def under_way(self) -> int:
         """Units that came in and are not settled: who hands them over waits where there are many."""
-        return self.units - self._read + self._open_units()
+        return self.units - self._read + self.open_units()
 
     def decisions(self, unit: Unit) -> Mapping[str, Decision]:
         """Return what will be decided on a unit; a rule on a score that is not there yet counts as matching."""
@@ -60,7 +55,7 @@ class StoredUnits(ImmediateReceiver):
         """Take a unit in. Any thread; does not block, but for the first one."""
         if self._closed:
             return
-        self._ready()
+        self.ready()
         self.units += 1
         self._event_queue.put(self, unit, must=True)
         self._event_queue.nudge()

@@ -43,7 +43,7 @@ class LoopThread:
         self._ident: int | None = None
         self._inherited: list[Any] = []
         self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        call_in_child(self, LoopThread.reset)
+        call_in_child(self, LoopThread._begin_in_child)
 
     def running(self) -> asyncio.AbstractEventLoop:
         """Return the loop, started if it was not. Safe from any thread.
@@ -93,8 +93,8 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: what awaits the task has it too)
                 log_internal_error("keep a judge's task from ending its loop", error)
 
-    def reset(self) -> None:
-        """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
+    def _begin_in_child(self) -> None:
+        """Forget the loop, whose thread does not exist in the child: the next use starts another."""
         if self._loop is not None:
             # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
