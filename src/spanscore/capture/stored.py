@@ -1,4 +1,4 @@
-"""StoredUnits: whole units that were read from a store → the line: the receiver of ``spanscore replay``."""
+"""The receiver of ``spanscore replay``, which gets whole units that were read from a store."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from spanscore.protocols import Metric
 
 @dataclass(eq=False, repr=False)
 class StoredUnits(ImmediateReceiver):
-    """Hands on units that are whole; their spans have left long ago.
+    """Hands on complete units that were read from a store. Their spans were exported long ago.
 
     Attributes:
-        intake: the parts to begin with.
+        intake: the first parts.
         metrics: metrics that score units.
-        open_units: returns how many units are being scored.
-        ready: called with each unit: the first chooses providers and starts the span thread.
-        replayed: returns how far the replay is; None without a replay.
-        units: units that came in, each revision.
+        open_units: function that returns the number of units in scoring.
+        ready: called with each unit; the first call chooses providers and starts the span thread.
+        replayed: function that returns the progress of the replay; None without a replay.
+        units: number of accepted units; each revision counts.
     """
 
     intake: InitVar[Intake]
@@ -37,22 +37,22 @@ class StoredUnits(ImmediateReceiver):
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Work with these parts from now on, and count from zero."""
+        """Use these parts from now on, and count from zero."""
         self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
         self.units = self._read = 0
 
     @property
     def under_way(self) -> int:
-        """Units that came in and are not settled: who hands them over waits where there are many."""
+        """Number of accepted units that are not settled. The replay waits while there are many."""
         return self.units - self._read + self.open_units()
 
     def decisions(self, unit: Unit) -> Mapping[str, Decision]:
-        """Return what will be decided on a unit; a rule on a score that is not there yet counts as matching."""
+        """Return the sampling decision of each metric on a unit. A rule on a missing score counts as matching."""
         facts = unit.facts()
         return {metric.name: self._sampler.decide(facts, metric.name) for metric in self.metrics}
 
     def put(self, unit: Unit) -> None:
-        """Take a unit in. Any thread; does not block, but for the first one."""
+        """Accept a unit. Any thread; only the first call may block."""
         if self._closed:
             return
         self.ready()
@@ -68,5 +68,5 @@ class StoredUnits(ImmediateReceiver):
         self._read += 1
 
     def unread_count(self) -> int:
-        """Return how many units were never read. Any thread."""
+        """Return the number of units that were never read. Any thread."""
         return self.units - self._read

@@ -53,6 +53,7 @@ from spanscore.wiring.metrics import (
     checked_shadows,
     compared_values_of,
     dialects_of,
+    needs_measures,
     shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
@@ -132,7 +133,13 @@ class Pipeline:
         )
         self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
         self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
-        self.builder = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        self.builder = JobBuilder(
+            dialects_of(settings, self.box),
+            self.hooks,
+            self.box,
+            settings.units.kinds,
+            with_measures=any(map(needs_measures, self.metrics.values())),
+        )
         self.judge_check: JudgeCheckRuns | None = judge_check_runs(
             settings.judge_check,
             self.metrics,
