@@ -1,4 +1,4 @@
-"""Calls at a fork: in their order, each whatever the others do; no object is kept alive for its call."""
+"""Callbacks after a fork: parts in their order, independent of each other, without keeping them alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spool keeps what was put until it is done, and each row is one process's at a time."""
+"""A spool keeps a row until it is done, and one process owns each row at a time."""
 
 from __future__ import annotations
 

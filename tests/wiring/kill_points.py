@@ -1,4 +1,4 @@
-"""Where a life may end on a unit's way through application, spool and worker, and the journal of what it has done."""
+"""The points on a unit's way through application, spool and worker at which a process may end, and its journal."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ OF_WORKERS: Final = tuple(point for point in POINTS if point != "accept")
 
 
 class End(NamedTuple):
-    """Where a life ends: at the n-th passing of a point; ``time`` = after so many milliseconds; ``last`` = when all is done."""
+    """The end of a process: at the n-th passing of a point; ``time`` = after n milliseconds; ``last`` = after all work."""
 
     point: str
     passing: int
 
 
 class Journal:
-    """What a life has done, and where it ends."""
+    """The actions of a process, and its end."""
 
     def __init__(self, path: Path, end: End) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -64,12 +64,12 @@ class Journal:
 
 
 def named(key: Any) -> str:
-    """Return by what a unit stands in the journal."""
+    """Return the name of a unit in the journal."""
     return f"{key.trace_id:032x}-{key.span_id:016x}"
 
 
 def watch(journal: Journal) -> None:
-    """Have the spool of this process tell the journal what is on the disk, and end where it is to."""
+    """Let this process's spool write to the journal when rows are on the disk, and end at the chosen point."""
     for owner, name, watched in (
         *((SpoolQueue, "put", _accepts), (SpoolFile, "put", _puts), (SpoolFile, "take", _takes)),
         *((SpoolFile, "keep_scores", _keeps), (SpoolTable, "take", _leases), (SpoolTable, "delete", _deletes)),

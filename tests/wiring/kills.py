@@ -1,10 +1,10 @@
-"""kill -9 through the whole line: an application, a worker, or both, at random points of a unit's way; and what came of it.
+"""kill -9 through the whole line: an application, a worker, or both, at random points of a unit's way; and the results.
 
     python -m tests.wiring.kills FOLDER SEED [SEED …]                 # a line of JSON for each seed
 
-A life is a whole ``OnlineScorer`` in a process of its own. What it does it writes into a journal that survives it, by the line:
-rows that are on the disk, scores that are, what was emitted, rows that are deleted. A score is drawn by dice that no two lives
-share: one that was made twice has two values. Lives are forks of one process that has loaded everything and started no thread.
+A life is a whole ``OnlineScorer`` in a process of its own. It writes its actions as lines of a journal that survives it: stored
+rows, stored scores, emissions, deleted rows. A score is drawn from random numbers of its life alone: a score that was made
+twice has two values. Lives are forks of one process that has loaded everything and started no thread.
 """
 
 from __future__ import annotations
@@ -36,33 +36,34 @@ from spanscore.testing import MemorySink
 __all__ = ["KILLED", "Kills", "kills"]
 
 KILLED: Final = ("application", "worker", "both")
-"""Who is killed, by seed."""
+"""The killed processes, by seed."""
 _LONGEST_S: Final = 4.0
 """A life that has not passed its point is killed then."""
 _LAST_S: Final = 120.0
-"""For what is left at the end."""
+"""Time for the remaining rows at the end, in seconds."""
 _UNITS: Final = 30
-"""Of one life of an application."""
+"""Units in one life of an application."""
 _IN_SCORE: Final = ("score",)
 _LIVES: Final = 4
 """That are killed, at most."""
 _SCORING: Final = 10
-"""Of so many seeds one in which all lives end while they score: rows become poison."""
+"""In one of this many seeds, all lives end while they score, so that rows become dead letters."""
 
 
 @dataclass(slots=True)
 class Kills:
-    """What came of one seed.
+    """The results of one seed.
 
     Attributes:
         seed: of the dice.
         killed: one of ``KILLED``.
-        points: where lives ended; ``time`` = at a moment of the clock. Where both are killed the one takes the other along.
-        acknowledged: rows that were told to be on the disk.
+        points: points at which lives ended; ``time`` = at a moment of the clock. If both are killed, one kill includes the
+            other process.
+        acknowledged: rows that were reported to be on the disk.
         scored: units with a score.
-        counted: units that have none, with the outcome that says so.
-        emitted_twice: units whose scores were emitted more than once.
-        faults: what must not be, a sentence each.
+        counted: unscored units, each with its outcome.
+        emitted_twice: units with scores that were emitted more than once.
+        faults: violations, a sentence each.
     """
 
     seed: int
@@ -79,7 +80,7 @@ _LAST: Final = End("last", 0)
 
 
 class _Drawn(Grounded):
-    """Takes a moment, and gives what no other call of it gives."""
+    """Takes a moment, and returns a value that no other call returns."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -167,7 +168,7 @@ def _kills(folder: Path, seed: int) -> Kills:
 def _to_be_killed(
     folder: Path, killed: str, dice: random.Random, name: str, *, of_score: bool
 ) -> Iterator[tuple[int, End]]:
-    """Begin a life of each that is killed; yield its process id, and where it ends; ``of_score``: in the midst of scoring."""
+    """Begin a life of each process to kill; yield its process id and its end; ``of_score``: in the middle of scoring."""
     if killed != "worker":
         scores = of_score or dice.random() < 0.5
         end = _end(dice, _IN_SCORE if of_score else tuple(POINTS) if scores else OF_WRITERS)
@@ -213,7 +214,7 @@ def _is_over(pid: int, most_s: float) -> bool:
 
 
 def _read(told: Kills, journal: Sequence[str]) -> Kills:
-    """Take what lives have written, in its order."""
+    """Read the journals of all lives, in order."""
     kept, written, deleted = set[str](), set[str](), set[str]()
     emitted: dict[str, list[str]] = defaultdict(list)
     for line in journal:
@@ -250,7 +251,7 @@ def _wrong(name: str, before: Sequence[str], is_written: bool, is_deleted: bool)
 
 
 def kills(folder: Path, seeds: Sequence[int]) -> Iterator[Kills]:
-    """Yield what came of each seed, one after the other, from a process of its own."""
+    """Yield the results of each seed, one after the other, from a process of its own."""
     command = [sys.executable, "-m", "tests.wiring.kills", str(folder), *map(str, seeds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
