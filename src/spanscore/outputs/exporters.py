@@ -466,8 +466,8 @@ class BuiltProviders:
         instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK gives one since 1.45
         return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
 
-    def reset(self) -> None:
-        """Be another instance: in a forked child, for what is built from now on. Its parent's counters are not its own."""
+    def begin_instance(self) -> None:
+        """Be another instance in a forked child, for providers built from now on: the parent's counters are not its own."""
         self.__dict__.pop("resource", None)
 
     def exporter(self, what: Signal) -> QuietExporter | None:
