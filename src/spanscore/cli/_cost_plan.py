@@ -35,6 +35,8 @@ _RATE = re.compile(
 _COLUMNS = ["hour", "requests"]
 _HOURS = (24, 168)
 """Rows of a profile: of a day, of a week."""
+_CACHING = ("openai:", "azure_openai:", "anthropic:")
+"""Beginnings of the names of models whose provider's cache is used."""
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
 _USAGE = (
     semconv.JUDGE_CALLS_ATTRIBUTE,
@@ -222,6 +224,7 @@ class CostPlan:
         input_tokens: tokens that its judge reads; ``output_tokens``: that it writes.
         usd: None if the judge's model has no price.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
+        beginnings: as of ``Cost``.
     """
 
     metric: str
@@ -230,6 +233,7 @@ class CostPlan:
     output_tokens: int
     usd: float | None
     counted_by: str
+    beginnings: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def spent(self) -> Spent:
@@ -343,6 +347,29 @@ def cost_lines(
         yield f"budget of {budget}: {units:,.0f} units with all its scores per window, {a_day:,.0f} a day"
 
 
+def cache_lines(settings: Configuration, costs: Sequence[CostPlan]) -> Iterator[str]:
+    """Yield the tokens of a unit with all its scores that come from the provider's cache, if they have a price of their own."""
+    judge, price = settings.judge, price_in(settings, settings.judge)
+    caches = judge.prompt_cache and judge.prompt_order == "evidence_first" and judge.model.startswith(_CACHING)
+    if price is None or price.cached_input is None or not caches:
+        return
+    by_field: dict[str, list[int]] = {}
+    for cost in costs:
+        for name, tokens in cost.beginnings.items():
+            by_field.setdefault(name, []).extend(tokens)
+    shared = [tokens for tokens in by_field.values() if len(tokens) > 1]
+    written = sum(map(max, shared))
+    read = sum(map(sum, shared)) - written
+    if read:
+        plain = cost_usd(price, read + written, 0)
+        saved = plain - cost_usd(price, read + written, 0, cached=read, cache_write=written)
+        total = sum(cost.input_tokens for cost in costs)
+        yield (
+            f"a unit with all its scores: {read:,} of {total:,} tokens come from the provider's cache, which is "
+            f"{format_usd(1_000 * saved)} USD less per 1,000 units; the other figures are without the cache"
+        )
+
+
 def money_line(
     metrics: Sequence[str], costs: Sequence[CostPlan], days: Sequence[DayPlan], requests: float | None
 ) -> str:
@@ -429,6 +456,7 @@ def _costs(
             output_tokens=cost.output_tokens,
             usd=usd,
             counted_by=cost.counted_by,
+            beginnings=cost.beginnings,
         )
 
 
