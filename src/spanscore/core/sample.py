@@ -213,7 +213,8 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
     if id(value) in copies:
         return copies[id(value)]
     if is_a(value, _Frozen):
-        inside = {name: _copied(getattr(value, name), copies) for name in type(value).model_fields}
+        held = {name: getattr(value, name) for name in type(value).model_fields}
+        inside = {name: _copied(item, copies) for name, item in held.items() if item is not None}
         return value.model_copy(update=inside)
     if type(value) is list:
         items = copies[id(value)] = []
