@@ -201,6 +201,10 @@ class InstanceRubrics(JudgedMetric):
         self.votes = odd(strictness)
         self._bounds = bounds
 
+    @property
+    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+        return ALL_FIELDS
+
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         rubrics = sample.rubrics

@@ -330,6 +330,11 @@ class TwoRatings(JudgedMetric):
     votes = 2
     both: ClassVar[str | None] = None
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the field of a sample that the questions begin with, and their number: 1 if both are asked at once."""
+        field, _ = super().beginning(kind)
+        return field, 1 if self._joined() and reads_instructions(self._judge) else self.votes
+
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
         """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""
         both = self._joined() if reads_instructions(self._judge) else None

@@ -18,8 +18,10 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
+from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
+from spanscore.judges.rendering import SAMPLE_PARTS
 from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric
 from spanscore.metrics.kit.condition import contradictions_in
@@ -195,6 +197,17 @@ class JudgedMetric(NamedMetric):
     def _shown(self) -> Mapping[str, tuple[str, ...]]:
         """Kind of sample → fields that the judge may be shown."""
         return self.requires
+
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the field of a sample that the metric's questions begin with, and how many of them do, at least.
+
+        Args:
+            kind: of the sample, ``single_turn`` or ``multi_turn``.
+        """
+        shown = self._shown.get(kind, ())
+        field = next((field for field in SAMPLE_PARTS if field in shown), "")
+        at_once = getattr(unwrapped(self._judge), "answers_several", False)
+        return field, 1 if at_once else self.votes
 
     def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
         """Return prompts as they stand in the file that they name, or as they are."""
