@@ -1,4 +1,4 @@
-"""Options → spans file, case collector, content switch, and the delivery of emitted scores."""
+"""Makes the outputs of a scorer from its options: spans file, case collector, content switch, and confirmation of exports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
-    """Return the file of ``spans_to``, without texts of users if ``capture.content`` is off; None if there is no such file."""
+    """Return the file of ``spans_to``, without users' texts if ``capture.content`` is off; None without one."""
     if settings.outputs.spans_to is None:
         return None
     as_line = _line if exports_content(settings.capture.content) else _line_without_texts
@@ -35,7 +35,7 @@ def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
 
 
 def _line(spans: Sequence[ReadableSpan]) -> str:
-    from spanscore.core.codecs.otlp import json_line  # imports a second of the SDK: on the thread of the file
+    from spanscore.core.codecs.otlp import json_line  # a second of SDK imports, on the file's thread
 
     return json_line(spans)
 
@@ -47,7 +47,7 @@ def _line_without_texts(spans: Sequence[ReadableSpan]) -> str:
 
 
 def _is_ours(span: ReadableSpan) -> bool:
-    """Whether spanscore made a span, which then has texts by the same switch."""
+    """Whether spanscore made a span, so that the content switch was already applied to its texts."""
     scope = span.instrumentation_scope
     return scope is not None and scope.name in semconv.OWN_SCOPES
 
@@ -55,10 +55,10 @@ def _is_ours(span: ReadableSpan) -> bool:
 def collector_of(
     collect: Collect | None, metrics: Mapping[str, Metric], telemetry: Telemetry | None
 ) -> CaseCollector | None:
-    """Return the collector of failing units; None if nothing is collected.
+    """Return the collector of failing units; None without ``collect``.
 
     Raises:
-        ConfigurationError: a condition is of no metric.
+        ConfigurationError: a condition names an unknown metric.
     """
     if collect is None:
         return None
@@ -79,28 +79,28 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
     """Check that each condition names a metric.
 
     Raises:
-        ConfigurationError: one does not.
+        ConfigurationError: a condition names an unknown metric.
     """
     for condition in collect.conditions:
         if condition.metric not in metrics:
             meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
-            raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
+            raise ConfigurationError(f"collect.when names {condition.metric}, which is not a metric here: {meant}")
 
 
 def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
-    """Return the state of a collector; None if nothing is collected."""
+    """Return the state of a collector; None without one."""
     return None if collector is None else collector.state()
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:
-    """Yield the counts of collected cases, and why they cannot be written now."""
+    """Yield the counts of collected cases, and the present error of writing."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
     parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
-    parts += [f"{folded:,} with a question that is in there"] if folded else []
+    parts += [f"{folded:,} with a question that the file has already"] if folded else []
     parts += [f"{lost:,} lost"] if lost else []
     yield "; ".join(parts)
     if state.fault:
-        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"
+        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait for another attempt"
 
 
 _GATHER_S: Final = 1.0
@@ -109,18 +109,18 @@ _GATHER_S: Final = 1.0
 
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Has a queue forget jobs whose scores are exported. Any thread.
+    """Makes a queue forget jobs after their scores are exported. Any thread.
 
-    A job is forgotten after a flush of spans that began when its scores had been emitted. Until then a crash has them emitted
-    again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process that
-    emits their scores again adds them to no sum.
+    A job is forgotten after a flush of spans that began after its scores had been emitted. If the process crashes before that,
+    its scores are emitted again, with the same ids. If metrics can be exported but spans cannot, the jobs are marked as
+    counted: the process that emits their scores again adds them to no sum.
 
     Attributes:
-        queue: has the jobs.
+        queue: queue with the jobs.
         flush: begins to export emitted spans; the result is whether they were exported.
         flush_sums: begins to export the sums; the result is whether they were exported.
-        counted: called with units whose scores are in exported sums and not exported themselves; None = not called.
-        later: runs a call after so many seconds.
+        counted: called with units with scores in exported sums but not exported themselves; None: not called.
+        later: runs a call after the given seconds.
     """
 
     queue: DurableQueue
@@ -134,14 +134,14 @@ class ExportConfirmation:
         self.reset()
 
     def reset(self) -> None:
-        """Forget every unit: in a forked child."""
+        """Forget every unit, in a forked child."""
         self._lock = threading.Lock()
         self._waiting: list[Unit] = []
-        self._marked: set[int] = set()  # by id(), of those that wait
+        self._marked: set[int] = set()  # id() of waiting units
         self._due = False
 
     def mark_emitted(self, unit: Unit) -> None:
-        """Have a unit's job forgotten with the next flush."""
+        """Forget a unit's job after the next flush."""
         with self._lock:
             self._waiting.append(unit)
             due, self._due = self._due, True
@@ -149,7 +149,7 @@ class ExportConfirmation:
             self.later(_GATHER_S, self.begin_flush)
 
     def finish(self, timeout_s: float) -> None:
-        """Have the jobs forgotten whose scores can be exported in this time."""
+        """Forget the jobs with scores that can be exported in this time."""
         if self._waiting:
             wait([self.begin_flush()], timeout_s)
 
@@ -168,12 +168,12 @@ class ExportConfirmation:
             self.queue.mark_exported(units)
             self._marked.difference_update(map(id, units))
             return
-        for unit in units:  # the backend is away: they are exported later, or emitted again by another process
+        for unit in units:  # the backend is down: they are exported later, or emitted again by another process
             self.mark_emitted(unit)
         self._count([unit for unit in units if id(unit) not in self._marked])
 
     def _count(self, units: list[Unit]) -> None:
-        """Export the sums, and mark the units whose scores are in them."""
+        """Export the sums, and mark the units with scores in them."""
         counted = self.counted
         if not units or counted is None:
             return
@@ -188,7 +188,7 @@ class ExportConfirmation:
 
 @dataclass(frozen=True, slots=True)
 class UnitEndMarker:
-    """Stands behind all spans of a unit in the queue of the hold, as a ``PendingSpan``."""
+    """A ``PendingSpan`` after all spans of a unit in the queue of the hold."""
 
     unit: Unit
     delivery: ExportConfirmation
@@ -200,7 +200,7 @@ class UnitEndMarker:
 
 
 def exports_content(chosen: bool | None) -> bool:
-    """Whether prompts and answers are exported: by ``capture.content``, else by the environment."""
+    """Whether prompts and answers are exported: by ``capture.content``, otherwise by the environment."""
     if chosen is not None:
         return chosen
     setting = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
