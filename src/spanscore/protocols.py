@@ -74,9 +74,6 @@ class Receiver(Protocol):
     def close(self) -> None:
         """Reject units that begin from now on. Any thread."""
 
-    def reset(self) -> None:
-        """Return to the initial state, in a forked child."""
-
 
 @runtime_checkable
 class SpanNormalizer(Protocol):
@@ -329,11 +326,12 @@ class DurableQueue(Queue, Protocol):
 class Judge(Protocol):
     """A model that answers prompts. Loop thread.
 
-    Two optional attributes:
+    Three optional attributes:
 
     - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of its step. A metric may then
       combine questions about the same texts into one.
     - ``max_input_tokens``: the largest number of tokens of a question; 96,000 if missing.
+    - ``prompt_order``: the order of its questions, ``evidence_first`` (the default) or ``instruction_first``.
     """
 
     @property

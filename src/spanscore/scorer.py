@@ -27,7 +27,6 @@ from spanscore.core.context import checked_session
 from spanscore.core.log import log_once
 from spanscore.core.plugins import Entry
 from spanscore.core.sample import Annotation, HumanValue, Sample, UnitId
-from spanscore.core.threads import reset_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
@@ -140,11 +139,10 @@ class OnlineScorer:
         )
         self._line = Pipeline(metrics, settings, self._providers)
         self._life = Lifecycle(self._line, self._providers)
-        self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
+        self._ready = self._life.ready
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
         self._doors = ReceiverSet(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
-        reset_in_child(self._doors, ReceiverSet.reset)
         self._providers.warm_up()
 
     @classmethod
@@ -175,7 +173,7 @@ class OnlineScorer:
         from spanscore.wiring.from_config import make_from_file
 
         scorer, served = make_from_file(path, overrides, cls)
-        scorer._page.unready = unready
+        scorer._life.page.unready = unready
         if served is not None:
             try:
                 scorer.serve_metrics(served.port, served.host)
@@ -283,7 +281,7 @@ class OnlineScorer:
             ValueError: an id, the name, the value or the time is invalid, or the unit is unknown without ``span_id``; the
                 message lists the allowed values.
         """
-        if self._closing.begun:
+        if self._life.closing.begun:
             return False
         label = Annotation(
             name=text_of("name", name),
@@ -310,7 +308,7 @@ class OnlineScorer:
             TypeError: the id is not a text, or empty.
         """
         known = checked_session(session_id)
-        return not self._closing.begun and self._line.sessions.end(known)
+        return not self._life.closing.begun and self._line.sessions.end(known)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, otherwise ``[]``.
@@ -388,16 +386,16 @@ class OnlineScorer:
             ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down, or has no instruments.
         """
         models = self._doors.models
-        return self._page.serve([] if models is None else [models], port=port, host=host)
+        return self._life.page.serve([] if models is None else [models], port=port, host=host)
 
     @property
     def metrics_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None if it does not serve."""
-        return self._page.endpoint
+        return self._life.page.endpoint
 
     def start_workers(self) -> None:
         """Start to score jobs of other processes from a spool, before this process has a unit."""
-        if not self._closing.begun:
+        if not self._life.closing.begun:
             self._ready()
             self._line.engine.begin()
 
@@ -415,7 +413,7 @@ class OnlineScorer:
             The trace id, 32 hex digits; None if the sample was rejected (counted as ``event_queue_full`` or
             ``trace_not_sampled``).
         """
-        if self._closing.begun:
+        if self._life.closing.begun:
             return None
         self._ready()
         return self._doors.submitted.submit(item, sampled=apply_sampling)
@@ -427,13 +425,13 @@ class OnlineScorer:
         return status_of(
             self._line,
             units=self._doors.units,
-            providers=[row.served(self._page.url) for row in self._providers.describe()],
-            closed=self._closing.begun,
+            providers=[row.served(self._life.page.url) for row in self._providers.describe()],
+            closed=self._life.closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
             received=None if self._doors.otlp is None else self._doors.otlp.received(),
             replay=self._doors.replayed(),
-            notes=[*self._doors.notes(), *self._providers.notes(self._page.endpoint)],
+            notes=[*self._doors.notes(), *self._providers.notes(self._life.page.endpoint)],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -467,7 +465,7 @@ class OnlineScorer:
 
     def export_held_spans(self, timeout: float = 2.0) -> None:
         """Export the spans that wait for their scores now, as ``pending``. Blocks for ``timeout`` seconds at most."""
-        if not self._closing.begun:
+        if not self._life.closing.begun:
             export_held_spans(self._line, self._external_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
@@ -477,10 +475,3 @@ class OnlineScorer:
         if error is None:
             self.flush()
         self.shutdown()
-
-    def reset(self) -> None:
-        """Return to the initial state, automatically in a forked child. A scorer that was shut down before the fork stays shut
-        down.
-        """
-        self._doors.reset()
-        self._life.reset()

@@ -371,6 +371,17 @@ JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradiction
 """Number of verdicts behind the score that their own reason contradicts, by English patterns; missing if 0. The verdict is
 kept.
 """
+JURY_DISAGREEMENT: Final = "spanscore.jury.disagreement"
+"""Highest quality among the jurors of a score less the lowest, [0, 1]: an attribute of the evaluation span, and the name of a
+histogram. Absent for fewer than two qualities."""
+JURY_SIZE: Final = "spanscore.jury.size"
+"""Number of jurors that gave a value; the other jurors are in ``spanscore.jury.left_out``."""
+JURY_MODELS: Final = "spanscore.jury.models"
+"""Models of the jurors that gave a value, as they are configured."""
+JURY_VALUES: Final = "spanscore.jury.values"
+"""Values of these jurors on the metric's scale, in the order of ``spanscore.jury.models``."""
+JURY_LEFT_OUT: Final = "spanscore.jury.left_out"
+"""Model and outcome of each juror without a value, with a space between; absent if every juror gave one."""
 JUDGE_TOKEN_TYPE: Final = "spanscore.judge.token.type"
 """Attribute of ``spanscore.judge.tokens``: ``input`` or ``output``."""
 JUDGE_STEP: Final = "spanscore.judge.step"

@@ -147,7 +147,7 @@ def test_content_in_span_events_names_the_event() -> None:
             "capture.score_failed",
         ),
         ([span(1, "run", {**TALK, "spanscore.run.end": "abandoned"}, scope="spanscore.capture")], {}, "score_abandoned"),
-        ([span(1, "run", {**TALK, "spanscore.run.end": "cancelled"}, scope="spanscore.capture")], {}, "no switch gives it"),
+        ([span(1, "run", {**TALK, "spanscore.run.end": "cancelled"}, scope="spanscore.capture")], {}, "no setting changes"),
         ([span(1, "run", {**TALK, "spanscore.run.end": "interrupted"}, scope="spanscore.capture")], {}, "run that resumes"),
     ],
 )  # fmt: skip

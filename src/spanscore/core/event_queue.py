@@ -89,10 +89,6 @@ class DutyCycle:
 
     def __init__(self) -> None:
         self.gives_way = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the times and the waiting callers, in a forked child."""
         self._lock = threading.Lock()
         self._waiting = 0
         self._ours_ns = 0  # no lock: a lost addition is one turn of some fifty in a window
@@ -220,10 +216,6 @@ class EventQueue(Generic[_To]):
         self._batch = batch
         self._batch_bytes = batch_bytes
         self._gather_s = gather_s
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all events, in a forked child."""
         self._events: deque[tuple[_To, Any, int]] = deque()
         self.abandoned = False
         self._urgent: deque[Any] = deque()

@@ -55,14 +55,10 @@ class ProcessLock:
         return True
 
     def let_go(self) -> None:
-        """Release the lock."""
+        """Release the lock; in a forked child, close the child's copy: the parent keeps the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def reset(self) -> None:
-        """Close a forked child's copy of the lock; the parent keeps the lock."""
-        self.let_go()
 
 
 # --- whole file -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from spanscore.core.log import log_internal_error
-from spanscore.core.threads import DaemonPool, gevent_monkey, reset_in_child, start_daemon
+from spanscore.core.threads import DaemonPool, call_in_child, gevent_monkey, start_daemon
 from spanscore.errors import SpanscoreError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class LoopThread:
         self._ident: int | None = None
         self._inherited: list[Any] = []
         self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        reset_in_child(self, LoopThread.reset)
+        call_in_child(self, LoopThread.reset)
 
     def running(self) -> asyncio.AbstractEventLoop:
         """Return the loop, and start it if necessary. Any thread.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -100,6 +100,10 @@ class Passages(str):
         return joined
 
 
+PromptOrder = Literal["evidence_first", "instruction_first"]
+"""The place of the evidence in a question: in front of the instruction, or behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One worked case: evidence in the form that the judge gets, and the right output for it."""
@@ -122,6 +126,9 @@ class Prompt:
         n: number of answers requested at once, drawn independently; more than 1 only for a judge with ``answers_several``
             (``judges/effects/limited.py``).
         applies_when: condition of the question, which the instruction also contains; None: always.
+        order: the place of the evidence.
+        fields: variable → the field of a sample that it holds; the judge sees that name in front of the instruction.
+        examples_first: whether the examples precede the evidence if the instruction follows it.
         rendered: the rendered texts, shared by all readers (``judges/rendering.py``); a changed copy has none yet.
     """
 
@@ -133,6 +140,9 @@ class Prompt:
     vote_index: int = 0
     n: int = 1
     applies_when: str | None = None
+    order: PromptOrder = "evidence_first"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    examples_first: bool = False
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 

@@ -65,6 +65,18 @@ class ToolMessage(_Frozen):
 Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(discriminator="type")]
 
 
+class TokenUsage(_Frozen):
+    """The tokens that an application's models used for one answer.
+
+    Attributes:
+        input_tokens: tokens of all prompts; None = not known.
+        output_tokens: tokens of all completions; None = not known.
+    """
+
+    input_tokens: Annotated[int, Field(ge=0)] | None = None
+    output_tokens: Annotated[int, Field(ge=0)] | None = None
+
+
 class SingleTurnSample(_Frozen):
     """One question and its answer, with the retrieved texts.
 
@@ -78,6 +90,8 @@ class SingleTurnSample(_Frozen):
         reference: the right answer.
         reference_contexts: the texts that the retrieval should have found.
         rubrics: grade or criterion → description.
+        duration_s: time from the request to the whole answer, in seconds; None = not known.
+        usage: tokens of the application's models; None = not known.
     """
 
     user_input: str | None = None
@@ -88,6 +102,8 @@ class SingleTurnSample(_Frozen):
     reference_contexts: list[str] | None = None
     reference_context_ids: list[str | int] | None = None
     rubrics: dict[str, str] | None = None
+    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    usage: TokenUsage | None = None
 
 
 class MultiTurnSample(_Frozen):

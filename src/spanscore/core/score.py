@@ -292,6 +292,23 @@ class Votes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JuryVotes:
+    """How the jurors of one score voted.
+
+    Attributes:
+        models: models of the jurors that gave a value, in the order of the jury.
+        values: their values on the metric's scale, in the same order.
+        left_out: model and outcome of each other juror, with a space between.
+        disagreement: highest quality among the jurors less the lowest, [0, 1]; None for fewer than two qualities.
+    """
+
+    models: tuple[str, ...] = ()
+    values: tuple[float, ...] = ()
+    left_out: tuple[str, ...] = ()
+    disagreement: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One result of one metric on one sample.
 
@@ -317,6 +334,7 @@ class Score:
         applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
         counted: whether the sums of another process include it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        jury: votes of the jurors; None for a score of one judge.
     """
 
     metric: str
@@ -343,6 +361,7 @@ class Score:
     contradictions: int = 0
     applies: bool | None = None
     counted: bool = False
+    jury: JuryVotes | None = None
 
     @property
     def counted_as(self) -> Outcome:

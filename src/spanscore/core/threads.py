@@ -1,4 +1,4 @@
-"""Daemon threads of spanscore: pools, serial and interruptible calls; and the hook that resets parts after a fork."""
+"""Daemon threads of spanscore: pools, serial and interruptible calls; and the hook that gives a forked child new parts."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, Semaphore, Thread
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import ref
 
 from spanscore.core.log import log_internal_error, log_once
 
 # --- fork -----------------------------------------------------------------------------------------------------------
 
-# This is the only fork hook. In a child each part is reset: the parent counts, ends and exports the open units.
+# This is the only fork hook. A child keeps the objects that users, providers and the process hold, and gets new parts behind
+# them: new locks, as a thread that held one at the fork does not exist there, and no unit, as the parent counts, ends and
+# exports the units open at the fork.
 #
-# Parts are reset in the order of their registration, so a part comes after the parts that it uses.
+# Calls are made in the order of their registration, so the objects on which an object depends come before it.
 
 Part = TypeVar("Part")
 
 
-class Forkable(Protocol):
-    """A part that can be reset to its initial state."""
+def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
+    """Have ``make_parts(part)`` called in every child that is forked while the object lives. Any thread.
 
-    def reset(self) -> None:
-        """Forget all state and create new locks, because a thread that held a lock at the fork does not exist in the child."""
-
-
-def reset_in_child(part: Part, reset: Callable[[Part], object]) -> None:
-    """Register ``reset(part)`` for every child that is forked while the part lives. Any thread."""
-    _in_child.add(part, reset)
+    The call waits for no lock of the parent and starts no thread. ``make_parts`` must not refer to the
+    object, because that would keep it alive.
+    """
+    _in_child.add(part, make_parts)
 
 
 def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
@@ -55,11 +54,11 @@ class _Calls:
         self._living[id(weak)] = weak, call
 
     def make(self) -> None:
-        for weak, call in list(self._living.values()):
-            part = weak()
+        # All are held until the last call is made: one that is replaced meanwhile may have a call of its own to come.
+        living = [(part, call) for weak, call in list(self._living.values()) if (part := weak()) is not None]
+        for part, call in living:
             try:
-                if part is not None:
-                    call(part)
+                call(part)
             except Exception as error:  # noqa: BLE001  (the other parts still need their call)
                 log_internal_error("handle a fork", error)
 

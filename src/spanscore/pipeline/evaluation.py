@@ -77,10 +77,6 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the pool and the running metrics, in a forked child: their threads do not exist there."""
         self._pool: DaemonPool | None = None
         computing = asyncio.Semaphore(_THREADS)  # waiting for a thread does not count against the metric
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}

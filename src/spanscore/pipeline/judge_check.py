@@ -169,18 +169,17 @@ class JudgeCheckRuns:
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Return to the initial state, in a forked child, which waits while its parent does the runs."""
-        self.lock.reset()
         self._stands_by = self._runs = False
         self._running: Future[None] | None = None
         self._last: Mapping[str, PairedRuns] = {}
         self._reasons: dict[str, str] = {}
         self._ended_s: float | None = None
         self._due_s: float | None = None
-        self.evaluation.reset()
+
+    def anew(self, evaluation: Evaluation) -> JudgeCheckRuns:
+        """Return the runs of a forked child, which wait while its parent has the lock; ``evaluation`` is the child's."""
+        self.lock.let_go()
+        return replace(self, evaluation=evaluation)
 
     def start(self) -> None:
         """Start the runs; once in a process. Any thread; does not block."""
