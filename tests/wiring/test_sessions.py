@@ -83,7 +83,7 @@ def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
         (
             [],
             {"sessions": Sessions(metrics=[Turns()]), "judge": JudgeSettings(shadows=[Turns()])},
-            "second judges are asked about units",
+            "second judges score units",
         ),
         ([], {}, "at least one metric"),
         (
