@@ -175,7 +175,7 @@ class Samples:
         multi_turn: present if the unit has tool calls or several human turns.
         outcome: None if there is a sample; otherwise ``no_sample`` (or another) with a reason.
         searched: field → the searched places, for the error of a missing field.
-        source: how the less certain of question and answer was found (``dialects.turn.Source``); None without a search.
+        source: how the less certain of question and answer was found (``semconv.SAMPLE_SOURCE``); None without a search.
         unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are unknown.
         interrupted: the turn waits for a person and has no sample yet; the run that resumes it will have one.
     """
