@@ -196,7 +196,7 @@ def _read_profile(file: Path) -> ExpectedTraffic:
 
 
 def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
-    """Return the hour and its requests; ``where``: file and line, for messages."""
+    """Return the hour and its requests; messages name the given file and line."""
     if len(row) != len(_COLUMNS):
         raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
     numbers = []
