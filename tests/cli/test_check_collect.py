@@ -81,8 +81,8 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
     ("redactor", "told"),
     [
         ("tests.cli.test_collect:without_fairies", "did you mean 'without_ferries'?"),
-        ("no_such_pkg:redact", "there is no module 'no_such_pkg'"),
-        ("redact", "One from outside is written 'my_pkg.privacy:redact'"),
+        ("no_such_pkg:redact", "finds no module 'no_such_pkg'"),
+        ("redact", "Your own is written 'my_pkg.privacy:redact'"),
         ("tests.cli.test_collect:Path.home", "has no Path.home"),
         ("{tests.config.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
     ],

@@ -121,7 +121,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "nothing",
         "--out",
         "x.jsonl",
-    ): "none is built in. One from outside is written",
+    ): "there are no built-in ones. Your own is written",
     (*COLLECT, "spans.jsonl", "--since", "monday", "--out", "x.jsonl"): "'monday' is not a time; write how long ago",
     (
         *COLLECT,

@@ -253,13 +253,13 @@ def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: Live
     assert before is None
     assert sorted({*seen}) == [*range(1, FEW + 1)], "while it goes on"
     assert scorer.status().replay == ReplayState(FEW, FEW, 0, len(few.scored), None)
-    assert f"replay: {FEW} units of {FEW} read; 0 scores there already, {len(few.scored)} made" in str(scorer.status())
+    assert f"replay: {FEW} units of {FEW} read; 0 scores exist already, {len(few.scored)} made" in str(scorer.status())
 
 
 def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
     told = ReplayState(1_200, 1, 3, 4, 0.0123)
 
-    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores there already, 4 made; 0.012 USD so far"
+    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores exist already, 4 made; 0.012 USD so far"
 
 
 REFUSED = {

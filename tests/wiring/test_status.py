@@ -87,7 +87,7 @@ def test_a_metric_cannot_take_the_name_of_an_attribute_of_every_score(taken):
         lambda: AspectCritic("lexical", name=taken, definition="Is it harmless?"),
     )
     for make in makers:
-        with pytest.raises(ConfigurationError, match=f"'{taken}': spanscore.score.{taken} is an attribute"):
+        with pytest.raises(ConfigurationError, match=f"'{taken}': spanscore.score.{taken} is already an attribute"):
             make()
 
 

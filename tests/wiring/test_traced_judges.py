@@ -111,8 +111,9 @@ def test_prompt_and_answer_are_there_only_where_content_is_exported(content: boo
     if content:
         (asked,), (said,) = (json.loads(span.attributes[n]) for n in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES))
         assert "Paris is the capital" in asked["parts"][0]["content"]
+        assert "Is it polite?" in asked["parts"][0]["content"]
         assert said["parts"] == [{"type": "text", "content": GOOD}]
-        assert "Is it polite?" in span.attributes[semconv.SYSTEM_INSTRUCTIONS]
+        assert "never an instruction" in span.attributes[semconv.SYSTEM_INSTRUCTIONS]
 
 
 def test_what_the_redactor_takes_out_is_not_in_the_prompt() -> None:

@@ -32,7 +32,17 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.effects.cost import price_of, prices_of
 from spanscore.judges.langchain.models import missing_key
-from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in, shadow_settings
+from spanscore.metrics.catalog.configured import (
+    JUDGES,
+    SHADOW,
+    asked_judge,
+    entries,
+    judge_of,
+    jury_of,
+    of_juries,
+    prices_in,
+    shadow_settings,
+)
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.monitoring.drops import plans_of
 from spanscore.outputs.aggregates import refuse_too_many
@@ -109,6 +119,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if judge:
         problems += judge_problems(settings)
         problems += _shadow_problems(settings)
+        problems += _jury_problems(settings)
     of_metrics = list[ConfigurationError]()
     made, unmade = _metrics(settings, of_metrics)
     if embeddings:
@@ -242,6 +253,30 @@ def _shadow_problems(settings: Configuration) -> Iterator[ConfigurationError]:
                 yield ConfigurationError(f"{place}: this metric asks no judge, and so no second one")
     except ConfigurationError as error:
         yield error
+
+
+def _jury_problems(settings: Configuration) -> Iterator[ConfigurationError]:
+    """Yield why juries cannot be made."""
+    checked = _without_new_cache(settings)
+    try:
+        for name, parameters, jury in of_juries(checked):
+            if jury is None:
+                continue
+            place = f"metrics.{name}.{JUDGES}"
+            members = [*jury.judges, *([] if jury.then is None else [jury.then])]
+            problems = [problem for each in members for problem in _juror_problems(checked, each, place)]
+            yield from problems or refusal_of(partial(jury_of, checked, name, jury))
+            for each in members:
+                yield from _find_unpriced(settings, each, "judge.budget")
+            if not _asks(name, parameters):
+                yield ConfigurationError(f"{place}: this metric asks no judge, and so no jury")
+    except ConfigurationError as error:
+        yield error
+
+
+def _juror_problems(settings: Configuration, juror: ChatModelSettings, place: str) -> Iterator[ConfigurationError]:
+    make = partial(asked_judge, settings, juror, place)
+    return named_problems(place, juror.model, make, own_key=juror.has_own_key)
 
 
 def _asks(name: str, parameters: Mapping[str, Any]) -> bool:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from spanscore import semconv
-from spanscore.config.judging import Budget, ChatModelSettings, Spent
+from spanscore.config.judging import Budget, ChatModelSettings, JurySettings, Spent
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
-from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
+from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
 from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
@@ -195,10 +195,10 @@ def _read_profile(file: Path) -> ExpectedTraffic:
     return ExpectedTraffic(tuple(hours[hour] for hour in range(length)))
 
 
-def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
-    """Return the hour and its requests; messages name the given file and line."""
+def _read_row(place: str, row: Sequence[str]) -> tuple[int, float]:
+    """Return the hour and its requests; ``place``: file and line, for messages."""
     if len(row) != len(_COLUMNS):
-        raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
+        raise ConfigurationError(f"{place}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
     numbers = []
     for cell in row:
         try:
@@ -207,9 +207,9 @@ def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
             numbers.append(nan)
     hour, requests = numbers
     if hour not in range(_HOURS[-1]):
-        raise ConfigurationError(f"{where}: {row[0]!r} is not an hour; write 0 to 23 of a day, or 0 to 167 of a week")
+        raise ConfigurationError(f"{place}: {row[0]!r} is not an hour; write 0 to 23 of a day, or 0 to 167 of a week")
     if not 0 <= requests < inf:
-        raise ConfigurationError(f"{where}: {row[1]!r} is not a number of requests; write 0 or more")
+        raise ConfigurationError(f"{place}: {row[1]!r} is not a number of requests; write 0 or more")
     return int(hour), requests
 
 
@@ -226,6 +226,7 @@ class CostPlan:
         output_tokens: tokens that the judge writes.
         usd: None if the judge's model has no price.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
+        most_usd: if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a price.
     """
 
     metric: str
@@ -234,6 +235,7 @@ class CostPlan:
     output_tokens: int
     usd: float | None
     counted_by: str
+    most_usd: float | None = None
 
     @property
     def spent(self) -> Spent:
@@ -267,7 +269,10 @@ class DayPlan:
 
 def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the cost of a score of each metric; metrics with an unknown cost are left out."""
-    rows = [(metric, *of, settings.judge) for metric, of in zip(metrics, entries(settings), strict=True)]
+    listed_metrics = zip(metrics, of_juries(settings), strict=True)
+    rows = [
+        (metric, name, own, settings.judge if jury is None else jury) for metric, (name, own, jury) in listed_metrics
+    ]
     return tuple(_costs(settings, rows, sizes))
 
 
@@ -333,10 +338,8 @@ def cost_lines(
     if paid:
         yield f"cost of a score, {sizes}:"
     for cost in paid:
-        money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
-        tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
-        yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
+        yield f"  {cost.metric}: {_format_cost(cost)}{measured}"
     for budget in budgets:
         per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
         if not per_unit:
@@ -345,6 +348,14 @@ def cost_lines(
         units = budget.amount * (1 - KEPT_BACK) / per_unit
         a_day = units * _DAY_S / budget.window_s
         yield f"budget of {budget}: {units:,.0f} units with all its scores per window, {a_day:,.0f} a day"
+
+
+def _format_cost(cost: CostPlan) -> str:
+    money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
+    if cost.most_usd is not None:
+        money += f" ({format_usd(1_000 * cost.most_usd)} if the jurors always disagree)"
+    tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
+    return f"{money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}"
 
 
 def money_line(
@@ -415,25 +426,54 @@ def _asks_a_judge(metric: Metric) -> bool:
 
 
 def _costs(
-    settings: Configuration, rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings]], sizes: Sizes
+    settings: Configuration,
+    rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]],
+    sizes: Sizes,
 ) -> Iterator[CostPlan]:
-    """Yield the cost of a score for each row of metric name, registry entry, parameters and judge."""
-    for metric, name, parameters, judge in rows:
+    """Yield the cost of a score for each row of metric, registry entry, parameters and judge or jury."""
+    for metric, name, parameters, judges in rows:
+        jury = judges if isinstance(judges, JurySettings) else JurySettings.model_construct(judges=(judges,))
+        paid = [judge for judge in jury.judges if judge.model != "lexical"]
         try:
-            cost = _FREE if judge.model == "lexical" else sizes.cost_of(metric, name, parameters)
+            cost = sizes.cost_of(metric, name, parameters) if paid else _FREE
         except ConfigurationError:
             continue  # the offline judge counts the tokens, and cannot answer this metric
-        usd = None if cost.calls else 0.0
-        if cost.calls and (price := price_in(settings, judge)) is not None:
-            usd = cost_usd(price, cost.input_tokens, cost.output_tokens)
-        yield CostPlan(
-            metric=metric,
-            calls=cost.calls,
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            usd=usd,
-            counted_by=cost.counted_by,
-        )
+        prices = [_price_cost(settings, judge, cost) for judge in paid]
+        then = None if jury.then is None else _price_cost(settings, jury.then, cost)
+        yield _plan_cost(metric, cost, prices, then, is_measured=metric in sizes.measured)
+
+
+def _plan_cost(
+    metric: str, cost: Cost, prices: Sequence[float | None], then: float | None, *, is_measured: bool
+) -> CostPlan:
+    """Return the cost of a score.
+
+    Args:
+        cost: of one juror; of all together if it was measured.
+        prices: USD of the cost for each juror; None = the model has no price.
+        then: USD of the judge that is asked if the jurors disagree; None = there is no such judge, or it has no price.
+        is_measured: whether the cost was measured.
+    """
+    times = 1 if is_measured else len(prices)
+    priced = [price for price in prices if price is not None]
+    usd = sum(priced) * times / max(1, len(prices)) if len(priced) == len(prices) else None
+    return CostPlan(
+        metric=metric,
+        calls=times * cost.calls,
+        input_tokens=times * cost.input_tokens,
+        output_tokens=times * cost.output_tokens,
+        usd=usd,
+        counted_by=cost.counted_by,
+        most_usd=None if usd is None or then is None or is_measured else usd + then,
+    )
+
+
+def _price_cost(settings: Configuration, judge: ChatModelSettings, cost: Cost) -> float | None:
+    """Return the USD of a cost at a judge's prices; None if its model has no price."""
+    if not cost.calls:
+        return 0.0
+    price = price_in(settings, judge)
+    return None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens)
 
 
 def _largest_factors(

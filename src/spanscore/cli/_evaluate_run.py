@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.progress import (
@@ -25,6 +26,7 @@ from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.config.judging import JurySettings
 from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.printable import printable
@@ -34,7 +36,7 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
+from spanscore.metrics.catalog.configured import embedder_of, judge_named, judge_of, make_metric, of_juries
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
@@ -381,16 +383,29 @@ def _count_records(file: str, gate: QualityBounds) -> int | None:
 
 def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
     """Return the named metrics with their configured parameters; without names, all metrics of the configuration."""
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
-    listed = [] if settings is None else list(entries(settings))
-    if names:
-        configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}
-        listed = [configured.get(name) or configured.get(current_name(name), (name, {})) for name in names]
-    if not listed:
-        raise ConfigurationError("name the metrics: --metrics faithfulness,exact_match or --config spanscore.yaml")
+    entries = _find_entries(metrics, settings)
     judging, vectors = _judge(settings, judge), _embedder(settings, embeddings)
     with _naming_embeddings():
-        return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
+        return [
+            create(name, judge=judging, embeddings=vectors, **parameters)
+            if jury is None or settings is None or judge
+            else make_metric(settings, name, parameters, jury, judge=judging, embeddings=vectors)
+            for name, parameters, jury in entries
+        ]
+
+
+def _find_entries(
+    metrics: str, settings: Configuration | None
+) -> list[tuple[str, Mapping[str, Any], JurySettings | None]]:
+    """Return the name, the parameters and the jury of each named metric, or of all metrics of the configuration."""
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    listed = [] if settings is None else list(of_juries(settings))
+    if names:
+        configured = {str(entry[1].get("name", entry[0])): entry for entry in listed}
+        listed = [configured.get(name) or configured.get(current_name(name), (name, {}, None)) for name in names]
+    if not listed:
+        raise ConfigurationError("name the metrics: --metrics faithfulness,exact_match or --config spanscore.yaml")
+    return listed
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from spanscore.cli._cost_plan import CostPlan, asked_model
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import confluent_config
-from spanscore.config.judging import ChatModelSettings
+from spanscore.config.judging import ChatModelSettings, JurySettings
 from spanscore.config.sampling import Rule, head_shares
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Replicas
@@ -26,7 +26,8 @@ from spanscore.core.files import check_disk
 from spanscore.core.plugins import Registry
 from spanscore.core.printable import format_bytes, format_count, format_duration, format_usd
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.metrics.catalog.configured import entries, metrics_of, per_session, shadow_settings, shadows_of
+from spanscore.judges.jury import Jury
+from spanscore.metrics.catalog.configured import metrics_of, of_juries, per_session, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
 from spanscore.monitoring.calibration import SavedCalibration, calibrations_of, refuse_unknown
 from spanscore.monitoring.health import refused_evaluator_versions
@@ -433,14 +434,23 @@ def evaluator_version_problems(settings: Configuration) -> Iterator[Configuratio
 
 def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
     try:
-        own = [_make_metric(name, parameters, settings.judge, settings) for name, parameters in entries(settings)]
+        own = [
+            _make_metric(name, parameters, settings.judge if jury is None else jury, settings)
+            for name, parameters, jury in of_juries(settings)
+        ]
         shadows = [_make_metric(*of_shadow, settings) for of_shadow in shadow_settings(settings)]
     except ConfigurationError:
         return [], []
     return [metric for metric in own if not hasattr(metric, "embeddings")], shadows
 
 
-def _make_metric(name: str, parameters: Mapping[str, Any], judge: ChatModelSettings, settings: Configuration) -> Metric:
+def _make_metric(
+    name: str, parameters: Mapping[str, Any], judge: ChatModelSettings | JurySettings, settings: Configuration
+) -> Metric:
+    if isinstance(judge, JurySettings):
+        jurors = [ModelStandIn(asked_model(juror)) for juror in judge.judges]
+        then = None if judge.then is None else ModelStandIn(asked_model(judge.then))
+        return create(name, judge=Jury(jurors, then=then), embeddings="lexical", **parameters)
     if judge.model == "lexical":
         return create(name, judge="lexical", **parameters)
     alert = settings.alerts.get(str(parameters.get("name", name)))

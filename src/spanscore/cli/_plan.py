@@ -47,6 +47,8 @@ FOUND: Mapping[str, str] = {
     "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, else the one text, of the root's output",
     "retrieved_contexts": f"documents of the final state, retriever runs or tools, else {', '.join(CONTEXT_KEYS)} of the root",
     "retrieved_context_ids": "the ids of the retrieved documents, if each has one",
+    "duration_s": "the time from the start to the end of the root",
+    "usage": "gen_ai.usage.input_tokens and gen_ai.usage.output_tokens of the models' spans, else of the root",
 }
 """Field of a sample → its place in a live trace."""
 _CONVERSATION = "the messages of a unit with tool calls or several human turns"

@@ -14,14 +14,14 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from spanscore.config.judging import OF_SCORER, ChatModelSettings, ShadowSettings
+from spanscore.config.judging import OF_SCORER, ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
 from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
 from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
-from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
+from spanscore.metrics.catalog.configured import JUDGES, PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
 
 # --- docstrings -----------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class _Untitled(GenerateJsonSchema):
 
 def schema() -> Schema:
     """Return the whole schema."""
-    models = [(Configuration, "validation"), (ShadowSettings, "validation")]
+    models = [(Configuration, "validation"), (ShadowSettings, "validation"), (JurySettings, "validation")]
     _, made = models_json_schema(models, schema_generator=_Untitled)  # type: ignore[arg-type]  # its literals are str here
     described = {section.__name__: section for section, _ in sections()}
     definitions = {name: _describe(made["$defs"][name], described[name]) for name in made["$defs"]}
@@ -116,6 +116,7 @@ def sections() -> Iterator[tuple[type[BaseModel], str]]:
     """Yield each section with its path, without list positions and the user's names: ``sampling.rules.when``."""
     yield from _sections(Configuration, "")
     yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
+    yield from _sections(JurySettings, "metrics")
 
 
 def _sections(section: type[BaseModel], path: str) -> Iterator[tuple[type[BaseModel], str]]:
@@ -178,6 +179,8 @@ def _parameters(kind: type) -> Schema:
     if "judge" in signature:
         second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
+        jury = JurySettings.model_fields
+        properties |= {key: {"$ref": f"#/$defs/JurySettings/properties/{key}"} for key in jury}
     properties[PER] = {"$ref": "#/$defs/Per"}
     required = [name for name, parameter in settable.items() if parameter.default is parameter.empty]
     described = {"description": plain(metric_doc_of(kind).question)}
@@ -199,13 +202,19 @@ def _with_environment(node: Any) -> Any:
         return [_with_environment(item) for item in node]
     if not isinstance(node, dict):
         return node
-    inner = {name: value if name in {"enum", "default"} else _with_environment(value) for name, value in node.items()}
+    inner = {name: _keyword_with_environment(name, value) for name, value in node.items()}
     if "anyOf" in inner:
         return {**inner, "anyOf": _flat(inner["anyOf"])}
     if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
         return inner
     beside = {name: inner.pop(name) for name in ("default", "description") if name in inner}
     return {"anyOf": [inner, _FROM_ENVIRONMENT], **beside}
+
+
+def _keyword_with_environment(keyword: str, value: Any) -> Any:
+    if keyword == "properties":  # their names may be keywords of a schema, such as ``pattern``
+        return {name: _with_environment(schema) for name, schema in value.items()}
+    return value if keyword in {"enum", "default"} else _with_environment(value)
 
 
 def _flat(choices: list[Schema]) -> list[Schema]:
@@ -220,6 +229,7 @@ def _flat(choices: list[Schema]) -> list[Schema]:
 _PYTHON: Final = {
     "metrics": "OnlineScorer(metrics=…)",
     f"metrics[].<metric>.{SHADOW}": "JudgeSettings(shadows=…)",
+    **{f"metrics[].<metric>.{key}": f"Jury({key}=…)" for key in JurySettings.model_fields},
     f"metrics[].<metric>.{SHADOW}.budget": "JudgeSettings(shadow_budget=…)",
     "embeddings": "embedder(…)",
     "judge": "judge({}=…)",
@@ -300,6 +310,10 @@ def keys_in(schema: Schema) -> list[Key]:
     """Return the keys, section by section, in the order of the schema."""
     shadow = f"metrics[].<metric>.{SHADOW}."
     keys = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
+    jury = _of_section(schema["$defs"]["JurySettings"], schema, "metrics[].<metric>.")
+    keys += [
+        key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields
+    ]  # jurors have judge's keys
     return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
 
 
@@ -431,6 +445,8 @@ _GIVEN: Final[Mapping[str, str]] = {
     "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
     "metrics[].<metric>.shadow.budget[].calls": "1000",
     "metrics[].<metric>.shadow.budget[].per": "1d",
+    f"metrics[].<metric>.{JUDGES}": '["openai:gpt-5-mini", "anthropic:claude-haiku-4-5"]',
+    "metrics[].<metric>.then": '"openai:gpt-5"',
     "judge.fallback[].model": '"openai:gpt-4o-mini"',
     "judge.prices.<model>.input": "0.15",
     "judge.prices.<model>.output": "0.60",

@@ -135,7 +135,7 @@ def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
 
 @contextmanager
 def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
-    """Show one live line on stderr, removed at the end; only if stderr is a terminal."""
+    """Show one live line on stderr, removed at the end; without a terminal on stderr there is no progress line."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from spanscore.core.terminal import Terminal

@@ -142,6 +142,13 @@ class UnitCopy(NamedTuple):
 class Carrier(Protocol):
     """Sends copies to another process, with retries while they may help. The caller bounds the waiting copies."""
 
+    def begin(self) -> None:
+        """Send the copies that processes have left behind, if any. Called once, at the start, and in no forked child.
+
+        Raises:
+            ConfigurationError: no copy can be sent.
+        """
+
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Accept a copy. Any thread; does not block, and never raises."""
 
@@ -153,6 +160,3 @@ class Carrier(Protocol):
 
     def close(self, timeout_s: float) -> None:
         """Send the waiting copies within the time, then end; the rest gets no answer. Blocks."""
-
-    def reset(self) -> None:
-        """Drop all copies, in a forked child, because its parent continues with them."""

@@ -215,10 +215,6 @@ class CaseCollector:
         self._counted = counted
         self._later = later
         self._clock = clock
-        self.reset()
-
-    def reset(self) -> None:
-        """Drop the waiting cases, in a forked child, because its parent writes them."""
         self._lock = threading.Lock()
         self._waiting: deque[_WaitingCase] = deque()
         self._bytes = 0
