@@ -1,4 +1,4 @@
-"""Every judge, and every effect around one, keeps the contract, and the contract turns away those that do not."""
+"""Every judge, and every effect around one, passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Moody(Answering):
 
 
 class Blurting(Answering):
-    """Raises what its client raised."""
+    """Raises the exceptions of its client."""
 
     async def ask(self, prompt: Prompt) -> Reply:
         raise KeyError(prompt.evidence["question"])

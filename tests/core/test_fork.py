@@ -1,4 +1,4 @@
-"""What hears of a fork: parts in their order, each whatever the others do, none kept alive for it."""
+"""Callbacks after a fork: parts in their order, independent of each other, without keeping them alive."""
 
 from __future__ import annotations
 

@@ -58,6 +58,7 @@ class SpoolRow(NamedTuple):
         end: reason for only counting it, followed by ``done``; None = it must be scored.
         metrics: names of the metrics without a score so far, in the form of ``text_of_metrics``; empty = not noted.
         counted: whether the process that had the row before has exported sums with its scores.
+        sent: whether that process has exported the scores themselves.
     """
 
     key: RowKey
@@ -68,6 +69,7 @@ class SpoolRow(NamedTuple):
     end: RowEnd | None = None
     metrics: str = ""
     counted: bool = False
+    sent: bool = False
 
 
 def text_of_metrics(names: Iterable[str]) -> str:

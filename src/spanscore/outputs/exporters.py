@@ -209,6 +209,7 @@ class QuietExporter:
             were waiting.
         unreachable: whether the backend was unreachable at the latest try; also while the exporter waits for the next try.
         instead: returns where the signal can be read without this exporter, so that a failure loses nothing; empty = nowhere.
+        on_success: called after an export that the backend accepted as a whole, on its thread.
     """
 
     def __init__(
@@ -228,6 +229,7 @@ class QuietExporter:
         self.undelivered = 0
         self.unreachable = False
         self.instead: Callable[[], str] = str
+        self.on_success: Callable[[], object] = object
         self.last_ok: bool | None = None
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
@@ -318,6 +320,7 @@ class QuietExporter:
         self.last_ok = succeeded and not rejected
         if succeeded and not rejected:
             self.unreachable = False
+            self.on_success()
             return
         self.failures += 1
         if succeeded:

@@ -197,6 +197,9 @@ class Telemetry:
         compared: reads the compared value of a unit; None = no releases are compared.
         max_sets: attribute sets per instrument; models, agents and evaluator versions above it are ``other``.
 
+    Attributes:
+        on_collection: called at the beginning of each collection, on its thread.
+
     Raises:
         ConfigurationError: a dimension has the name of an attribute of ours.
     """
@@ -214,6 +217,7 @@ class Telemetry:
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
+        self.on_collection: Callable[[], object] = object
         self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
@@ -388,6 +392,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the entered units per metric. A collection reads it first, then ``evaluations`` and ``pending``."""
+        self.on_collection()
         self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
@@ -451,7 +456,9 @@ class Telemetry:
 def _tokens(call: JudgeCall) -> Mapping[str, int]:
     """Return the tokens by type; each token has one type, so that the types add up."""
     cached = min(call.cached_input_tokens, call.input_tokens)
-    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+    written = min(call.cache_write_tokens, call.input_tokens - cached)
+    plain = call.input_tokens - cached - written
+    return {"input": plain, "cached_input": cached, "cache_write": written, "output": call.output_tokens}
 
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)

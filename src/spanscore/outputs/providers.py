@@ -221,6 +221,8 @@ class Providers:
     Attributes:
         read_otherwise: signal → function that returns where the signal is read without an export; empty = nowhere. It is called
             before a spans file is considered. If it returns a place, a failed export to the default endpoint loses nothing.
+        on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus server has read them,
+            on the thread of the collection.
     """
 
     def __init__(
@@ -233,6 +235,7 @@ class Providers:
     ) -> None:
         self.spans_file = spans_file
         self.read_otherwise: dict[Signal, Callable[[], str]] = {}
+        self.on_metrics_exported: Callable[[], object] = object
         self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
@@ -341,6 +344,10 @@ class Providers:
     def start_flush_of_spans(self) -> Future[bool]:
         """Start to send the waiting spans; does not block. Held spans are released at the pace of these flushes."""
         return self._helper.do(self._flush_spans)
+
+    def exports_metrics(self) -> bool:
+        """Return whether our own exporter sends the metrics to a backend that accepts them; other providers hide failures."""
+        return any(chosen.what == "metrics" and chosen.is_exported for chosen in self._own())
 
     def start_flush_of_metrics(self) -> Future[bool]:
         """Start to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
@@ -481,6 +488,8 @@ class Providers:
             return no_provider(what, f"no exporter could be built: {error}")
         if exporter is not None:
             exporter.instead = partial(self._instead, what)
+            if what == "metrics":
+                exporter.on_success = self._confirm_metrics
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -490,6 +499,9 @@ class Providers:
             return ""
         in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
+
+    def _confirm_metrics(self) -> None:
+        self.on_metrics_exported()  # another one in a forked child
 
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)
