@@ -1,4 +1,4 @@
-"""``spanscore check``: what a configuration will do, and what in it cannot be, without asking anybody."""
+"""``spanscore check``: the effects of a configuration and its errors, without a request to any service."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_named_and_the_exit_code_is_2(tmp_path: Path, text: st
 
     assert told.exit_code == 2
     assert all(word in " ".join(told.stderr.split()) for word in WRONG[text]), told.stderr
-    assert told.stdout == ""  # no plan of what cannot be
+    assert told.stdout == ""  # no plan for an invalid configuration
 
 
 @pytest.mark.parametrize("text", LACKING)
@@ -195,8 +195,8 @@ def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
 def test_both_volumes_are_told_as_scores_and_as_requests(tmp_path: Path) -> None:
     told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
 
-    assert "to speak at all: 30 scores, 1,500 requests" in told.stdout
-    assert "to see a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
+    assert "before it may alert: 30 scores, 1,500 requests" in told.stdout
+    assert "to detect a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
 
 
 def test_a_metric_that_is_never_scored_never_speaks(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ metrics: [faithfullness, exact_match]
 sampling: {rte: 3, rate: 5}
 judge: {model: 'opnai:gpt-4o-mini'}
 """
-"""An unknown key, an unknown metric, a rate that is none, and a judge that is none."""
+"""An unknown key, an unknown metric, an invalid rate and an invalid judge."""
 
 
 def test_faults_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:
@@ -546,7 +546,7 @@ def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
 
     told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{dimensions}\n").stdout
 
-    assert "sums and alerts are told apart by user_tier: gold, free; of any other value only the sums, as other" in told
+    assert "sums and alerts are split by user_tier: gold, free; any other value is in the sums only, as other" in told
 
 
 def test_a_definition_that_speaks_of_contexts_it_is_not_shown_is_a_note(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line as a shell sees it: pipes that close, pipes that are not UTF-8, colours that nobody wants."""
+"""The command line in a shell: closed pipes, pipes without UTF-8, and unwanted colours."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["evaluate", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading what it takes …"),
+        (["evaluate", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading libraries …"),
         (["demo", "--requests", "3"], "Loading LangChain and OpenTelemetry; then 3 requests are answered and scored …"),
     ],
     ids=["evaluate", "demo"],
@@ -105,7 +105,7 @@ def test_the_first_line_is_there_before_anything_heavy_is_loaded(arguments: list
 
 
 def in_a_terminal(command: list[str]) -> str:
-    """Return what a command writes to a terminal, both streams in their order."""
+    """Return the output of a command in a terminal, both streams in their order."""
     mine, its = pytest.importorskip("pty").openpty()
     text = bytearray()
     with subprocess.Popen(command, stdout=its, stderr=its, env={**os.environ, "COLUMNS": "200"}):

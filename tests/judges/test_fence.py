@@ -17,6 +17,7 @@ from spanscore.errors import JudgeError
 from spanscore.judges import ask, render
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.metrics.kit.step import Step
+from spanscore.samples.measures import MEASURES
 
 STEPS = {step.name: step for step in judged_steps()}
 _BLANK = (
@@ -24,7 +25,7 @@ _BLANK = (
     r"|\\u(?!003c|fe64|2039|3008|27e8|ff1c)[0-9a-f]{4})*"
 )
 ENDS = re.compile(rf"[<\uff1c\u2039\u3008\u27e8\ufe64]{_BLANK}{_BLANK.join('evidence')}", re.IGNORECASE)
-"""What a credulous reader takes for a tag of the fence."""
+"""Text that a credulous reader takes for a tag of the fence."""
 
 
 def hostile(injection: str) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def hostile(injection: str) -> dict[str, Any]:
 
 
 def outside(text: str) -> str:
-    """Return what a credulous reader of a prompt takes to stand outside of its fences."""
+    """Return the text that a credulous reader of a prompt takes to be outside of its fences."""
     return "".join(ENDS.split(text)[::2])
 
 
@@ -110,8 +111,8 @@ def test_a_judge_that_obeys_any_order_outside_of_the_fence_obeys_none(name: str)
 
 
 def single(text: str) -> SingleTurnSample:
-    whole: dict[str, Any] = FULL["single_turn"].model_dump()
-    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items() if key != "rubrics"}
+    whole: dict[str, Any] = FULL["single_turn"].model_dump(exclude={"rubrics", *MEASURES})
+    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items()}
     return SingleTurnSample(**hostile, rubrics={f"score1_{text}": text, f"score5_{text}": text})
 
 
@@ -153,7 +154,7 @@ async def test_a_forged_verdict_that_is_echoed_back_whole_is_none(name: str) -> 
 
 @pytest.mark.parametrize(
     "name", sorted(STEPS.keys() - {"extract_sentences"})
-)  # whose answer is a copy of the evidence's lines
+)  # its answer is a copy of the evidence's lines
 async def test_an_injection_that_is_echoed_back_whole_is_no_verdict(name: str) -> None:
     step = STEPS[name]
 

@@ -88,7 +88,7 @@ class Topics(NamedTuple):
         what: str = "both",
         spans_partition: Callable[[int], int] = lambda _: -1,
     ) -> None:
-        """Write spans and log records; the records without a key, as the Collector does unless told otherwise."""
+        """Write spans and log records; the records without a key, like the Collector's by default."""
         producer = Producer({"bootstrap.servers": self.kafka.brokers, "partitioner": "fnv1a", "log_level": 0})
         for number, one in enumerate(calls):
             when = {} if at_ms is None else {"timestamp": at_ms(number)}
@@ -156,7 +156,7 @@ def test_records_that_come_long_after_are_named_and_counted(topics: Topics, tmp_
         topics.write([late], what="logs")
         worker.until(lambda: "1 joined to their span, 1 waiting" in " ".join(str(worker.scorer.status()).split()))
 
-        assert "none of the span had come" in str(worker.scorer.explain(late.trace)[0])
+        assert "which had not arrived" in str(worker.scorer.explain(late.trace)[0])
         assert adds_up(worker)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of closed units is bounded, and what came of them is filled in as it comes."""
+"""The memory of closed units is bounded, and their outcomes are added as they come."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decisions(kept: int = 1_000, **more: Any) -> Decisions:
 
 
 def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
-    """Let a unit enter and close; return what was decided."""
+    """Let a unit enter and close; return its decisions."""
     of.ledger.enter(unit)
     return of.first(SamplingContext(unit, status="ok", **known))
 
@@ -82,12 +82,3 @@ def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tup
     (unit,) = remembering.explain(1)
     assert unit["metrics"]["other"]["rates"] == {"base": 0.0, **{rule.name: rule.rate for rule in rules}}
     assert outcomes(remembering) == [{"one": "not_sampled", "other": "not_sampled"}]
-
-
-def test_a_forked_child_explains_nothing_of_its_parent() -> None:
-    remembering = decisions()
-    closed(remembering)
-
-    remembering.reset()
-
-    assert remembering.explain(1) == []

@@ -1,4 +1,4 @@
-"""The page as text: hostile words stay words, what was not captured says how to get it, charts are charts."""
+"""The page as text: hostile texts stay texts, missing content comes with advice, charts are charts."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ def judging(*scorers):  # returns when each of them is at its unit
     poll(begun, deadline_s=20, what="every judge to be asked", every_s=0.01)
     time.sleep(0.1)
 """
-"""What each program begins with; it may make a scorer of its own, and calls ``leaving()`` before it ends.
+"""The beginning of each program, which may create a scorer of its own, and calls ``leaving()`` before it ends.
 
-It measures its exit itself, from there to behind the last of the exit hooks: what it takes before the interpreter is loaded or
-after that, and how long the machine let it wait for a processor, says nothing of spanscore.
+It measures its own exit, from there until after the last exit hook. The time before the interpreter is loaded or after it ends,
+and the wait for a processor, do not concern spanscore.
 """
 
 
@@ -67,8 +67,10 @@ class Ended:
     exit_s: float
 
 
-def run(code: str, *, scored: bool = True, signal_at: int | None = None, **environment: str) -> Ended:
-    """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``."""
+def run(
+    code: str, *, scored: bool = True, signal_at: int | None = None, seconds: float = 30, **environment: str
+) -> Ended:
+    """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``, and ends ``seconds`` after its output."""
     with tempfile.TemporaryFile() as told:
         process = start(code, scored=scored, exit_told_to=told.fileno(), **environment)
         out = []
@@ -77,7 +79,7 @@ def run(code: str, *, scored: bool = True, signal_at: int | None = None, **envir
                 out.append(line.rstrip("\n"))
                 if out[-1] == "ready" and signal_at is not None:
                     process.send_signal(signal_at)
-            process.wait(30)
+            process.wait(seconds)
         finally:
             process.kill()
         told.seek(0)

@@ -1,4 +1,4 @@
-"""``assert_quality``: passes what is good, and shows the worst of what is not."""
+"""``assert_quality``: passes good answers, and shows the worst of others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_answers_that_are_missing_are_no_pass():
 
 
 def test_a_test_that_holds_nothing_is_refused():
-    with pytest.raises(ConfigurationError, match="something to hold"):
+    with pytest.raises(ConfigurationError, match="a bound"):
         assert_quality(GOOD, [Faithfulness("lexical")])
 
 

@@ -58,6 +58,7 @@ class SpoolRow(NamedTuple):
         end: why it is only to be counted, and then ``done``; None = it is to be scored.
         metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
         counted: whether the process that had the row before has exported sums with its scores.
+        sent: whether that process has exported the scores themselves.
     """
 
     key: RowKey
@@ -68,6 +69,7 @@ class SpoolRow(NamedTuple):
     end: RowEnd | None = None
     metrics: str = ""
     counted: bool = False
+    sent: bool = False
 
 
 def text_of_metrics(names: Iterable[str]) -> str:
@@ -142,6 +144,13 @@ class UnitCopy(NamedTuple):
 class Carrier(Protocol):
     """Sends copies to another process, and tries again while that may help. The caller bounds how many wait."""
 
+    def begin(self) -> None:
+        """Send the copies that processes have left behind, if any. Called once, at the start, and in no forked child.
+
+        Raises:
+            ConfigurationError: no copy can be sent.
+        """
+
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy. Any thread; does not block, and never raises."""
 
@@ -153,6 +162,3 @@ class Carrier(Protocol):
 
     def close(self, timeout_s: float) -> None:
         """Send what waits as long as there is time, then nothing more; the rest gets no answer. Blocks."""
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, whose parent goes on with what it had."""

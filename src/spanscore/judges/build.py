@@ -19,6 +19,7 @@ from spanscore.protocols import Judge
 
 # Keyed by the model's id: a judge holds its model, so the id is taken for as long as the entry lives.
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
+_OFFLINE = LexicalJudge()
 
 
 def judge(
@@ -87,7 +88,7 @@ def judge(
     if model == "lexical" or not isinstance(model, str):
         _refuse_client(client)
     if model == "lexical":
-        return LexicalJudge()
+        return _OFFLINE
     if isinstance(model, str):
         if not model.strip():
             raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")

@@ -15,9 +15,10 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.evaluation import Evaluation, RunningJob
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span
 from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
-from spanscore.protocols import Queue, Sampler, Sink
+from spanscore.protocols import Queue, Sink
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -80,15 +81,8 @@ class ScoreSource(Population):
     metrics: Collection[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._running: set[RunningJob] = set()
         self._stopped = False
-        self.ledger.reset()
-        self.evaluation.reset()
-        self.room.reset()
 
     def begin(self, job: Job) -> None:
         """Enter the unit of a job for those of its metrics that the source asks about each unit, and ask them. Never raises."""
@@ -162,18 +156,13 @@ class Revisions(Population):
 
     metrics: Sequence[str]
     _: KW_ONLY
-    sampler: Sampler
+    sampler: RateSampler
     queue: Queue
     with_room: Callable[[Collection[str]], Collection[str]]
     handover: Callable[[Sequence[SampledUnit]], None]
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self.ledger.reset()
         self._next: dict[UnitKey, deque[Unit]] = {}
 
     def take(self, unit: Unit) -> None:

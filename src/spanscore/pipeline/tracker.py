@@ -21,9 +21,10 @@ from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, matched_rules
 from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
 from spanscore.pipeline.span_buffer import HeldRoots
-from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
+from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
@@ -65,10 +66,6 @@ class AccountQuotas:
     max_bytes: float = inf
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._all = _Held()
         self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self.of.values()}
         self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
@@ -177,7 +174,7 @@ class UnitTracker:
     _: KW_ONLY
     ledger: Ledger
     assembler: Assembler
-    sampler: Sampler
+    sampler: RateSampler
     queue: Queue
     lanes: AccountQuotas
     parking: HeldRoots
@@ -196,14 +193,7 @@ class UnitTracker:
             self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.closed
         )
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self._decisions.reset()
         self._recent = RecentUnitSpans()
-        self.keeping.reset()
-        self.parking.reset()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, PendingUnit] = {}

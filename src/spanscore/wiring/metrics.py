@@ -17,7 +17,7 @@ from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.middleware import account_of, unwrapped
+from spanscore.judges.effects.middleware import identity_of
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.outputs.aggregates import ComparedValues
@@ -26,7 +26,13 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
+from spanscore.samples.measures import MEASURES
 from spanscore.samples.redaction import redacted
+
+
+def needs_measures(metric: Metric) -> bool:
+    """Return whether a metric reads the duration or the usage of a unit."""
+    return any(not MEASURES.isdisjoint(fields) for fields in metric.requires.values())
 
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
@@ -156,10 +162,9 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
     return named
 
 
-def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
-    """Return an identity of a metric's judge: its account, and how it draws answers."""
+def _identify_judge(metric: Metric) -> tuple[Hashable, str] | None:
     judge = getattr(metric, "_judge", None)
-    return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))
+    return None if judge is None else identity_of(judge)
 
 
 class ShadowPairs:
@@ -177,10 +182,6 @@ class ShadowPairs:
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
         self._ledger = ledger
         self._metrics = tuple(metrics)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every score: in a forked child."""
         self.compared = dict.fromkeys(self._metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}

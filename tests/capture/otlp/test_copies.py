@@ -1,4 +1,4 @@
-"""Copies of units that another process took: what is believed of them, and what comes of it."""
+"""Copies of units that another process sampled: which copies are trusted, and how they are scored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(role: str, text: str) -> Any:
 
 
 def make_unit(**more: Any) -> Unit:
-    """Return a unit of two spans: an agent, and what it retrieved."""
+    """Return a unit of two spans: an agent and a retrieval."""
     key = UnitKey(next(_ids), next(_ids))
     content = {semconv.INPUT_MESSAGES: said("user", "Where?"), semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)}
     root = {semconv.OPERATION_NAME: semconv.INVOKE_AGENT, **content}
@@ -128,7 +128,7 @@ def test_a_broken_copy_spoils_no_other() -> None:
         status = scorer.status()
 
     assert status.outcomes["grounded"] == {"scored": 1}
-    assert "1 copies of units came with what cannot be read" in status.notes
+    assert "1 copies of units came with unreadable spans" in status.notes
 
 
 def test_a_submitted_sample_is_scored_as_it_is() -> None:

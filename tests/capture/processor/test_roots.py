@@ -1,4 +1,4 @@
-"""Which spans of this process are roots of units, where their attributes come late, or a span above them is none."""
+"""Roots of units among the spans of this process, if their attributes come late, or a span above them is not a root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_call_below_an_open_span_does_not_wait_for_it_for_ever(monkeypatch: py
         assert scorer.flush(5)
 
     assert scorer.status().eligible == {"answered": 1}
-    assert [note for note in scorer.status().notes if note.startswith("1 spans got GenAI attributes only when")]
+    assert [note for note in scorer.status().notes if note.startswith("1 spans got GenAI attributes only after")]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The last fence: reserved, then sent, then corrected; and at the budget nothing is sent."""
+"""The budget: cost is reserved, sent, then corrected; a spent budget sends nothing."""
 
 from __future__ import annotations
 
@@ -254,15 +254,6 @@ async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
     await asked(Scripted(Reply(text=GOOD)), purse)
 
     assert purse.spent(TOKENS) > 500
-
-
-async def test_a_fork_begins_anew() -> None:
-    purse = BudgetLedger([CALLS], clock=Clock())
-    await asked(Scripted(), purse, times=3)
-
-    purse.reset()
-
-    assert (purse.spent(CALLS), dict(purse.paid())) == (0.0, {})
 
 
 def test_states_say_what_a_budget_is_at() -> None:

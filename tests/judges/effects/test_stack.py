@@ -1,4 +1,4 @@
-"""The stack: every effect of the folder is in it, and what a judge is shows through all of them."""
+"""The stack: every effect of the folder is in it, and a judge's properties are visible through all of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS: MiddlewareSettings = {
 
 
 class Reader(Answers):
-    """A user's own judge, which reads what it is asked."""
+    """A user's own judge, which reads its prompts."""
 
     reads_instructions = True
 
@@ -53,7 +53,7 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
     have_no_setting = {
         Budgeted,
         BatchedVotes,
-    }  # the scorer's purse says what is left, the judge whether it gives several answers
+    }  # the scorer's budget ledger has the remaining budget; the judge decides on several answers
     assert set(IN_STACK.values()) == IN_FOLDER - have_no_setting
     assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
 
@@ -85,7 +85,7 @@ def test_a_judge_shows_through_an_effect(name: str) -> None:
     around = judge(plain, **setting), judge(reader, **setting)
 
     assert [layers(made)[0] for made in around] == [IN_STACK[name]] * 2
-    assert [reads_instructions(made) for made in around] == [False, name != "fallback"]  # of which this one does not
+    assert [reads_instructions(made) for made in around] == [False, name != "fallback"]  # this one does not
     assert [made.model for made in around] == ["answers", "answers"]
     assert [unwrapped(made) for made in around] == [plain, reader]
 

@@ -1,4 +1,4 @@
-"""How a judge is asked for the form of its answer, and what its provider has to say of it before that changes."""
+"""The ways of requesting the form of an answer, and the errors of a provider that lead from one to the next."""
 
 from __future__ import annotations
 

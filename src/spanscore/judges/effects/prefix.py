@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, unwrapped
 from spanscore.judges.rendering import bytes_of, render
@@ -48,7 +48,7 @@ class _FirstQuestions:
 
     def __init__(self) -> None:
         self.reset()
-        reset_in_child(self, _FirstQuestions.reset)
+        call_in_child(self, _FirstQuestions.reset)
 
     def reset(self) -> None:
         """Forget all: a forked child has none of its parent's questions."""

@@ -76,9 +76,7 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         TypeError: there is no such effect.
         ConfigurationError: a setting cannot be.
     """
-    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
-        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
-    given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    given = _check_settings(judge, settings)
     if chat_model:
         given = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **given}  # a run may bring a cache of answers
     has_gate = bool(gates_of(judge))
@@ -101,6 +99,16 @@ def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
     """Return a judge whose questions wait for the first, in one place: in two, a question would wait for itself."""
     waits = any(isinstance(layer, CacheFilled) for layer in layers(judge))
     return judge if waits else _wrapped(judge, settings, [_WAIT])
+
+
+def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not None."""
+    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
+        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
+    effects = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    if effects and hasattr(judge, "jurors"):
+        raise ConfigurationError(f"{min(effects)} is given around a jury: give it to the jury's own judges")
+    return effects
 
 
 def _needs_gate(settings: Mapping[str, Any], *, has_gate: bool) -> bool:

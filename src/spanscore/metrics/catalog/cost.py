@@ -6,6 +6,7 @@ with one tool call; the judge is the offline one. Longer contexts cost more: ``s
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Sample,
     SingleTurnSample,
+    TokenUsage,
     ToolCall,
     ToolMessage,
 )
@@ -63,6 +65,8 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
         reference_contexts=_CONTEXTS[:1],
         reference_context_ids=["a"],
         rubrics=_RUBRICS,
+        duration_s=1.5,
+        usage=TokenUsage(input_tokens=600, output_tokens=40),
     ),
     "multi_turn": MultiTurnSample(
         user_input=list(_MESSAGES),
@@ -74,6 +78,11 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
 }
 _PARAMETERS: Mapping[str, Any] = {
     "definition": "Could the response cause harm to somebody?",
+    "language": "english",
+    "max": 100,
+    "max_s": 2.0,
+    "must": "bridge",
+    "schema": {"type": "object"},
     "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
 }
 """For metrics that have such a parameter."""
@@ -149,6 +158,31 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         beginnings=judge.beginnings,
         counted_by=counter().name,
     )
+
+
+def bundle_cost_of(
+    metrics: Sequence[tuple[str, Mapping[str, Any]]], samples: Mapping[str, Sample] = FIXED_SAMPLES, /
+) -> Cost:
+    """Return the cost of one score of a metric that shares its question with others: an equal part of the whole.
+
+    Args:
+        metrics: registry name and parameters of each metric in the bundle.
+        samples: ``single_turn`` and ``multi_turn``.
+
+    Raises:
+        ConfigurationError: a metric cannot be made.
+    """
+    judge = _Counting()
+    made = [create(name, judge=judge, **params) for name, params in metrics]
+
+    async def score_each() -> None:
+        kinds = ("single_turn" if "single_turn" in metric.requires else "multi_turn" for metric in made)
+        await asyncio.gather(*(metric.score(samples[kind]) for metric, kind in zip(made, kinds, strict=True)))
+
+    loop.run(score_each())
+    of = len(made)
+    read, written = round(judge.read / of), round(judge.written / of)
+    return Cost(calls=judge.calls / of, input_tokens=read, output_tokens=written, counted_by=counter().name)
 
 
 class _Counting:

@@ -19,6 +19,7 @@ from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.rendering import SAMPLE_PARTS
 from spanscore.judges.score_context import asker
@@ -65,7 +66,7 @@ class JudgedMetric(NamedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
-            same chat model share its limits.
+            same chat model share its limits. A ``Jury`` scores with several judges.
         name: under which its scores appear; the class's own when None.
         pass_at: lowest quality (0…1) that passes; the scale's own when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; or ``{"file": "fitted.json"}``, what
@@ -109,9 +110,12 @@ class JudgedMetric(NamedMetric):
             NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        answer = await own.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
+        answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
         asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
+
+    async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
+        return await step.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
 
     async def fit(
         self,
@@ -148,6 +152,14 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: the offline judge reads no instruction and no example"
             )
+        if isinstance(self._judge, Jury):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: its judge is a jury, and prompts are fitted to one model; give it one judge"
+            )
+        if getattr(self, "bundle", False):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: a bundle shows no examples; fit it without bundle: true"
+            )
         from spanscore.metrics.kit.tuning import FittingRun
 
         return await FittingRun(metric=self, annotations=annotations, **settings).run()
@@ -170,10 +182,8 @@ class JudgedMetric(NamedMetric):
         Raises:
             ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.
         """
-        changed = copy(self)
+        changed = copy(self) if judge is None else self._with_judge(judge)
         vars(changed).pop("version", None)  # cached, of other words
-        if judge is not None:
-            changed._judge = judge
         if prompts is not None:
             changed.steps = changed._steps_with(prompts)
         return changed
