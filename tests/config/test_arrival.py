@@ -81,6 +81,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.fallback.*.prompt_order": "instruction_first",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
+    "judge.prices.*.cache_write": 0.4321,
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},

@@ -45,6 +45,10 @@ class Asked:
         self.file.done(map(key, numbers))
         self.begin()  # operations are done in their order
 
+    def mark_sent(self, *numbers: int) -> None:
+        self.file.mark_sent(map(key, numbers))
+        self.begin()
+
     def give_back(self, *numbers: int) -> None:
         self.file.give_back(map(key, numbers))
         self.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from spanscore.durable.rows import PutResult, RowKey
 from spanscore.durable.spool import SpoolFile
 from spanscore.durable.spool_table import SpoolTable
 from spanscore.durable.spool_writer import SpoolWriter
+from spanscore.monitoring.prometheus_client import Exposition
 from spanscore.pipeline.spool_queue import SpoolQueue
 
 __all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]
@@ -27,6 +29,7 @@ POINTS: Final[dict[str, int]] = {
     "write": 30,
     "emit": 30,
     "emitted": 30,
+    "read": 20,
     "delete": 2,
     "deleted": 2,
 }
@@ -49,7 +52,7 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._left = {end.point: end.passing}
         self._lock = Lock()
-        self.deleted: list[RowKey] = []  # in the transaction that goes on
+        self.deleted: list[RowKey] = []  # rows deleted, or marked as exported, in the transaction that goes on
 
     def say(self, *words: object) -> None:
         os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
@@ -73,7 +76,7 @@ def watch(journal: Journal) -> None:
     for owner, name, watched in (
         *((SpoolQueue, "put", _accepts), (SpoolFile, "put", _puts), (SpoolFile, "take", _takes)),
         *((SpoolFile, "keep_scores", _keeps), (SpoolTable, "take", _leases), (SpoolTable, "delete", _deletes)),
-        (SpoolWriter, "_execute", _executes),
+        *((SpoolTable, "mark_sent", _deletes), (SpoolWriter, "_execute", _executes), (Exposition, "text", _reads)),
     ):
         setattr(owner, name, watched(getattr(owner, name), journal))
 
@@ -138,6 +141,17 @@ def _deletes(delete: Any, journal: Journal) -> Any:
         journal.passes("delete")
 
     return deletes
+
+
+def _reads(text: Any, journal: Journal) -> Any:
+    def reads(*given: Any) -> Any:
+        page = text(*given)
+        counted = re.findall(r"^spanscore_scored_total\{.*\} ([0-9.]+)$", page[0].decode(), re.MULTILINE)
+        journal.say("sums", os.getpid(), int(sum(map(float, counted))))
+        journal.passes("read")
+        return page
+
+    return reads
 
 
 def _executes(execute: Any, journal: Journal) -> Any:

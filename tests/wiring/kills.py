@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from tests.live import QUESTION, Grounded, a_trace, rag
 from tests.wiring.kill_points import OF_WORKERS, OF_WRITERS, POINTS, End, Journal, named, watch
@@ -63,6 +64,7 @@ class Kills:
         scored: units with a score.
         counted: unscored units, each with its outcome.
         emitted_twice: units with scores that were emitted more than once.
+        summed: scores in the sums of all lives, by the last reading of their metrics pages.
         faults: violations, a sentence each.
     """
 
@@ -73,6 +75,7 @@ class Kills:
     scored: int = 0
     counted: int = 0
     emitted_twice: int = 0
+    summed: int = 0
     faults: list[str] = field(default_factory=list)
 
 
@@ -118,10 +121,12 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
         tracer_provider=trace.provider,
     )
     scorer.start_workers()
+    page = f"http://127.0.0.1:{scorer.serve_metrics(0)}/metrics"
     for _ in range(units):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
     while end != _LAST or not (folder / "last").exists() or _left(path):
         time.sleep(0.02)
+        urlopen(page).close()
     scorer.shutdown(20)
     told = scorer.status()
     total, outcomes = told.eligible["grounded"], told.outcomes["grounded"]
@@ -215,7 +220,7 @@ def _is_over(pid: int, most_s: float) -> bool:
 
 def _read(told: Kills, journal: Sequence[str]) -> Kills:
     """Read the journals of all lives, in order."""
-    kept, written, deleted = set[str](), set[str](), set[str]()
+    kept, written, deleted, sums = set[str](), set[str](), set[str](), dict[str, int]()
     emitted: dict[str, list[str]] = defaultdict(list)
     for line in journal:
         word, *rest = line.split(" ", 2)
@@ -232,6 +237,8 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
             case "emitted":
                 told.faults += _wrong(name, emitted[name], name in written, name in deleted)
                 emitted[name].append(rest[1])
+            case "sums":
+                sums[name] = int(rest[1])
             case "unequal":
                 told.faults.append(f"eligible is not the sum of outcomes: {' '.join(rest)}")
     told.faults += [f"{name} was acknowledged and is gone" for name in kept - emitted.keys()]
@@ -240,6 +247,8 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
     told.scored = sum(each[0].endswith(" scored") for each in emitted.values())
     told.counted = len(emitted) - told.scored
     told.emitted_twice = sum(len(each) > 1 for each in emitted.values())
+    told.summed = sum(sums.values())
+    told.faults += [f"{told.summed} scores are in the sums, of {told.scored}"] * (told.summed < told.scored)
     return told
 
 
@@ -247,7 +256,7 @@ def _wrong(name: str, before: Sequence[str], is_written: bool, is_deleted: bool)
     if not is_written:
         yield f"{name} was emitted before its scores were written"
     if before and is_deleted:
-        yield f"{name} was emitted again after its row was deleted"
+        yield f"{name} was emitted again after its export was on the disk"
 
 
 def kills(folder: Path, seeds: Sequence[int]) -> Iterator[Kills]:

@@ -200,6 +200,13 @@ class SpoolFile:
         """Note that sums with the scores of these rows have been exported: a later process adds them to no sum."""
         self._change(SpoolTable.remember, keys)
 
+    def mark_sent(self, keys: Iterable[RowKey]) -> None:
+        """Keep rows whose scores have been exported until sums with their scores are; a later process only adds them up.
+
+        A file that is half full keeps none of them: the counts of a process that dies before its next export are lost then.
+        """
+        self._change(SpoolTable.mark_sent, keys)
+
     def leave(self, key: RowKey, metrics: str) -> None:
         """Give back a row for the metrics that this process lacks, when its own scores have been exported."""
         self._change(lambda table, keys: table.leave(keys, metrics), [key])

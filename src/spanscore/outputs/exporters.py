@@ -210,6 +210,7 @@ class QuietExporter:
             many were waiting.
         unreachable: whether no backend was there at the latest try; also while the exporter waits for its next.
         instead: returns where the signal is read otherwise, so that nothing is lost without this exporter; empty = nowhere.
+        on_success: called after an export that the backend took as a whole, on its thread.
     """
 
     def __init__(
@@ -229,6 +230,7 @@ class QuietExporter:
         self.undelivered = 0
         self.unreachable = False
         self.instead: Callable[[], str] = str
+        self.on_success: Callable[[], object] = object
         self.last_ok: bool | None = None
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
@@ -319,6 +321,7 @@ class QuietExporter:
         self.last_ok = succeeded and not rejected
         if succeeded and not rejected:
             self.unreachable = False
+            self.on_success()
             return
         self.failures += 1
         if succeeded:

@@ -197,6 +197,9 @@ class Telemetry:
         compared: tells the value by which releases are compared; None = they are not.
         max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
 
+    Attributes:
+        on_collection: called at the beginning of each collection, on its thread.
+
     Raises:
         ConfigurationError: a dimension has the name of an attribute of ours.
     """
@@ -214,6 +217,7 @@ class Telemetry:
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
+        self.on_collection: Callable[[], object] = object
         self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
@@ -386,6 +390,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        self.on_collection()
         self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
@@ -449,7 +454,9 @@ class Telemetry:
 def _tokens(call: JudgeCall) -> Mapping[str, int]:
     """Return the tokens by type; each is of one type only, so that they add up."""
     cached = min(call.cached_input_tokens, call.input_tokens)
-    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+    written = min(call.cache_write_tokens, call.input_tokens - cached)
+    plain = call.input_tokens - cached - written
+    return {"input": plain, "cached_input": cached, "cache_write": written, "output": call.output_tokens}
 
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)

@@ -183,7 +183,7 @@ class Pipeline:
         settings, limits = self.settings, self.settings.limits
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES)
         self.duty = DutyCycle()
-        self.delivery = delivery_of(self.queue, self.providers)
+        self.delivery = delivery_of(self.queue, self.providers, self.telemetry)
         own = self.queue is limits.job_queue  # of a size that we do not know
         self.lanes = AccountQuotas(
             {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
