@@ -108,7 +108,7 @@ def test_each_alert_says_from_how_many_scores_it_speaks(tmp_path: Path) -> None:
 LETTERS = [*"abcdefghijklmnopqrstuvwxyzäöüß"]
 WRONG: dict[str, list[str]] = {
     "metrics: [faithfullness]": ["metrics:", "'faithfullness'", "did you mean 'faithfulness'"],
-    "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "'strictness'", "it takes"],
+    "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "'strictness'", "it has"],
     "metrics: [exact_match, exact_match]": ["2 are called 'exact_match'", "a name of its own"],
     "metrics: [exact_match]\nsampling: {rates: {exact: 0.1}}": ["sampling.rates.exact", "'exact_match'"],
     "metrics: [exact_match]\nalerts: {exat_match: {}}": ["alerts.exat_match", "did you mean 'exact_match'?"],
