@@ -300,7 +300,7 @@ class ShadowSettings(ChatModelSettings):
 class JurySettings(SettingsPart):
     """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
 
-    The keys stand beside the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
+    The keys are among the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
     or the majority for a pass/fail metric; a tie has no value.
 
     Attributes:
@@ -320,7 +320,5 @@ class JurySettings(SettingsPart):
         if len(self.judges) < 2:  # noqa: PLR2004  (a jury)
             raise ValueError(f"judges lists {len(self.judges)}; allowed are two or more, each of a different model")
         if self.then is None and "when" in self.model_fields_set:
-            raise ValueError(
-                "when stands without then; write then: provider:model, the judge that is asked in that case"
-            )
+            raise ValueError("when needs then; write then: provider:model, the judge that is asked in that case")
         return self

@@ -97,16 +97,16 @@ class SpoolFile:
         )
         self._tick_s = min(_TICK_S, lease_s / 4)
         self._inherited: list[SpoolWriter] = []
-        self._begin_anew()
+        self._make_parts()
         self._writer.look()
-        call_in_child(self, SpoolFile.reset)
+        call_in_child(self, SpoolFile._begin_in_child)
 
-    def reset(self) -> None:
+    def _begin_in_child(self) -> None:
         """Start again in a forked child: waiting operations, leases and the connection belong to its parent."""
         self._inherited.append(self._writer)  # kept, because a child must not close its connection
-        self._begin_anew()
+        self._make_parts()
 
-    def _begin_anew(self) -> None:
+    def _make_parts(self) -> None:
         self._writer = self._make_writer()
         self._waiting: deque[Operation] = deque()
         self._waiting_bytes = 0

@@ -465,7 +465,7 @@ class BuiltProviders:
         instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK sets one since 1.45
         return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
 
-    def reset(self) -> None:
+    def begin_instance(self) -> None:
         """Get a new instance id, in a forked child, for later providers: the counters differ from the parent's."""
         self.__dict__.pop("resource", None)
 

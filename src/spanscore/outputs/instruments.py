@@ -18,7 +18,7 @@ from spanscore.core.job import UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import call_in_child, renew_lock_in_child
 from spanscore.outputs.aggregates import (
     MAX_SETS,
     OTHER,
@@ -61,11 +61,9 @@ class MeterInstruments:
 
     def __init__(self, meter: Meter) -> None:
         self.abandoned = False
-        self._lock = Lock()
         self._members: list[Telemetry] = []
-        self._gone: dict[str, dict[Labels, float]] = {}
-        self._left: dict[Hashable, GaugeReading] = {}
-        call_in_child(self, MeterInstruments.reset)
+        self._make_sums()
+        call_in_child(self, MeterInstruments._make_sums)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
         self.jury_disagreement = _histogram(meter, semconv.JURY_DISAGREEMENT, semconv.QUALITY_BUCKETS)
@@ -91,9 +89,10 @@ class MeterInstruments:
         if not self.abandoned:
             self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
-    def reset(self) -> None:
-        """Reset the sums of removed scorers, in a forked child."""
-        self._lock, self._gone, self._left = Lock(), {}, {}
+    def _make_sums(self) -> None:
+        self._lock = Lock()
+        self._gone: dict[str, dict[Labels, float]] = {}
+        self._left: dict[Hashable, GaugeReading] = {}
 
     def _make_observable(self, meter: Meter) -> None:
         read: dict[str, _Reader] = {
@@ -151,11 +150,8 @@ class _Meters:
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
-        self.reset()
-        call_in_child(self, _Meters.reset)
-
-    def reset(self) -> None:
         self._lock = Lock()
+        renew_lock_in_child(self)
 
     def instruments_of(self, meter: Meter) -> MeterInstruments:
         with self._lock:
@@ -228,7 +224,7 @@ class Telemetry:
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
-        call_in_child(self._sums, BoundedSums.reset)
+        call_in_child(self._sums, BoundedSums.begin_at_zero)
         if meter is not None:
             self.export_to(meter)
 

@@ -252,7 +252,7 @@ class Providers:
         version()  # reads files; here, because scopes are made during the first request
         weakref.finalize(self, self._helper.stop).atexit = False
         before_fork(self, Providers._await_warm_up)
-        call_in_child(self, Providers.reset)
+        call_in_child(self, Providers._begin_in_child)
 
     def warm_up(self) -> None:
         """Import and build on a background thread the parts of a private provider, if one is likely. Does not block.
@@ -520,13 +520,11 @@ class Providers:
         if self._warming is not None:
             self._warming.join(FORK_TIMEOUT_S)
 
-    def reset(self) -> None:
+    def _begin_in_child(self) -> None:
         """Continue without the parent's threads, in a forked child. The choice stays."""
-        self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
+        self._lock, self._warming, self._at = Lock(), None, None
         if self._parts is not None:
-            self._parts.reset()
-        if self.spans_file is not None:
-            self.spans_file.reset()
+            self._parts.begin_instance()
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
         if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()

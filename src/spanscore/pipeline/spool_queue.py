@@ -82,15 +82,13 @@ class SpoolQueue:
     metrics: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
-        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.on_result(lambda job, outcome, reason: None)
         self.reset()
 
     def reset(self) -> None:
         """Be as new: in a forked child, where the leases are its parent's."""
-        self._passing.reset()
-        self._memory.reset()
+        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.redelivered = 0
         self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
         self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks

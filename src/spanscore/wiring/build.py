@@ -151,13 +151,17 @@ class Pipeline:
     def begin_in_child(self) -> None:
         """Make the parts anew in a forked child, which has no thread, unit or money of its parent."""
         self.queue.reset()
-        self.box.reset()
+        self.box.forget_calls()
         self.purse, self.shadow_purse = (
             None if purse is None else BudgetLedger(purse.budgets) for purse in (self.purse, self.shadow_purse)
         )
         if (check := self.judge_check) is not None:
             self.judge_check = check.anew(self._evaluation(check.evaluation.metrics, self.purse))
+        of_parent = self.engine, self.hold, self.handover
         self._make_parts()
+        for part in of_parent:  # the kept tasks of the parent's loop refer to them: their units are freed all the same
+            if part is not None:
+                vars(part).clear()
 
     def _make_parts(self) -> None:
         """Make the parts that have units, money, locks and threads, each after the parts that it refers to."""

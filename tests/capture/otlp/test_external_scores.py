@@ -194,7 +194,7 @@ def test_what_a_judge_was_asked_is_no_score() -> None:
 
 def test_a_scope_that_is_ignored_says_nothing() -> None:
     heard = Heard()
-    heard.served.receiver._claims._ignored = ("noisy",)
+    heard.served.receiver.claims._ignored = ("noisy",)
 
     heard.send(make_span({}, result("tone", 0.5)), scope="noisy.evaluator")
 
