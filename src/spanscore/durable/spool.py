@@ -102,7 +102,7 @@ class SpoolFile:
         call_in_child(self, SpoolFile._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        """Start again in a forked child: waiting operations, leases and the connection belong to its parent."""
+        """Start again without a row: waiting operations, leases and the connection belong to the parent."""
         self._inherited.append(self._writer)  # kept, because a child must not close its connection
         self._make_parts()
 

@@ -521,7 +521,7 @@ class Providers:
             self._warming.join(FORK_TIMEOUT_S)
 
     def _begin_in_child(self) -> None:
-        """Continue without the parent's threads, in a forked child. The choice stays."""
+        """Continue without the parent's threads; the chosen providers stay."""
         self._lock, self._warming, self._at = Lock(), None, None
         if self._parts is not None:
             self._parts.begin_instance()

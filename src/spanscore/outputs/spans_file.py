@@ -70,7 +70,7 @@ class SpansFile:
         call_in_child(self, SpansFile._make_parts)
 
     def _make_parts(self) -> None:
-        """Reset the counts and drop the waiting spans; in a forked child the parent writes them."""
+        """Reset the counts and drop the waiting spans, because the parent of a fork writes them."""
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
