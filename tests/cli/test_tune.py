@@ -22,10 +22,9 @@ RUNNER = CliRunner()
 
 def answer(request: dict[str, Any]) -> str:
     """Judge as a ``Pupil`` does, by the texts that a model is sent."""
-    system, user = (message["content"] for message in request["messages"])
-    examples = system.split("Example:\n")[1:]
+    question, *examples = request["messages"][-1]["content"].split("Example:\n")
     taught = any(HABIT in example and '"verdict": 0' in example for example in examples)
-    return json.dumps({"reason": "", "verdict": int("please" in user or (HABIT in user and not taught))})
+    return json.dumps({"reason": "", "verdict": int("please" in question or (HABIT in question and not taught))})
 
 
 @pytest.fixture

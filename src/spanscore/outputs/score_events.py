@@ -92,6 +92,8 @@ class Instruments:
         telemetry: instruments of the scorer; they outlive this sink, because the last collection comes later.
     """
 
+    takes_sent = True
+
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 

@@ -12,7 +12,6 @@ from spanscore.core.plugins import Registry
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
-from spanscore.outputs.score_events import Instruments
 from spanscore.protocols import AnnotationSink, Sink
 
 
@@ -33,12 +32,12 @@ class CompositeSink:
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Call every sink with the scores; an error of one does not stop the others.
 
-        Scores that another process has exported (``Score.sent``) are only added to the sums.
+        Scores that another process has exported (``Score.sent``) go only to the sink of the sums (``takes_sent``).
         """
         marked = _unwatched()
         unsent = scores if not any(score.sent for score in scores) else [score for score in scores if not score.sent]
         for sink in self._sinks:
-            taken = scores if isinstance(sink, Instruments) else unsent
+            taken = scores if getattr(sink, "takes_sent", False) else unsent
             if taken or not scores:
                 _safely("publish scores through", sink, partial(sink.emit, unit, taken), marked)
 
