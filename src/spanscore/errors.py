@@ -91,8 +91,8 @@ class JudgeError(SpanscoreError):
 
     Its type is one of a closed list: ``declined``, ``cut``, ``too_long``, ``no_such_model``, ``not_allowed``, ``connection``,
     ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``rate_limit``, ``quota`` and
-    ``breaker_open`` of what it waited for; ``budget``; ``unknown_step`` of the lexical judge; ``judge_error`` for all that is
-    none of these. A judge of your own may raise others.
+    ``breaker_open`` of what it waited for; ``batch_expired``, ``batch_cancelled`` and ``batch_failed`` of a batch; ``budget``;
+    ``unknown_step`` of the lexical judge; ``judge_error`` for all that is none of these. A judge of your own may raise others.
 
     Args:
         message: what happened, without quoting the prompt or the answer.

@@ -17,6 +17,7 @@ from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
+from spanscore.judges.batches.run import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
@@ -221,6 +222,7 @@ class CostPlan:
         calls: questions to its judge.
         input_tokens: tokens that its judge reads; ``output_tokens``: that it writes.
         usd: None if the judge's model has no price.
+        batch_usd: of a score by batches; None if the model has no price, or its provider no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
     """
 
@@ -229,6 +231,7 @@ class CostPlan:
     input_tokens: int
     output_tokens: int
     usd: float | None
+    batch_usd: float | None
     counted_by: str
 
     @property
@@ -332,7 +335,8 @@ def cost_lines(
         money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
         tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
-        yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
+        batch = "" if cost.batch_usd is None else f"; by --batch {format_usd(1_000 * cost.batch_usd)} USD per 1,000"
+        yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}{batch}"
     for budget in budgets:
         per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
         if not per_unit:
@@ -419,15 +423,18 @@ def _costs(
             cost = _FREE if judge.model == "lexical" else sizes.cost_of(metric, name, parameters)
         except ConfigurationError:
             continue  # the offline judge, which counts the tokens, cannot answer its questions
-        usd = None if cost.calls else 0.0
+        usd, batch_usd = (None, None) if cost.calls else (0.0, 0.0)
         if cost.calls and (price := price_in(settings, judge)) is not None:
             usd = cost_usd(price, cost.input_tokens, cost.output_tokens)
+            if judge.model.partition(":")[0] in PROVIDERS:
+                batch_usd = usd * price.batch
         yield CostPlan(
             metric=metric,
             calls=cost.calls,
             input_tokens=cost.input_tokens,
             output_tokens=cost.output_tokens,
             usd=usd,
+            batch_usd=batch_usd,
             counted_by=cost.counted_by,
         )
 

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.config.reading import SecretMask
@@ -33,13 +34,14 @@ from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
+from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
-from spanscore.stored.evaluation import Scoring
+from spanscore.stored.evaluation import CONCURRENCY, MOST_AT_ONCE, Scoring
 from spanscore.stored.evaluation_report import check_report, write_report
 from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
 from spanscore.stored.quality_gate import (
@@ -223,6 +225,9 @@ class ScoreRun:
         names: names of metrics, with commas between; empty = those of ``config``.
         judge: empty = that of ``config``, else the offline one.
         embeddings: empty = those of ``config``, else none, or the offline ones beside the offline judge.
+        concurrency: samples at once; None = 32, or as many as can be with ``batch``.
+        batch: whether the judge is asked by its provider's batch endpoint.
+        batch_cancel: whether the open batches are cancelled, and nothing is scored.
         timeout: seconds; 0 = that of ``config``, else the scorer's default.
         gate: options of the gate.
     """
@@ -236,7 +241,9 @@ class ScoreRun:
     report: Path | None
     resume: bool
     cache: bool
-    concurrency: int
+    concurrency: int | None
+    batch: bool
+    batch_cancel: bool
     timeout: float
     as_json: bool
     gate: QualityGate
@@ -249,6 +256,9 @@ class ScoreRun:
         """
         configured = self._read_configuration()
         metrics = self._metrics(configured)
+        if self.batch_cancel:
+            typer.echo(cancel_open_batches(metrics, self.out, "--out"))
+            return 0
         gate = self.gate.gate([metric.name for metric in metrics])
         refuse_unwritable(self.out)
         refuse_overwriting(self.file, "--out", self.out)
@@ -263,11 +273,12 @@ class ScoreRun:
         ):
             offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
             notes.print(offline, soft_wrap=True)
-        scoring = self._score(metrics, configured, total, notes)
+        batch = open_batch_run(metrics, self.out, "--out", notes) if self.batch else None
+        scoring = self._score(metrics, configured, total, notes, batch)
         result = scoring.result()
         held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
         self._print(result, held, configured)
-        for note in self._notes(result, scoring):
+        for note in self._notes(result, scoring, batch):
             notes.print(note, soft_wrap=True)
         if result.interrupted:
             return INTERRUPTED
@@ -285,16 +296,22 @@ class ScoreRun:
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
 
     def _score(
-        self, metrics: Sequence[Metric], configured: ConfigReport | None, total: int | None, console: Terminal
+        self,
+        metrics: Sequence[Metric],
+        configured: ConfigReport | None,
+        total: int | None,
+        console: Terminal,
+        batch: BatchRun | None,
     ) -> Scoring:
         """Score the file behind a bar, until its end or Ctrl-C."""
         settings = configured.settings if configured else ScorerSettings()
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
-        with Progress(*columns, PausedAccounts(Accounts(metrics)), console=console) as bar:
+        with Progress(*columns, PausedAccounts(Accounts(metrics)), BatchColumn(batch), console=console) as bar:
             task = bar.add_task("scored", total=total)
             scoring = Scoring(
                 metrics,
-                concurrency=self.concurrency,
+                concurrency=self.concurrency or (CONCURRENCY if batch is None else MOST_AT_ONCE),
+                batch=batch,
                 timeout=self.timeout or settings.limits.timeout,
                 out=self.out,
                 fresh=not self.resume,
@@ -321,7 +338,7 @@ class ScoreRun:
             redactor = redactor_in(configured.settings.redactor) if configured else None
             write_report(result, self.report, source=self.file, redactor=redactor)
 
-    def _notes(self, result: Result, scoring: Scoring) -> Iterator[str]:
+    def _notes(self, result: Result, scoring: Scoring, batch: BatchRun | None) -> Iterator[str]:
         if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
             yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps what is scored")
         if self.out is not None:
@@ -335,6 +352,7 @@ class ScoreRun:
             yield "Interrupted: what was scored until then is above." + (
                 " Run it again to continue." if self.out else ""
             )
+            yield from [] if batch is None else [interrupted_batches(batch, "the same command")]
 
 
 class PausedAccounts(ProgressColumn):
@@ -352,6 +370,18 @@ class PausedAccounts(ProgressColumn):
             for state in away
         )
         return Text("; ".join(sentences), style="yellow")
+
+
+class BatchColumn(ProgressColumn):
+    """A column with the progress of a batch run."""
+
+    def __init__(self, batch: BatchRun | None) -> None:
+        super().__init__()
+        self._batch = batch
+
+    def render(self, task: Task) -> Text:
+        """Return the open batches and their answers; empty without a batch."""
+        return Text("" if self._batch is None or task.finished else str(self._batch))
 
 
 def named_clocks() -> tuple[ProgressColumn, ...]:

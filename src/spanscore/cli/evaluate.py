@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spanscore.cli._options import CancelBatches, InBatches
 from spanscore.core.printable import printable
 
 
@@ -69,7 +70,18 @@ def evaluate(
             help="Ask a model equal questions once. --no-cache asks every one again, to see how much its answers differ.",
         ),
     ] = True,
-    concurrency: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Samples at once.")] = 32,
+    batch: InBatches = False,
+    batch_cancel: CancelBatches = False,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Samples at once; 32 if not given, 10,000 with --batch.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -112,8 +124,8 @@ def evaluate(
     [bold]spanscore evaluate samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out
     scores.jsonl[/bold]
 
-    Ctrl-C keeps what there is; the same command again continues from there. What could not be scored is counted by reason and
-    is in no mean.
+    Ctrl-C keeps what there is; the same command again continues from there, with --batch also a day later. What could not be
+    scored is counted by reason and is in no mean.
 
     With --baseline, --max-drop or --min it is a gate: the exit code is 1 where something fell by more than is allowed and by
     more than noise, 3 if more than --max-unscored of a metric's cases have no score; lines that cannot be read and cases of the
@@ -143,6 +155,8 @@ def evaluate(
         resume=resume,
         cache=cache,
         concurrency=concurrency,
+        batch=batch,
+        batch_cancel=batch_cancel,
         timeout=timeout,
         as_json=as_json,
         gate=gate,

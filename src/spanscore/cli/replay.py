@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import INTERRUPTED, UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, CancelBatches, InBatches, UnitsSince, UnitsUntil
 
 
 def replay(
@@ -20,6 +20,7 @@ def replay(
             "exporter), 'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
         ),
     ],
+    *,
     since: UnitsSince = "",
     until: UnitsUntil = "",
     rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Units at most: 50/s, 700/min.")] = "",
@@ -51,6 +52,8 @@ def replay(
             "--export", help="Send evaluation spans by OTEL_EXPORTER_OTLP_* instead, with the times of their units."
         ),
     ] = False,
+    batch: InBatches = False,
+    batch_cancel: CancelBatches = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Score stored traces, with the decisions and score ids that they have live, or would have had.
@@ -75,6 +78,8 @@ def replay(
         again=again,
         out=out,
         emit=emit,
+        batch=batch,
+        batch_cancel=batch_cancel,
         as_json=as_json,
     ).run()
     if interrupted:

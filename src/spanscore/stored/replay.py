@@ -36,8 +36,8 @@ from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan_of
 from spanscore.wiring.from_config import scorer_arguments
 
-_EXPECTED: Final = 1_000
-"""Units whose spans are kept: several times as many as are scored at once."""
+_EXPECTED: Final = 10_000
+"""Units whose spans are kept: more than are scored at once."""
 _BEGINNING: Final = b'{"resourceSpans":'
 """First bytes of every line."""
 
@@ -233,7 +233,13 @@ class ReplayTally:
         }
 
 
-_QUEUE_BYTES: Final = 1_000_000_000
+MOST_UNDER_WAY: Final = 128
+"""Units at once: enough for 32 workers and their waiting units."""
+MOST_IN_BATCHES: Final = 5_000
+"""Units at once whose questions wait for batches. Their content is in memory."""
+_LEAST_QUEUE: Final = 1_000
+_QUEUE_BYTES: Final = 100_000_000_000
+"""No bound: the number of units under way bounds their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +264,7 @@ def replay_scorer(
     answers: Path | None = None,
     sinks: Sequence[Sink] = (),
     metrics: Sequence[Metric] | None = None,
+    under_way: int = MOST_UNDER_WAY,
 ) -> ReplayScorer:
     """Return a scorer with the metrics, rates and rules of a configuration, without the parts of live traffic.
 
@@ -267,6 +274,7 @@ def replay_scorer(
         answers: file for the judge's answers, unless the configuration names one; None = no file.
         sinks: further sinks.
         metrics: metrics of the configuration that score units; None = they are made from it.
+        under_way: units that are scored at once at most.
 
     Raises:
         ConfigurationError: the configuration is wrong, or scores conversations alone.
@@ -282,7 +290,7 @@ def replay_scorer(
         names = ", ".join(metric.name for metric in session_metrics)
         notes = [f"conversations are not replayed: {names} scores none"] * bool(session_metrics)
         notes += ["second judges are not asked"] * bool(arguments["judge"].shadows)
-        arguments |= _without_live_parts(arguments, sinks, emits=emits)
+        arguments |= _without_live_parts(arguments, sinks, emits=emits, under_way=under_way)
         scorer = OnlineScorer(**arguments)
     return ReplayScorer(scorer, ScorerSettings.of(arguments), notes)
 
@@ -308,7 +316,9 @@ def _arguments(config: Path, settings: Configuration, metrics: Sequence[Metric] 
     return arguments
 
 
-def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool) -> dict[str, Any]:
+def _without_live_parts(
+    arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool, under_way: int
+) -> dict[str, Any]:
     """Return the arguments of ``OnlineScorer`` that a replay replaces.
 
     - The queue has room for all units under way, so that none is lost.
@@ -321,7 +331,8 @@ def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, 
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
     }
-    queue = {"queue_size": 1_000, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
+    size = max(_LEAST_QUEUE, 2 * under_way)  # one of several accounts may fill three quarters
+    queue = {"queue_size": size, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
     budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
         "judge": JudgeSettings(budget=budgets, replica_share=judge.replica_share, trace=judge.trace and emits),
@@ -344,8 +355,6 @@ def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, 
     }
 
 
-_MOST_UNDER_WAY: Final = 128
-"""Units at once: enough for 32 workers and their waiting units, and far fewer than the queue holds."""
 _LOOK_S: Final = 0.01
 
 
@@ -361,6 +370,7 @@ class Replay:
         limit: number of units that some metric scores at most; None = all.
         again: whether units that have been scored are scored again.
         journal: file of the scored units; None = no file.
+        most_under_way: units that are scored at once at most.
         on_progress: called after each trace, and while the run waits.
         clock: monotonic clock, in seconds.
         sleep: waits, in seconds.
@@ -373,6 +383,7 @@ class Replay:
     limit: int | None = None
     again: bool = False
     journal: Journal | None = None
+    most_under_way: int = MOST_UNDER_WAY
     on_progress: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -406,7 +417,7 @@ class Replay:
             self.sleep(_LOOK_S)
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
-        self._wait(_MOST_UNDER_WAY)
+        self._wait(self.most_under_way)
         if plan.taken:
             now_s = self.clock()
             if now_s < self._next_s:

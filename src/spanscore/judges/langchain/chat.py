@@ -13,11 +13,15 @@ from pydantic import BaseModel
 from spanscore.core.log import log_once, module_of, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.batches.api import BatchApi
+from spanscore.judges.batches.run import BatchAccount, batch_api
+from spanscore.judges.effects.cache import key_of
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import ParameterRefused, judge_error
 from spanscore.judges.langchain.message import (
     CUT,
     Exchange,
+    HeldRequest,
     at_batch_price,
     choices_of,
     exchanging,
@@ -249,6 +253,7 @@ class LangChainJudge:
         in_process: whether it computes in this process.
         own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
         notes: what must be known of it, a sentence each.
+        batch: account of a run whose batches have its questions; None = each question is sent at once.
     """
 
     reads_instructions = True
@@ -273,6 +278,7 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
+        self.batch: BatchAccount | None = None
         is_chat = not _is_text_model(type(asked))
         has_cache_keys = is_chat and module_of(type(asked)).startswith("langchain_openai.")
         self._features = {
@@ -307,6 +313,10 @@ class LangChainJudge:
         model, bound = self._plain
         settings = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
         return {name: value for name, value in settings.items() if value is not None}
+
+    def batch_api(self) -> BatchApi | None:
+        """Return the batch endpoint of the model's provider; None without one in OpenAI's or Anthropic's form."""
+        return batch_api(self.account, self._plain.model)
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt, unseen by any instrumentation. Cancelled, it ends when its request has ended.
@@ -384,7 +394,10 @@ class LangChainJudge:
         has_many_parts = getattr(form.bound.model, "logprobs", None)  # of each token, and the user wants them
         heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
         try:
-            messages = await self._messages(prompt, form, heard)
+            if self.batch is None:
+                messages = await self._messages(prompt, form, heard)
+            else:
+                messages = await self._batched_messages(self.batch, prompt, form, heard)
         except Exception as error:
             raise judge_error(error, prompt.step, heard) from error
         return self._replies(prompt, messages, heard, time.perf_counter() - started_s)
@@ -403,7 +416,10 @@ class LangChainJudge:
                 input_tokens=sent,
                 output_tokens=received,
             )
-        model, is_cheap = model_of(messages, heard) or self.model, at_batch_price(messages, heard)
+        model, is_cheap = (
+            model_of(messages, heard) or self.model,
+            heard.stored is not None or at_batch_price(messages, heard),
+        )
         shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
         return [
             Reply(
@@ -419,6 +435,28 @@ class LangChainJudge:
             )
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))
         ]
+
+    async def _batched_messages(
+        self, batch: BatchAccount, prompt: Prompt, form: RequestForm, heard: Exchange
+    ) -> list[Any]:
+        """Call the model twice: for the request that it would send, and with the answer that a batch gave to it."""
+        async with batch.run.at_work():
+            request = await self._held_request(prompt, form)
+        heard.stored = await batch.run.answer(batch, key_of(self, prompt), request)
+        async with batch.run.at_work():
+            return await self._messages(prompt, form, heard)
+
+    async def _held_request(self, prompt: Prompt, form: RequestForm) -> HeldRequest:
+        """Return the request that the model would send; nothing is sent."""
+        held = Exchange(0.0, self._max_bytes, _MAX_PARTS, is_held=True)
+        try:
+            await self._messages(prompt, form, held)
+        except Exception:
+            if held.request is None:
+                raise
+        if held.request is None:
+            raise JudgeError(f"{prompt.step}: the client of {self.model} cannot be asked by batch")
+        return held.request
 
     async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
