@@ -83,12 +83,12 @@ class Judge:
         if self._dice.random() < 0.02:
             return "I would rather not say."
         form = body.get("response_format", {}).get("json_schema", {}).get("name")
-        evidence = json.loads(_EVIDENCE.findall(body["messages"][-1]["content"])[-1])
-        needed = {"Statements": "answer", "Verdicts": "statements"}.get(str(form))
+        evidence = json.loads(_EVIDENCE.findall(body["messages"][-1]["content"])[0])
+        needed = {"Statements": "response", "Verdicts": "statements"}.get(str(form))
         if needed and needed not in evidence:  # a request to mend an answer of which nothing could be read
             return "I would still rather not say."
         if form == "Statements":
-            return json.dumps({"statements": [evidence["answer"], f"It answers: {evidence.get('question')}"]})
+            return json.dumps({"statements": [evidence["response"], f"It answers: {evidence.get('user_input')}"]})
         if form == "Verdicts":
             verdicts = [{"statement": text, **self._verdict(text)} for text in evidence["statements"]]
             return json.dumps({"statements": verdicts})

@@ -64,8 +64,8 @@ def error_classes() -> str:
 def _told(kind: type) -> str:
     above = f"A `{kind.__mro__[1].__name__}`. " if kind is not errors.SpanscoreError else ""
     own_type = getattr(kind, "error_type", "")
-    typed = f" `error.type` on the evaluation span: `{own_type}`, unless it says otherwise." if own_type else ""
-    return above + summary_of(kind).replace("What to do:", "*What to do:*") + typed
+    typed = f" `error.type` on the evaluation span: `{own_type}`, unless the error has another." if own_type else ""
+    return above + summary_of(kind).replace("Remedy:", "*Remedy:*") + typed
 
 
 # --- commands -----------------------------------------------------------------------------------------------------

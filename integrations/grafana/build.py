@@ -1,6 +1,6 @@
-"""Dashboards as code → ``dashboards/*.json``: python integrations/grafana/build.py [FOLDER]
+"""Builds the dashboards as ``dashboards/*.json``: python integrations/grafana/build.py [FOLDER]
 
-At development time only; needs spanscore and grafana-foundation-sdk (both in the extra ``dev``). The JSON is committed, and a
+For development only; it needs spanscore and grafana-foundation-sdk (both in the extra ``dev``). The JSON is committed, and a
 test builds it anew and compares.
 """
 
@@ -16,7 +16,7 @@ from overview import overview
 
 
 def main(arguments: list[str]) -> None:
-    """Write every dashboard into the folder, by default the one beside this file."""
+    """Write every dashboard into the given folder, by default the folder ``dashboards`` next to this file."""
     folder = Path(arguments[0]) if arguments else Path(__file__).with_name("dashboards")
     folder.mkdir(parents=True, exist_ok=True)
     for dashboard in (overview(), operators(), one_metric()):

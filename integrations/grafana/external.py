@@ -1,4 +1,4 @@
-"""Panels of external scores: beside the scores of spanscore, and in none of their panels."""
+"""Panels of external scores, which appear in no other panel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.promql import label
 
 EXTERNAL = f'{q.OF_SERVICE},{label(semconv.EVALUATION_SOURCE)}="{semconv.SOURCE_EXTERNAL}"'
-"""External scores of any name: an external score with the name of a chosen metric is not of that metric."""
+"""Selector of external scores of any name: an equal name does not make them scores of a chosen metric."""
 
 
 def of_others() -> list[Any]:

@@ -1,4 +1,4 @@
-"""One metric: its distribution with the traces behind it, what it differs by, and its worst traces."""
+"""The dashboard of one metric: its distribution with links to traces, its differences by dimension, and its worst traces."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ WORST = (
     f'{{ span.{semconv.EVALUATION_NAME} = "$metric" && span.{semconv.QUALITY} < 0.5 && resource.service.name =~ "$service" }}'
     f" | select({', '.join(f'span.{name}' for name in _SHOWN)})"
 )
-"""Asks the evaluation spans: they carry quality, one direction for all metrics, also of scores that came late."""
+"""Search for evaluation spans: they have the quality, which has one direction for all metrics, and exist for late scores."""
 FAILED_IN_JAEGER = (
     "${jaeger}/search?service=${service}&lookback=2d&limit=50&tags=%7B"
     f"%22{semconv.EVALUATION_NAME}%22%3A%22${{metric}}%22%2C%22{semconv.EVALUATION_SCORE_LABEL}%22%3A%22fail%22%7D"
 )
-"""Jaeger's own search, by the tags of its README: its data source in Grafana knows no metric's scores to sort by."""
+"""Jaeger's own search by tags: Jaeger's data source in Grafana cannot sort by scores."""
 _CHOOSE = "Write the address of Jaeger's page above, and choose one service: Jaeger searches one at a time."
 ALL = ()
 
@@ -154,7 +154,7 @@ def _now() -> list[Any]:
         ),
         number(
             "Corrected pass rate",
-            "As humans would tell it, by the labels of `spanscore calibrate`, over the longest window of the rules. *Not"
+            "Pass rate corrected by the human labels of `spanscore calibrate`, over the longest window of the rules. *Not"
             " calibrated*: monitoring.calibrations names no file of the present evaluator version; calibrate it.",
             at_end(q.recorded(CORRECTED)),
             unit=SHARE,
@@ -162,10 +162,10 @@ def _now() -> list[Any]:
             empty="not calibrated",
         ),
         lines(
-            "Pass rate, and as humans would tell it",
+            "Pass rate, and corrected pass rate",
             "*Low* and *high* are the interval of the corrected rate; its window is the longest of the rules. It ends where the"
             " evaluator version changes, as the labels are of one version. Wide: label more, above all what the judge failed.",
-            over_time(q.pass_rate(), f"as the judge says {q.NAMED}"),
+            over_time(q.pass_rate(), f"by the judge {q.NAMED}"),
             over_time(q.recorded(CORRECTED), f"corrected {q.NAMED}"),
             over_time(q.recorded(LOW), f"low {q.NAMED}"),
             over_time(q.recorded(HIGH), f"high {q.NAMED}"),
@@ -199,7 +199,7 @@ def _distribution() -> list[Any]:
         stacked(
             "What the mean lacks",
             "Weight of the units that should have a score of the configured judge and have none, by outcome. The bounds above"
-            " say how much they could change the mean.",
+            " show how much they could change the mean.",
             over_time(q.counted(semconv.MISSING_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
         ),
     ]

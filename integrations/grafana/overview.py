@@ -1,4 +1,4 @@
-"""The overview: six panels that show whether answers are good, whether scoring works, and what it costs."""
+"""The overview dashboard: six panels on the quality of the answers, the state of scoring, and its cost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _mean() -> Any:
 
 
 def _of_segment(legend: str) -> list[Any]:
-    """Return the queries of the chosen segment: from the recorded sums, as the counters' segments have no common label."""
+    """Return the queries of the chosen segment. They use recorded sums, because the counters' segments have no common label."""
     sums = q.segment_sums
     low, high = promql.interval(sums)
     named = {"mean": promql.mean(sums), "low": low, "high": high}

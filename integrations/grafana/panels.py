@@ -1,4 +1,4 @@
-"""The vocabulary of the dashboards: queries, panels and variables with our defaults, over Grafana's own builders."""
+"""Building blocks of the dashboards: queries, panels and variables with spanscore's defaults, over Grafana's own builders."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ SHARE, COUNT, SECONDS, BYTES, USD = "percentunit", "short", "s", "bytes", "curre
 GREEN, ORANGE, RED, GREY = "green", "orange", "red", "text"
 
 Panel = Any
-"""A builder of the SDK; its panel classes share no type that has ``title`` and ``span``."""
+"""A builder of the SDK; its panel classes have no common type with ``title`` and ``span``."""
 DASHED, IN_FRONT = "/^(low|high) /", "/^spent in /"
-"""Legends of lines that bound another line, and of a sum that is drawn over the stack of its parts."""
+"""Legends of lines that bound another line, and of a sum in front of the stack of its parts."""
 _DASHED = [
     DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]}),
     DynamicConfigValue("custom.lineWidth", 1),
@@ -97,7 +97,7 @@ def in_traces(traceql: str) -> tempo.Dataquery:
 
 
 def lines(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COUNT, width: int = 12) -> Panel:
-    """Return lines over time; lines whose legend begins with *low* or *high* are dashed and grey."""
+    """Return lines over time; lines with a legend that begins with *low* or *high* are dashed and grey."""
     panel = _with(timeseries.Panel(), title, about, queries, width=width).unit(unit).min(0)
     if unit == SHARE:
         panel.max(1)
@@ -105,7 +105,7 @@ def lines(title: str, about: str, *queries: prometheus.Dataquery, unit: str = CO
 
 
 def stacked(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COUNT, width: int = 12) -> Panel:
-    """Return stacked bars over time; a series whose legend begins with *spent* is a line in front of them."""
+    """Return stacked bars over time; a series with a legend that begins with *spent* is a line in front of them."""
     panel = _with(timeseries.Panel(), title, about, queries, width=width).unit(unit).min(0).legend(_legend())
     panel.draw_style(GraphDrawStyle.BARS).fill_opacity(70).line_width(0).stacking(_stacking(StackingMode.NORMAL))
     return panel.tooltip(_all_series()).override_by_regexp(IN_FRONT, _IN_FRONT)

@@ -1,4 +1,4 @@
-"""PromQL of the panels: ``spanscore.monitoring.promql`` with the dashboards' variables filled in."""
+"""The PromQL of the panels: expressions of ``spanscore.monitoring.promql`` with the dashboards' variables filled in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import SEGMENT, SUM, SUMS, WINDOW
 
 SERVICE = "job"
-"""Both ways in have it: remote write makes it of ``service.name``, and so does our scrape configuration."""
+"""Label of the service. Remote write sets it from ``service.name``, and so does our scrape configuration."""
 MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.JUDGE_TOKEN_TYPE), label(semconv.ERROR_TYPE)
 OUTCOME, PASS, SERIES = label(semconv.OUTCOME), label(semconv.EVALUATION_SCORE_LABEL), label(semconv.EVALUATOR_VERSION)
 WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
@@ -23,7 +23,7 @@ UNIT, OVER = label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW)
 OF_SERVICE = f'{SERVICE}=~"$service"'
 WHERE = f'{OF_SERVICE},{promql.METRIC}=~"$metric"'
 OWN = f"{WHERE},{promql.POPULATION}"
-"""Likewise, of the configured judge; of the others ``promql`` sees to that."""
+"""Selector of the chosen metrics with scores of the configured judge; ``promql`` excludes the others' scores itself."""
 NAMED = f"{{{{{promql.METRIC}}}}} {{{{{SERVICE}}}}}"
 """A legend: the metric and the service."""
 EACH = (promql.METRIC, SERVICE)
@@ -50,7 +50,7 @@ def counted(
 
 
 def outcomes(over: str, matcher: str, *, by: Sequence[str] = EACH) -> str:
-    """Return the evaluations whose outcome matches, as in ``=~"scored"``."""
+    """Return the number of evaluations with a matching outcome, as in ``=~"scored"``."""
     return counted(semconv.EVALUATIONS, over, by=by, only=[f"{OUTCOME}{matcher}"])
 
 
@@ -62,7 +62,7 @@ def per_second(
 
 
 def outcomes_per_minute(matcher: str, *, by: Sequence[str]) -> str:
-    """Return the evaluations per minute whose outcome matches."""
+    """Return the evaluations per minute with a matching outcome."""
     return f"{per_second(semconv.EVALUATIONS, by=by, only=[f'{OUTCOME}{matcher}'])} * 60"
 
 
@@ -84,20 +84,20 @@ _RECORDED = {
 
 
 def segment_sums(instrument: str) -> str:
-    """Return a recorded sum of the chosen metrics, of the segment that is chosen; nothing while none is."""
+    """Return a recorded sum of the chosen metrics for the chosen segment; empty without a chosen segment."""
     where = f'{WHERE},{SUM}="{_RECORDED[instrument]}",{WINDOW}="{MOVING}"'
     chosen = f'{SEGMENT}=~"$segment",{SEGMENT}!=""'
     return f"sum by ({', '.join((*EACH, SEGMENT))}) ({SUMS}{{{where},{chosen}}})"
 
 
 def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
-    """Return the weighted share of scored units whose label is *pass*, [0, 1]."""
+    """Return the weighted share of scored units with the label *pass*, [0, 1]."""
     passed = counted(semconv.WEIGHT, over, by=by, only=[f'{PASS}="pass"'])
     return f"{passed} / {counted(semconv.WEIGHT, over, by=by)}"
 
 
 def recorded(name: str) -> str:
-    """Return what the rules have recorded of the chosen metrics under a name, of whichever series is written now."""
+    """Return a recorded value of the chosen metrics, for the evaluator version that is written now."""
     return f"max by ({', '.join(EACH)}) ({name}{{{WHERE}}})"
 
 
@@ -124,5 +124,5 @@ def buckets(instrument: str, over: str, *, by: Sequence[str] = ("le",), where: s
 
 
 def within(share: float, instrument: str, by: Sequence[str], over: str = MOVING, *, where: str = OWN) -> str:
-    """Return the time within which this share of what a histogram counts ended, seconds."""
+    """Return the time in seconds within which this share of a histogram's events ended."""
     return f"histogram_quantile({share:g}, {buckets(instrument, over, by=('le', *by), where=where)})"

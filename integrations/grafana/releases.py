@@ -1,4 +1,4 @@
-"""The row of two releases: their means, what they differ by, and what either lacks."""
+"""The row of the dashboard that compares two releases: means, differences, and missing scores."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from spanscore.monitoring.releases import (
 )
 
 METRIC_ALONE = (promql.METRIC,)
-"""A release may have another job."""
+"""Labels without the job, which may differ between releases."""
 
 
 def release_choices() -> list[Any]:
-    """Return the variables that the row asks with."""
+    """Return the variables of the row."""
     values = f'label_values({series(semconv.SCORED)}{{{q.OF_SERVICE},{RELEASE}!=""}}, {RELEASE})'
     return [
         choice("before", "Release before", values, several=False),
@@ -53,7 +53,7 @@ def two_releases() -> list[Any]:
         rows(
             "Two releases over the selected time",
             "Weighted means of the releases chosen above, and their difference with the 95 % interval of one look: choose the"
-            " time first, from when both had traffic on, and look once. To watch a release, ask `spanscore compare`, whose"
+            " time first, from when both had traffic on, and look once. To watch a release, use `spanscore compare`, whose"
             " interval holds at every look. *Excluded*: units without a score; *at worst* and *at best* bound the difference,"
             " whatever they would have got. Empty: `compare` is not configured, or one of them has no scores.",
             columns,
@@ -61,7 +61,7 @@ def two_releases() -> list[Any]:
         lines(
             "Mean by release",
             "Weighted mean of each compared value. A new line below the old one: that release answers worse, or gets other"
-            " requests. `unknown`: units that do not tell their release; `other`: those past the first eight.",
+            " requests. `unknown`: units without a release; `other`: releases after the first eight.",
             over_time(
                 promql.mean(q.sums(where=f'{q.WHERE},{RELEASE}!=""', by=by_release)),
                 f"{{{{{promql.METRIC}}}}} {{{{{RELEASE}}}}}",

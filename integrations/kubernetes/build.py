@@ -1,6 +1,7 @@
-"""Collector, PodMonitor, image and Helm chart, from the files that are here: python integrations/kubernetes/build.py [FOLDER]
+"""Writes the Collector, PodMonitor, image and Helm chart, from the other files: python integrations/kubernetes/build.py
+[FOLDER]
 
-At development time only. What it writes is committed, and a test makes it anew and compares.
+For development only. Its output is committed, and a test builds it anew and compares.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ IN_CLUSTER = {
     "SCORER_1": "spanscore-serve-0.spanscore-serve:4317",
     "SCORER_2": "spanscore-serve-1.spanscore-serve:4317",
 }
-"""Variable of the Collector's files → its value; written out, as the operator reads the ports of its Service from it."""
+"""Variable of the Collector's files → its value, written out because the operator reads its Service's ports from it."""
 _IMAGE = "registry.example/spanscore:1"
 _ENDPOINT = "http://spanscore-collector:4318"
 _PARTS = {"worker.yaml": "worker", "worker-keda.yaml": "worker", "worker-hpa.yaml": "worker", "serve.yaml": "serve"}
 """Manifest → the section of the chart's values."""
 _SCALERS = {"worker-keda.yaml": "keda", "worker-hpa.yaml": "hpa"}
-_MADE = "# Made of collector/{file} by build.py: put the addresses of your {others} in.\n"
+_MADE = "# Generated from collector/{file} by build.py: insert the addresses of your {others}.\n"
 _SERVE = "spanscore-serve"
 _TOKEN = "SPANSCORE_TOKEN"
 
 
 def collector() -> str:
-    """Return ``collector/otelcol.yaml`` as the operator takes it. One replica: a decision needs the whole trace."""
+    """Return ``collector/otelcol.yaml`` as an object of the operator. One replica, because a decision needs the whole trace."""
     return _written("otelcol.yaml", "trace store and Prometheus", _object(NAME, _configuration("otelcol.yaml")))
 
 
 def serve_collector() -> str:
-    """Return ``collector/load_balancing.yaml``, likewise, before the pods of ``serve.yaml``, each by its name that stays."""
+    """Return ``collector/load_balancing.yaml`` as an object of the operator, for ``serve.yaml``'s pods by their fixed names."""
     config = _configuration("load_balancing.yaml")
     to_serve = config["exporters"]["load_balancing"]["protocol"]["otlp"]
     to_serve["headers"] = {"authorization": f"Bearer ${{env:{_TOKEN}}}"}
@@ -73,7 +74,7 @@ def _value(found: re.Match[str]) -> str:
 
 
 def chart() -> dict[str, str]:
-    """Return the files of the Helm chart: the manifests, with what differs between clusters as values."""
+    """Return the files of the Helm chart: the manifests, with values for everything that differs between clusters."""
     files = {f"templates/{file}": _template(file, part) for file, part in _PARTS.items()}
     about = {"apiVersion": "v2", "name": NAME, "type": "application", "version": "0.1.0", "appVersion": "1"}
     about["description"] = "Workers of spanscore on a topic, and spanscore serve"
@@ -100,7 +101,7 @@ def chart() -> dict[str, str]:
 
 
 def _template(file: str, part: str) -> str:
-    """Return a manifest as a template; each line that a value replaces must stand in it once or more."""
+    """Return a manifest as a template; each line that a value replaces must occur at least once."""
     text = (HERE / file).read_text(encoding="utf-8")
     for old, new in {**_EVERYWHERE, **_VALUES[file]}.items():
         if old not in text and old in _VALUES[file]:
@@ -113,7 +114,7 @@ def _template(file: str, part: str) -> str:
 
 
 def _spanscore(file: str) -> str:
-    """Return the configuration in a manifest, as it stands there."""
+    """Return the configuration in a manifest, unchanged."""
     found = re.search(r"  spanscore\.yaml: \|\n((?:    .*\n)+)", (HERE / file).read_text(encoding="utf-8"))
     assert found is not None
     return re.sub(r"^    ", "", found[1], flags=re.MULTILINE)
@@ -132,7 +133,7 @@ _KAFKA = "(fromYaml .Values.worker.configuration).kafka"
 
 
 def _rolled(part: str, labels: str) -> dict[str, str]:
-    """Return the lines by which pods start anew when their configuration has changed."""
+    """Return the lines that restart pods when their configuration changes."""
     sum_of = f"{{{{ .Values.{part}.configuration | sha256sum }}}}"
     return {labels: f"      annotations: {{checksum/configuration: {sum_of}}}\n{labels}"}
 
@@ -167,7 +168,7 @@ _VALUES: dict[str, dict[str, str]] = {
 
 
 def dockerfile() -> str:
-    """Return how the image of the manifests is built: with the extras that they name, and the user that they run it as."""
+    """Return the image's build file, with the extras and the user that the manifests name."""
     manifests = "".join((HERE / file).read_text(encoding="utf-8") for file in _PARTS)
     extras = sorted({one for named in re.findall(r"spanscore\[([a-z,]+)\]", manifests) for one in named.split(",")})
     (user,) = {*re.findall(r"runAsUser: (\d+)", manifests)}
@@ -190,7 +191,7 @@ CMD ["spanscore", "--help"]
 
 
 def main(arguments: list[str]) -> None:
-    """Write the files into the folder, by default the one that this file is in."""
+    """Write the files into the given folder, by default the folder of this file."""
     folder = Path(arguments[0]) if arguments else HERE
     (folder / "collector.yaml").write_text(collector(), encoding="utf-8")
     (folder / "serve-collector.yaml").write_text(serve_collector(), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""Evaluation spans → native annotations: what Phoenix shows, filters and averages as the scores of a span.
+"""Copies scores from evaluation spans to Phoenix's native annotations, which Phoenix shows, filters and averages.
 
     python annotate.py --url http://localhost:6006 --project default --hours 24
 
-To be run as often as wanted, by cron say: a span has one annotation per metric and evaluator version, and a score that
-supersedes another replaces it. An evaluation that failed has no value, and so no annotation. Only HTTP is spoken: Phoenix's
-client is not needed.
+Run it as often as you like, for example by cron: a span has one annotation per metric and evaluator version, and a later score
+replaces an earlier one. A failed evaluation has no value, so it gets no annotation. The script uses HTTP only and does not need
+Phoenix's client.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from typing import Any
 from spanscore import semconv
 
 PAGE = 1_000
-"""Spans per request, the most that Phoenix gives."""
+"""Number of spans per request, Phoenix's maximum."""
 TIMEOUT_S = 30.0
 
 
 class NoAnnotationsError(Exception):
-    """Phoenix could not be asked; says what to do."""
+    """A request to Phoenix failed; the message gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phoenix:
-    """One project of a Phoenix.
+    """One project of a Phoenix server.
 
     Attributes:
-        url: base of its page.
-        api_key: sent as bearer token; empty where Phoenix asks for none.
+        url: base URL of the server.
+        project: name of the project.
+        api_key: key that is sent as bearer token; empty if Phoenix requires none.
     """
 
     url: str
@@ -46,10 +47,10 @@ class Phoenix:
     api_key: str
 
     def evaluations(self, since: datetime | None) -> Iterator[list[dict[str, Any]]]:
-        """Yield the spans of kind EVALUATOR page by page, in the order in which they came; None = all there are.
+        """Yield the spans of kind EVALUATOR page by page, in the order of arrival, since a time; None = all.
 
         Raises:
-            NoAnnotationsError: Phoenix does not answer, or not with spans.
+            NoAnnotationsError: Phoenix does not answer, or its answer has no spans.
         """
         query = {"span_kind": semconv.OPENINFERENCE_EVALUATOR, "limit": str(PAGE), "sort": "id", "order": "asc"}
         query |= {} if since is None else {"start_time": since.isoformat()}
@@ -65,9 +66,9 @@ class Phoenix:
         """Add annotations, or replace those of the same span, name and identifier.
 
         Raises:
-            NoAnnotationsError: Phoenix does not take them.
+            NoAnnotationsError: Phoenix rejects them.
         """
-        # Not synchronous: that refuses a whole page because of one span that is not there (yet).
+        # Asynchronous: a synchronous request rejects a whole page if one span has not arrived yet.
         self._ask("/v1/span_annotations?sync=false", json.dumps({"data": annotations}).encode())
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
@@ -86,14 +87,14 @@ class Phoenix:
 
     def _refusal(self, status: int, text: str) -> str:
         if status in {401, 403}:
-            return f"Phoenix at {self.url} wants a key: set PHOENIX_API_KEY"
+            return f"Phoenix at {self.url} requires a key: set PHOENIX_API_KEY"
         if status == 404:  # noqa: PLR2004
             return f"Phoenix at {self.url} has no project {self.project!r}: name it by --project"
         return f"Phoenix at {self.url} answered {status}: {text[:300]}"
 
 
 def annotation(span: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what an evaluation span says of its parent, as Phoenix takes it; None for one that is not ours or has no value."""
+    """Return an evaluation span as an annotation of its parent; None if it is not spanscore's, or has no value."""
     told = span["attributes"]
     value, label = told.get(semconv.EVALUATION_SCORE_VALUE), told.get(semconv.EVALUATION_SCORE_LABEL)
     if semconv.SCORE_ID not in told or not span["parent_id"] or (value is None and label is None):
@@ -108,10 +109,10 @@ def annotation(span: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def annotate(phoenix: Phoenix, since: datetime | None) -> int:
-    """Annotate every scored span of a project; returns how many annotations were sent.
+    """Annotate every scored span of a project. Return the number of annotations that were sent.
 
     Raises:
-        NoAnnotationsError: Phoenix cannot be read, or takes none.
+        NoAnnotationsError: Phoenix cannot be read, or rejects annotations.
     """
     sent = 0
     for page in phoenix.evaluations(since):
@@ -124,11 +125,11 @@ def annotate(phoenix: Phoenix, since: datetime | None) -> int:
 
 
 def main() -> int:
-    """Return 0 when all was sent, 1 when not; says which."""
+    """Send the annotations and print the result. Return 0 on success, 1 on failure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url", default=os.environ.get("PHOENIX_BASE_URL", "http://localhost:6006"))
     parser.add_argument("--project", default="default")
-    parser.add_argument("--hours", type=float, help="only units that ended so recently; all, if left out")
+    parser.add_argument("--hours", type=float, help="only units that ended within this many hours; by default all")
     asked = parser.parse_args()
     since = None if asked.hours is None else datetime.now(UTC) - timedelta(hours=asked.hours)
     phoenix = Phoenix(asked.url.rstrip("/"), asked.project, os.environ.get("PHOENIX_API_KEY", ""))

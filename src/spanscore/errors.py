@@ -1,19 +1,19 @@
-"""Every error spanscore raises, grouped by who must act.
+"""Every error that spanscore raises, grouped by the person or part that can fix it.
 
 SpanscoreError
-├── ConfigurationError (ValueError)   the operator: a setting, a parameter, a name
-│   └── NotReadyError                 … is right, but this environment lacks a key or a library
+├── ConfigurationError (ValueError)   the operator: a wrong setting, parameter or name
+│   └── NotReadyError                 … the setting is right, but this environment lacks a key or a library
 │       ├── MissingExtraError         … an optional library is not installed
-│       └── SourceUnavailable         … what a worker is to read from is not there
+│       └── SourceUnavailable         … a worker's broker, topic or file is missing
 ├── SampleError (ValueError)          the sender: an invalid sample or conversation
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
-    ├── JudgeUnavailable              … could not be reached, or failed on its side; asking again may pass
-    │   └── JudgeOverloaded           … refused for load: it asks us to wait
-    ├── JudgeOutOfQuota               … refused, as its account has no money left
+    ├── JudgeUnavailable              … could not be reached, or failed on its side; another attempt may succeed
+    │   └── JudgeOverloaded           … refused because of load, and asks for a pause
+    ├── JudgeOutOfQuota               … refused, because its account has no money left
     ├── JudgeTimeout                  … did not answer before its deadline
-    ├── JudgeUnparseable              … answered in the wrong form, and again when asked to repair it
-    ├── JudgeRateLimited              was not asked: waiting for it took too long
-    └── JudgeBudgetSpent              was not asked: what the user allowed is spent
+    ├── JudgeUnparseable              … answered in the wrong form, also when asked to repair the answer
+    ├── JudgeRateLimited              was not asked: the question waited too long
+    └── JudgeBudgetSpent              was not asked: the user's budget is spent
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ __all__ = [
 
 
 class SpanscoreError(Exception):
-    """The root of all errors raised by spanscore: what catches it catches all of them."""
+    """The base class of all errors that spanscore raises."""
 
 
 class ConfigurationError(SpanscoreError, ValueError):
-    """A setting is wrong: the message names the key, the value and what is allowed.
+    """A setting is wrong: the message names the key, the value and the allowed values.
 
-    What to do: write what the message says; ``spanscore check`` tells all that is wrong in a file at once.
+    Remedy: correct the setting as described; ``spanscore check`` lists all errors of a file at once.
     """
 
 
 class NotReadyError(ConfigurationError):
-    """The setting is right, but this environment lacks what it needs: the message says what to add.
+    """The setting is right, but this environment lacks a requirement: the message names it.
 
-    What to do: set the variable, or install the library, that is named; ``spanscore check --ready`` fails where one is missing.
+    Remedy: set the named variable, or install the named library; ``spanscore check --ready`` fails if one is missing.
     """
 
 
 class MissingExtraError(NotReadyError):
-    """An optional library is missing: the message holds the ``pip install`` line that adds it, quoted as every shell takes it.
+    """An optional library is missing: the message has the ``pip install`` line that adds it, quoted for every shell.
 
-    What to do: run that line; in a checkout, ``pip install '.[extra]'``.
+    Remedy: run that line; in a checkout, ``pip install '.[extra]'``.
     """
 
     def __init__(self, library: str, extra: str) -> None:
@@ -70,41 +70,44 @@ class MissingExtraError(NotReadyError):
 
 
 class SourceUnavailable(NotReadyError):
-    """What a worker is to read from is not there: the message names the broker, the topic or the file, and why.
+    """A worker's source is unavailable: the message names the broker, the topic or the file, and the cause.
 
-    What to do: start it, or mend its address or its rights; the worker has waited for it (``--startup-timeout``), and exits
+    Remedy: start it, or correct its address or its permissions. The worker has waited for it (``--startup-timeout``), and exits
     with 3.
     """
 
 
 class SampleError(SpanscoreError, ValueError):
-    """A sample or conversation is invalid: the message names the field, or the message in it, and says why.
+    """A sample or conversation is invalid: the message names the field, or the message in it, and the cause.
 
-    What to do: mend the row, or what makes the sample; nothing was scored.
+    Remedy: correct the row, or the code that makes the sample; nothing was scored.
     """
 
 
 class JudgeError(SpanscoreError):
-    """The judge gave no usable answer. Never turned into a score.
+    """The judge gave no usable answer. It never becomes a score.
 
-    What to do: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
+    Remedy: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
 
-    Its type is one of a closed list: ``declined``, ``cut``, ``too_long``, ``no_such_model``, ``not_allowed``, ``connection``,
-    ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``rate_limit``, ``quota`` and
-    ``breaker_open`` of what it waited for; ``batch_expired``, ``batch_cancelled`` and ``batch_failed`` of a batch; ``budget``;
-    ``unknown_step`` of the lexical judge; ``judge_error`` for all that is none of these. A judge of your own may raise others.
+    ``error_type`` is one of a closed list. Errors of the answer: ``declined``, ``cut``, ``too_long``, ``too_big``,
+    ``unparseable``, ``empty``. Errors of the request: ``no_such_model``, ``not_allowed``, ``connection``, ``unavailable``,
+    ``timeout``, ``http_<status>``. Errors of a question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``.
+    Errors of a batch: ``batch_expired``, ``batch_cancelled``, ``batch_failed``. Also ``budget``, ``unknown_step`` (lexical
+    judge), ``jury_incomplete`` (fewer than two jurors answered), and ``judge_error`` for every other error. A user's judge may
+    raise others.
 
     Args:
-        message: what happened, without quoting the prompt or the answer.
+        message: the error, without a quotation of the prompt or the answer.
         error_type: low-cardinality name for ``error.type``; the class's own when None.
-        retry_after_s: seconds that the judge asked us to wait; None where it did not.
-        headers: what the refusal said of the account's limits, names in lower case; for the gate.
-        input_tokens: that are billed all the same, of an answer that was cut or filtered; 0 when the judge does not tell.
-        output_tokens: likewise.
+        retry_after_s: seconds that the judge asked us to wait; None if it did not.
+        headers: headers of the refusal with the account's limits, names in lower case; for the gate.
+        input_tokens: tokens of the question that are billed although the answer was cut or filtered; 0 if the judge reports
+            none.
+        output_tokens: tokens of the answer that are billed although it was cut or filtered; 0 if the judge reports none.
 
     Attributes:
-        request_sent: whether a request was made; where none was, nothing can be billed.
-        response_started: whether the answer broke off; it may be billed, and how much nobody says.
+        request_sent: whether a request was sent; without one, nothing can be billed.
+        response_started: whether the answer broke off; it may be billed, by an unknown amount.
     """
 
     error_type = "judge_error"
@@ -129,34 +132,38 @@ class JudgeError(SpanscoreError):
         self.output_tokens = output_tokens
 
     def without_request(self) -> Self:
-        """Return the error as those get it in whose name no request was made; a new one, as raised it has a traceback."""
+        """Return a copy for callers that shared this request and sent none themselves.
+
+        A copy, because a raised exception carries a traceback.
+        """
         told = type(self).__new__(type(self), *self.args)
         told.__dict__.update(self.__dict__, request_sent=False)
         return told
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge could not be reached, or failed on its side; asking again may pass.
+    """The judge could not be reached, or failed on its side; another attempt may succeed.
 
-    What to do: nothing at first, it is asked again; where its breaker stays open, look at the provider, or name a ``fallback``.
+    Remedy: none at first, because the question is repeated. If the breaker stays open, look at the provider, or configure a
+    ``fallback``.
     """
 
     error_type = "unavailable"
 
 
 class JudgeOverloaded(JudgeUnavailable):
-    """The judge refused for load (429, 529, 503 with ``Retry-After``): the question waits, and has lost no attempt.
+    """The judge refused because of load (429, 529, 503 with ``Retry-After``). The question waits, and loses no attempt.
 
-    What to do: ask the provider for more, or lower the sampling rates.
+    Remedy: ask the provider for a higher limit, or lower the sampling rates.
     """
 
     error_type = "http_429"
 
 
 class JudgeOutOfQuota(JudgeError):
-    """The account has no money left (``insufficient_quota`` and its like): a person must act.
+    """The account has no money left (``insufficient_quota`` and similar errors): a person must act.
 
-    What to do: pay, or name another account; the questions wait until ``queue_timeout``.
+    Remedy: pay, or configure another account; the questions wait until ``queue_timeout``.
     """
 
     error_type = "quota"
@@ -165,16 +172,16 @@ class JudgeOutOfQuota(JudgeError):
 class JudgeTimeout(JudgeError):
     """The judge did not answer before its deadline.
 
-    What to do: a faster model, or a longer ``judge.timeout``.
+    Remedy: a faster model, or a longer ``judge.timeout``.
     """
 
     error_type = "timeout"
 
 
 class JudgeUnparseable(JudgeError):
-    """The judge answered in the wrong form, and again when it was asked to repair its answer.
+    """The judge answered in the wrong form, also when it was asked to repair its answer.
 
-    What to do: another ``judge.structured``, or another model.
+    Remedy: another ``judge.structured``, or another model.
     """
 
     error_type = "unparseable"
@@ -184,10 +191,10 @@ class JudgeRateLimited(JudgeError):
     """The question waited for longer than ``judge.queue_timeout``. ``error_type`` names the cause.
 
     ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: its account has no
-        money.
+    money.
 
-    What to do: for ``rate_limit`` lower the sampling rates, or ask the provider for more; for ``breaker_open`` wait, or have a
-    ``judge.fallback``; for ``quota`` pay the provider.
+    Remedy: for ``rate_limit`` lower the sampling rates, or ask the provider for higher limits; for ``breaker_open`` wait, or
+    configure a ``judge.fallback``; for ``quota`` pay the provider.
     """
 
     error_type = "rate_limit"
@@ -197,7 +204,7 @@ class JudgeRateLimited(JudgeError):
 class JudgeBudgetSpent(JudgeError):
     """The question was not sent: the budget of its window is spent.
 
-    What to do: nothing, if that is what it is for; else raise ``judge.budget``, or ask a cheaper model.
+    Remedy: none, if that is intended; otherwise raise ``judge.budget``, or use a cheaper model.
     """
 
     error_type = "budget"
@@ -206,7 +213,7 @@ class JudgeBudgetSpent(JudgeError):
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Turn what the system says of a file that cannot be written into a ``ConfigurationError`` that names it."""
+    """Turn an ``OSError`` while a file is written into a ``ConfigurationError`` that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Every seam of the library, in the order in which a run meets them: the map to read first.
+"""Protocols of every replaceable part of spanscore, in the order in which a run passes them. Read this file first.
 
     Receiver → (SpanNormalizer) → UnitListener → Sampler → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
     Embedder) → Sink
 
-Each says on which thread it is called. What is built in and a user's own pass the contract suites of ``spanscore.testing``.
+Each protocol names its calling thread. Built-in parts and users' parts pass the same contract suites of ``spanscore.testing``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class RejectionCounter(Protocol):
-    """The part of the ledger that the application's thread sees: units that were turned away at the door."""
+    """The part of the ledger for the application's thread: it counts units that were rejected on arrival."""
 
     def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
         """Count units as eligible and ended in one step, for every metric. Any thread; O(1)."""
@@ -48,92 +48,92 @@ class RejectionCounter(Protocol):
 
 @runtime_checkable
 class Receiver(Protocol):
-    """Where units come in: it puts events into the event queue, from any thread. What they make goes to ``UnitListener``. Span
-    thread.
+    """An entry of units: it puts events into the event queue on any thread, and passes finished units to ``UnitListener``.
+
+    Methods run on the span thread, unless they name another.
     """
 
     def handle(self, event: Any, now_ns: int) -> None:
-        """Read one of its events, in the order in which they were put."""
+        """Process one of the receiver's events; events arrive in the order in which they were put."""
 
     def tick(self, now_ns: int) -> None:
         """Do work that is due by time; called after each batch of events, and at ``next_due_ns`` at the latest."""
 
     def next_due_ns(self) -> int | None:
-        """Return when there will be something to do, None while nothing waits for a time."""
+        """Return the time of the next ``tick`` that has work, None if no work waits for a time."""
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the units whose root has ended and that it has not handed on yet: a flush waits for them."""
+        """Return the units whose root has ended and that are still in the receiver: a flush waits for them."""
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit as it is, and return those that had not ended; their later events are ignored."""
+        """Hand on every unit in its present state. Return the units that had not ended; their later events are ignored."""
 
     def unread_count(self) -> int:
         """Return the number of units without a read event. Any thread, after the span thread's last read."""
 
     def close(self) -> None:
-        """Let no further unit in. Any thread."""
-
-    def reset(self) -> None:
-        """Be as new: in a forked child."""
+        """Reject units that begin from now on. Any thread."""
 
 
 @runtime_checkable
 class SpanNormalizer(Protocol):
-    """Another library's span → the same span in GenAI names. Pure; any thread; never raises for what a payload holds."""
+    """Converts a span of another library to GenAI attribute names. Pure; any thread; never raises because of a payload."""
 
     @property
     def name(self) -> str:
-        """What it reads, in lower case: ``openinference``."""
+        """Name of the instrumentation, in lower case: ``openinference``."""
 
     @property
     def scopes(self) -> Sequence[str]:
-        """Beginnings of the instrumentation scopes that write such spans: all that is known when a span starts."""
+        """Prefixes of the instrumentation scopes that write such spans. A span's start shows only its scope."""
 
     @property
     def signatures(self) -> Sequence[bytes]:
-        """Attribute names that betray it, each the beginning of one at least, as UTF-8: as they stand in a message of OTLP."""
+        """UTF-8 prefixes of attribute names that identify such a span: each span has at least one, as raw bytes in OTLP
+        messages.
+        """
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether it is one of its spans, and of something that can be part of a unit."""
+        """Whether the span is from this instrumentation, and can be part of a unit."""
 
     def normalize(self, span: SpanData) -> SpanData:
-        """Return the span with ids and times as they are, and with no attribute that is neither a GenAI name nor ours.
+        """Return the span with the same ids and times, and with no attributes but GenAI names and spanscore's own.
 
-        Content is rendered on first need and stands under names of which ``semconv.is_content`` is true; ``events`` are gone;
-        where the span has no content, ``no_content`` says so.
+        Content is rendered when first read, under names for which ``semconv.is_content`` is true. ``events`` is empty. If the
+        span has no content, ``no_content`` gives the reason.
         """
 
 
 class UnitListener(Protocol):
-    """Where receivers hand on what they heard. Span thread only."""
+    """Receives units and their spans from the receivers. Span thread only."""
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
-        """Name metrics that another scorer of the process gives a unit that is about to begin: they do not score it here."""
+        """Name metrics that another scorer of the process scores on a unit that is about to begin: they are left out here."""
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
-        """Say that a unit began."""
+        """Report that a unit began."""
 
     def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        """Say that a span of a unit that may be scored began."""
+        """Report that a span of a unit that may be scored began."""
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
-        """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once.
+        """Hand over an ended span of a unit that may be scored. The callee must end ``pending``, once.
 
         Args:
-            pending: None where the span has left already: it is read, and nothing is put onto it.
-            size_bytes: of its content, roughly, where the receiver knows.
+            pending: the span to end; None if it was exported already, so that it gets no scores.
+            size_bytes: approximate size of the span's content in bytes; 0 if the receiver does not measure it.
         """
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
-        """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
+        """Hand over the known facts and the root of a unit that no metric can sample; the root is ended immediately."""
 
     def unit_excluded(self, facts: SamplingContext) -> None:
-        """Count a unit that sampling has excluded by what is known when it begins: nothing of it will come. Any thread."""
+        """Count a unit that sampling excluded when it began; no other call follows for the unit. Any thread."""
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
-        """Say that events of a unit were lost: it will end ``incomplete``."""
+        """Report that events of a unit were lost: the unit will end as ``incomplete``."""
 
     def unit_complete(
         self,
@@ -144,144 +144,156 @@ class UnitListener(Protocol):
         lost: Outcome = Outcome.INCOMPLETE,
         reason: str | None = None,
     ) -> None:
-        """Hand over a unit of which all spans are known, ended ones.
+        """Hand over a unit whose spans have all ended.
 
         Args:
-            pending: span id → what must be ended, once; a span that is not in it has left already.
-            lost: how the unit ends, if it is not complete.
-            reason: of that outcome; None = none is known.
+            pending: span id → span that must be ended, once; a missing span was exported already.
+            lost: the unit's outcome, if the unit is not complete.
+            reason: reason of that outcome; None if it is unknown.
         """
 
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
-        """Hand over a unit whose samples are there already.
+        """Hand over a unit whose samples exist already.
 
         Args:
-            pending: its root span; None where that is another's, who ends it.
-            sampled: whether the rates apply; else every metric takes it.
+            pending: the unit's root span; None if the root is a span of another library, which ends it.
+            sampled: whether the rates apply; otherwise every metric samples the unit.
         """
 
 
 class SampleObserver(Protocol):
-    """A reader of samples beside the scores: conversations are made of samples. Span thread."""
+    """Reads the samples of closed units for another purpose than scores, such as conversations. Span thread."""
 
     def is_interested(self, facts: SamplingContext) -> bool:
         """Whether the observer needs the samples of a unit that has closed. Pure; called again before ``on_samples``."""
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        """Take the samples of a unit of interest; called once per unit, in any order. ``samples.outcome``: why there are none.
+        """Take the samples of a unit of interest; called once per unit, in any order. If it has no samples, ``samples.outcome``
+        is the reason.
 
         Args:
-            unit: without content.
-            samples: redacted.
+            unit: the unit, without content.
+            samples: redacted samples.
         """
 
 
 class PendingSpan(Protocol):
-    """One span that still has to leave: a live span, or a rebuilt ``ReadableSpan``. Span thread only."""
+    """A span that is still to be exported: a live span, or a rebuilt ``ReadableSpan``. Span thread only."""
 
     @property
     def size(self) -> int:
-        """Approximate bytes held."""
+        """Approximate size in bytes."""
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at its true end time. Never raises; called once."""
 
 
 class Sampler(Protocol):
-    """Who is scored, and with which probability. Pure: same facts, same answer."""
+    """Decides which units and sessions each metric scores, and with which probability. Pure: equal facts give equal
+    decisions.
+    """
 
     @property
     def gate_metrics(self) -> Set[str]:
-        """Metrics at whose scores ``decide`` looks, where the facts hold them."""
+        """Metrics whose scores ``decide`` reads, if the facts contain them."""
 
     def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether the largest rate that is still possible, rules included, would take a unit that starts, or its session."""
+        """Whether the largest rate that is still possible, rules included, would sample a starting unit or its session."""
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return what ``could_sample`` would return for the root of a trace without a trace state.
+        """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
+        the trace id.
 
-        None: more than the trace id (16 bytes) decides.
+        Args:
+            trace_id: 16 bytes.
         """
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """At the unit's close: whether this metric takes it, and how probable that was."""
+        """Return at the unit's close whether the metric samples it, and with which probability."""
 
     def matches(self, facts: SamplingContext) -> bool:
-        """Whether some rule is for the unit."""
+        """Whether at least one rule matches the unit."""
 
     def wants_session(self, conversation_id: str) -> bool:
-        """Whether the session of this id could be taken by any metric that scores sessions; False for an empty one."""
+        """Whether some session metric could sample the session; False for an empty id."""
 
     def session(self, conversation_id: str, metric: str) -> Decision:
-        """At a session's end: whether this metric takes it, and how probable that was. Its id is the application's own."""
+        """Return at a session's end whether the metric samples it, and with which probability. The id is the application's
+        own.
+        """
 
     def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
-        """Take a unit that was submitted to be scored; the decision's probability is that of the unit's arrival here."""
+        """Sample a unit that was submitted for scoring; the decision's probability is the probability with which the unit
+        arrived.
+        """
 
 
 @runtime_checkable
 class SampleExtractor(Protocol):
-    """Unit → Samples. Reads SpanData and nothing else. Loop thread; must not block."""
+    """Makes the samples of a unit from its ``SpanData`` alone. Loop thread; must not block."""
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether this dialect reads spans like this one."""
+        """Whether this extractor reads units with this root."""
 
     def extract(self, unit: Unit) -> Samples:
-        """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+        """Return the samples of a unit, or an outcome with a reason. Never raises because of a payload."""
 
 
 @runtime_checkable
 class Redactor(Protocol):
-    """Text → text, before the judge and before emission. Fails closed: when it raises, the text goes nowhere."""
+    """Removes private text before the judge and before export. Fails closed: if it raises, the text is neither judged nor
+    exported.
+    """
 
     def __call__(self, text: str, /) -> str:
-        """Return the text without what must not leave."""
+        """Return the text without its private parts."""
 
 
 @runtime_checkable
 class Filter(Protocol):
-    """Sample → keep it or not. Any thread of ours; must not block."""
+    """Decides whether a sample is scored. Any thread of spanscore; must not block."""
 
     def __call__(self, sample: Sample, /) -> bool:
-        """Return whether the sample shall be scored."""
+        """Return whether the sample is to be scored."""
 
 
 @runtime_checkable
 class Queue(Protocol):
-    """Jobs between the span thread and the workers, bounded: the first that came leaves first.
+    """Bounded queue of jobs between the span thread and the workers, first in, first out.
 
-    ``reserve`` is called on the span thread before a unit is handed over; what tells sizes on any; the rest on the loop.
+    ``reserve`` is called on the span thread before a unit is handed over. ``capacity`` and ``len`` may be read on any thread;
+    all other methods run on the loop.
     """
 
     @property
     def capacity(self) -> int:
-        """How many places there are."""
+        """Number of places."""
 
     def __len__(self) -> int:
-        """How many of them are taken: by units without a job yet, by jobs that wait, and by those in work."""
+        """Number of occupied places: reserved ones, waiting jobs, and jobs in work."""
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take a place for content of so many bytes. False: full, which an empty queue never is."""
+        """Reserve a place for ``size_bytes`` of content. False if the queue is full; an empty queue accepts any size."""
 
     def cancel(self, size_bytes: int) -> None:
-        """Give a reserved place back: the unit made no job."""
+        """Release a reserved place, because the unit made no job."""
 
     def put(self, job: Job) -> None:
         """Fill a reserved place."""
 
     async def get(self) -> Job:
-        """Wait for the next job. A worker that is cancelled takes none with it."""
+        """Wait for the next job. A cancelled worker takes no job."""
 
     def ack(self, job: Job) -> None:
-        """Say that the job is done, whatever its outcome: its place is free."""
+        """Release the place of a job that is done, whatever its outcome."""
 
     def close(self) -> list[Job]:
-        """Return the jobs that no worker took, and free their places."""
+        """Return the jobs that no worker has taken, and release their places."""
 
     def reset(self) -> None:
-        """Be as new: in a forked child, as its parent goes on with what was in it."""
+        """Return to the initial state in a forked child; the parent keeps the jobs."""
 
 
 @runtime_checkable
@@ -289,7 +301,7 @@ class DurableQueue(Queue, Protocol):
     """A queue on a disk: other processes share its jobs, and a restarted process finds them again. Loop thread."""
 
     def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Set the callback of each job that is put: it gets the job, the outcome of its unit, and the reason.
+        """Set the callback of each job that is put. It gets the job, the outcome of the job's unit, and the reason.
 
         An outcome of None means that this process scores the job.
         """
@@ -312,59 +324,64 @@ class DurableQueue(Queue, Protocol):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Prompt → Reply. Loop thread.
+    """A model that answers prompts. Loop thread.
 
-    A judge that answers any question by what it says, whatever its step is called, may have ``reads_instructions = True``:
-    metrics then put questions about the same texts into one, where they have such a question. One whose window is known may
-    have ``max_input_tokens``, the tokens that a question to it may have: 96,000 where nothing is told.
+    Three optional attributes:
+
+    - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of its step. A metric may then
+      combine questions about the same texts into one.
+    - ``max_input_tokens``: the largest number of tokens of a question; 96,000 if missing.
+    - ``prompt_order``: the order of its questions, ``evidence_first`` (the default) or ``instruction_first``.
     """
 
     @property
     def model(self) -> str:
-        """The model's name as its provider gives it; part of a score's evaluator version."""
+        """Name of the model at its provider; part of a score's evaluator version."""
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt.
 
         Raises:
-            JudgeError: there is no answer. A judge never invents one.
+            JudgeError: the judge gave no answer. A judge never invents one.
         """
 
 
 class Embedder(Protocol):
-    """Texts → vectors. Loop thread."""
+    """Converts texts to vectors. Loop thread."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, same order, same length each."""
+        """Return one vector per text, in the same order; all vectors have the same length."""
 
 
 @runtime_checkable
 class Metric(Protocol):
-    """Sample → Score. Stateless: one instance serves every worker. Loop thread (a CPU-bound one: a pool thread)."""
+    """Scores samples. Stateless: one instance serves every worker. Loop thread; if ``cpu_bound``, a pool thread."""
 
     @property
     def name(self) -> str:
-        """Lower snake case, unique within a scorer."""
+        """Name in lower snake case, unique within a scorer."""
 
     @property
     def version(self) -> str:
-        """Changes with every prompt and parameter."""
+        """Version of the metric; it changes with every prompt and parameter."""
 
     @property
     def evaluator_version(self) -> str:
-        """Metric version + judge model + votes: a change starts a new evaluator version, it is not a drop."""
+        """Metric version, judge model and votes. A change starts a new evaluator version and is no drop."""
 
     @property
     def scale(self) -> Scale:
-        """Kind, range, direction and pass mark of its values."""
+        """Kind, range, direction and pass mark of the values."""
 
     @property
     def requires(self) -> Mapping[str, tuple[str, ...]]:
-        """``single_turn`` and/or ``multi_turn`` → the fields that must be there; a missing key: cannot score that kind."""
+        """Kind of sample (``single_turn``, ``multi_turn``) → its required fields. The metric cannot score a kind that is
+        missing.
+        """
 
     @property
     def cpu_bound(self) -> bool:
-        """Whether ``score`` computes rather than waits, and so belongs in a pool thread."""
+        """Whether ``score`` mostly computes, and so runs on a pool thread."""
 
     async def score(self, sample: Sample) -> Score:
         """Score one sample. Built-in metrics never raise: a failure is an outcome."""
@@ -372,36 +389,37 @@ class Metric(Protocol):
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where scores go. Span thread only, so an exporter that blocks never stalls the application or the loop.
+    """A destination of scores. Span thread only, so a blocking exporter delays neither the application nor the loop.
 
-    What it raises is logged, and harms neither the other sinks nor the scorer.
+    An exception of a sink is logged, and affects neither the other sinks nor the scorer.
     """
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish scores of a unit, at least one. Others of it may come in later calls, when they are there; each score once.
+        """Publish one or more scores of a unit. Later calls may bring more scores of the unit; each score comes once.
 
-        One that has a ``source`` is none of the population: it belongs in no mean beside those that have none.
-        ``unit`` carries no content, and of its spans the root and the one that names its model. An explanation quotes content.
+        A score with a ``source`` is not from sampled traffic and belongs in no mean of scores without one. ``unit`` has no
+        content; of its spans it has only the root and the span that names its model. An explanation of a score may quote
+        content.
         """
 
     def shutdown(self) -> None:
-        """Let go of what the sink holds. Twice is as good as once; a scorer emits nothing after it."""
+        """Release the sink's resources. A second call has no effect; the scorer emits nothing afterwards."""
 
 
 @runtime_checkable
 class AnnotationSink(Protocol):
-    """A sink that takes what people say of units, too. Span thread; what it raises is logged."""
+    """A sink that also publishes human labels of units. Span thread; its exceptions are logged."""
 
     def label(self, label: Annotation) -> None:
-        """Publish a label, once; a changed one comes again, with the next revision.
+        """Publish a label, once. A changed label arrives again with the next revision.
 
-        ``unit`` is None where this process knows none that has the ``key``. ``comment`` is there only where content may leave,
-        and what can name a person has been redacted.
+        If this process has no unit with the ``key``, ``unit`` has the value None. ``comment`` is set only if content may be
+        exported. Personal names are redacted.
         """
 
 
 class Counts(Protocol):
-    """What the observable instruments read. Any thread."""
+    """Counts that the observable instruments read. Any thread."""
 
     def count_units(self) -> UnitCounts:
-        """Return how units stand, all of one moment."""
+        """Return the counts of units, all at one moment."""

@@ -1,4 +1,6 @@
-"""OnlineScorer: what an application creates; it captures runs, scores a sample of them, and answers questions on units."""
+"""``OnlineScorer``, the object that an application creates: it captures runs, scores a sample of them, and reports on its
+units.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,6 @@ from spanscore.core.context import checked_session
 from spanscore.core.log import log_once
 from spanscore.core.plugins import Entry
 from spanscore.core.sample import Annotation, HumanValue, Sample, UnitId
-from spanscore.core.threads import reset_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
@@ -58,45 +59,46 @@ class OnlineScorer:
     Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
     ``scorer.install()`` once per process.
 
-    The arguments from ``judge`` on are the sections of a configuration file; ``spanscore.config`` has their classes, and
-    docs/reference/configuration.md says what each key means.
+    The arguments from ``judge`` on are the sections of a configuration file. ``spanscore.config`` has their classes, and
+    docs/reference/configuration.md describes each key.
 
     Args:
-        metrics: what scores units; at least one, unless ``sessions`` has some, and no two with the same name.
-        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None = all.
-        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
-        extract: where question, answer and contexts are found, if the usual places do not have them; short for
+        metrics: metrics that score units; at least one, unless ``sessions`` has some. Names are unique.
+        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None: all units.
+        budget: spending limits of judges, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
+        extract: places of question, answer and contexts, if the usual places do not have them; short for
             ``Capture(extract=…)``.
-        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
-            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
-            several threads. A function, or its name: ``my_pkg.privacy:redact``.
-        sample_filter: samples for which it is false are not scored (``filtered``).
-        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
-            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
-            to 1.
-        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
-        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
-            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
-        meter_provider: the same for metrics.
-        logger_provider: the same for events.
-        judge: budgets, second judges, and whether a call of a judge is a span. Its model is the metrics' own.
-        sampling: which share of the units is scored, and which are scored more often.
+        redactor: function, or its name (``my_pkg.privacy:redact``), applied to every text before the judge and before export,
+            and to the conversation's id. It fails closed. Names (of runs, tools, models and error classes) and ids of tool
+            calls are exported without it. Called from several threads.
+        sample_filter: function of a sample; if it returns false, the sample is not scored (``filtered``).
+        feedback_scales: name → the words that ``feedback()`` accepts under it, worst first (``{"user_feedback": ["bad", "ok",
+            "good"]}``). A name without a scale accepts True, False and numbers from 0 to 1.
+        service_name: service name on spanscore's own providers, if the application has no providers; None:
+            ``OTEL_SERVICE_NAME``.
+        tracer_provider: tracer provider to use. None: the global one if it is an SDK provider when the first root starts,
+            otherwise a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
+        meter_provider: meter provider to use, with the same default rule as ``tracer_provider``.
+        logger_provider: logger provider for events, with the same default rule as ``tracer_provider``.
+        judge: budgets, second judges, and whether a call of a judge is a span. Each metric has its own judge model.
+        sampling: share of the units that is scored, and rules for units that are scored more often.
         capture: whether and how runs are recorded.
-        outputs: where scores land, and how long spans wait for them.
-        limits: how much waits, works and takes at most.
-        units: whose spans are units, and who reads them.
-        sessions: the metrics of whole conversations, and when a conversation ends.
-        monitoring: what the sums are told apart by.
-        judge_check: labelled samples that the judges are asked about on a schedule; None = none.
-        compare: what tells two releases apart: the sums are kept per value of it; None = nothing is compared.
-        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
-            None = content is written to no file.
-        spool: a file in which units wait for their scores: they outlive the process, and others may score them.
-        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
-            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
+        outputs: destinations of scores, and the time for which spans wait for them.
+        limits: limits of queues, concurrency and duration.
+        units: instrumentations whose spans are units, and their normalizers.
+        sessions: metrics of whole conversations, and the end of a conversation.
+        monitoring: attributes by which the sums are divided.
+        judge_check: labelled samples that the judges score on a schedule; None: no check.
+        compare: attribute that distinguishes releases; sums are kept per value of it. None: no comparison.
+        collect: conditions under which units become cases of a data set, with their redacted content, in a file of this
+            machine. None: content is written to no file.
+        spool: file in which units wait for their scores: they outlive the process, and other processes may score them.
+        remote_scoring: a ``spanscore serve`` that scores the units sampled here. It gets their spans with redacted content, and
+            the units end here as ``delegated``; this process calls no judge. None: units are scored here.
 
     Raises:
-        ConfigurationError: a metric is none, two share a name, or a value is wrong; the message names the key.
+        ConfigurationError: an object in ``metrics`` is not a metric, two metrics share a name, or a value is wrong; the message
+            names the key.
     """
 
     def __init__(
@@ -127,30 +129,35 @@ class OnlineScorer:
         spool: Spool | None = None,
         remote_scoring: RemoteScoring | None = None,
     ) -> None:
-        settings = ScorerSettings.of(locals())  # the parameters: nothing else has a name yet
+        settings = ScorerSettings.of(locals())  # the parameters alone: no other local exists yet
         if unread := sorted(settings.judge.model_fields_set - set(OF_SCORER)):
             raise ConfigurationError(
-                f"judge.{unread[0]} is for metrics that a file names; here each metric has its judge: Faithfulness(judge(…))"
+                f"judge.{unread[0]} is for metrics of a file; in Python each metric has its own judge: Faithfulness(judge(…))"
             )
         self._providers = Providers(
             tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
         )
         self._line = Pipeline(metrics, settings, self._providers)
         self._life = Lifecycle(self._line, self._providers)
-        self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
+        self._ready = self._life.ready
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
         self._doors = ReceiverSet(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
-        reset_in_child(self._doors, ReceiverSet.reset)
         self._providers.warm_up()
 
     @classmethod
     def from_config(cls, path: str | Path, **overrides: Any) -> Self:
         """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
 
-        The arguments are those of the constructor. A section replaces the fields that were set in it, the rest is the file's:
-        ``sampling=Sampling(rate=0.2)`` leaves the file's rules in force. ``sample_rate=0.2`` puts its ``rates`` and ``rules``
-        out of force, which would replace or raise it, and ``metrics`` its judge, second judges and the others' rates.
+        The arguments are those of the constructor. A section overrides only the fields that were set in it:
+        ``sampling=Sampling(rate=0.2)`` keeps the file's rules. Two short arguments also remove related keys of the file:
+
+        - ``sample_rate`` removes the file's ``rates`` and ``rules``, which would replace or raise the rate.
+        - ``metrics`` removes the file's judge, its second judges and the rates of other metrics.
+
+        Args:
+            path: the YAML file.
+            overrides: arguments of the constructor.
 
         Raises:
             ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
@@ -159,12 +166,14 @@ class OnlineScorer:
 
     @classmethod
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
-        """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
+        """Make a scorer like ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request
+        on.
+        """
 
         from spanscore.wiring.from_config import make_from_file
 
         scorer, served = make_from_file(path, overrides, cls)
-        scorer._page.unready = unready
+        scorer._life.page.unready = unready
         if served is not None:
             try:
                 scorer.serve_metrics(served.port, served.host)
@@ -175,32 +184,32 @@ class OnlineScorer:
 
     @property
     def handler(self) -> SpanCallbackHandler:
-        """The callback to attach; one instance for everything."""
+        """The callback to attach, the same instance at every call."""
         return self._doors.attached().handler
 
     @property
     def _external_spans(self) -> ExternalSpans:
-        """What every ``ScoringSpanProcessor`` of this scorer reports to."""
+        """The receiver of every ``ScoringSpanProcessor`` of this scorer."""
         return self._doors.spans()
 
     def _otlp_spans(self, units: Units) -> OtlpSpans:
-        """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
+        """Return the receiver of spans that arrive over OTLP. The first call creates it; its ``units`` hold for good."""
         return self._doors.otlp_spans(units)
 
     def _stored_units(self) -> StoredUnits:
-        """Return what takes whole units that were read from a store, one object for good."""
+        """Return the receiver of whole units from a store, the same object at every call."""
         return self._doors.stored_units()
 
     def install(self) -> None:
-        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``.
+        """Attach to every chain that starts in the process from now on. Has no effect with ``capture=False``.
 
-        One scorer is installed at a time. This one takes over from a scorer that was installed before: that one records runs
-        under way to their end, has its units scored, and is shut down, unless a ``ScoringSpanProcessor`` reports to it, too.
-        A scorer that was shut down, or taken over from, cannot be installed again: this is logged.
+        One scorer is installed at a time, and this one replaces the previous one. The previous scorer records its runs to their
+        end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer that
+        was shut down or replaced cannot be installed again: this is logged.
         """
         if self._line.closed:
             log_once(
-                "closed scorer", f"install() of {self._line.name} does nothing: it was shut down, or taken over from"
+                "closed scorer", f"install() of {self._line.name} has no effect: the scorer was shut down or replaced"
             )
         elif self._line.settings.capture.enabled:
             self._doors.attached().installation.install()
@@ -211,22 +220,22 @@ class OnlineScorer:
             self._doors.attachment.installation.uninstall()
 
     def trace_id(self, run_id: UUID) -> str | None:
-        """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
+        """Return the trace id (32 hex digits) of a recent root run; None if it is unknown or was not recorded."""
         attachment = self._doors.attachment
         known = None if attachment is None else attachment.handler.trace_id(run_id)
         return None if known is None else f"{known:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
-        """Return both ids of the unit that a run is of, for the page that shows its answer; None when it is not known.
+        """Return both ids of a run's unit, for the page that shows its answer; None if the unit is unknown.
 
-        By its root's run a unit is known while it runs, and then as one of the last 1,000; by any other run of it until five
-        seconds after its end.
+        The root's run finds its unit while it runs, and then among the last 1,000. A child run finds it until five seconds
+        after the child's end.
 
         Args:
-            run_id: as ``collect_runs``, ``astream_events``, a callback or ``config={"run_id": …}`` have it.
+            run_id: the run's id, from ``collect_runs``, ``astream_events``, a callback or ``config={"run_id": …}``.
 
         Raises:
-            ValueError: it is no UUID.
+            ValueError: the id is not a UUID.
         """
         asked = uuid_of("run_id", run_id)
         attachment = self._doors.attachment
@@ -245,34 +254,34 @@ class OnlineScorer:
         when: datetime | float | None = None,
         key: str | None = None,
     ) -> bool:
-        """Say what a person thought of a unit: a span under the unit's, an event, and a count. Does not block. Any thread.
+        """Record a person's rating of a unit: as a span under the unit's span, an event, and a count. Does not block. Any
+        thread.
 
-        Ids alone are enough: the unit need not have been scored, nor have run in this process. The same call again says
-        nothing new; another value under the same name by the same annotator is the label's next revision, and the last by time
-        is the one that holds.
+        Ids alone are enough: the unit may be unscored, or from another process. An equal call has no effect. Another value
+        under the same name by the same annotator is the label's next revision; the latest revision by time is valid.
 
         Args:
-            trace_id: of the unit, 32 hex digits or the number; None with a ``key``.
+            trace_id: trace id of the unit, 32 hex digits or the number; None with a ``key``.
             value: True, False or a number from 0, worst, to 1; under a name with a scale (``feedback_scales``), one of its
                 words.
-            name: of the question that was answered, in lower snake case, and no metric's.
-            span_id: of the unit's span, 16 hex digits or the number; None = the one unit of the trace that this process knows,
-                of the last 10,000.
-            annotator: who said so.
-            comment: content: exported only where content is.
-            when: it was said, a datetime with a time zone or seconds since 1970; None = now. To be given where a unit is
-                labelled from several processes: by it equal calls are known, and which of two votes is the last.
-            key: in place of the ids: what the run's metadata have as ``feedback_key``. Of no unit that this process knows, the
-                label is an event with that key.
+            name: name of the question that the person answered, in lower snake case, different from every metric's name.
+            span_id: id of the unit's span, 16 hex digits or the number; None: the only unit of the trace among the last 10,000
+                of this process.
+            annotator: name of the person.
+            comment: the person's text. It is content, and exported only if content is.
+            when: time of the rating, a datetime with a time zone or seconds since 1970; None: now. Pass it if several processes
+                label a unit: it identifies equal calls, and orders two ratings.
+            key: alternative to the ids: the run's ``feedback_key`` in its metadata. If this process has no unit with the key,
+                the label is an event with that key.
 
         Returns:
-            Whether it was taken; not when the scorer is closed, or has no room for more at the moment.
+            Whether the label was accepted. False if the scorer is closed, or has no room at the moment.
 
         Raises:
-            ValueError: an id, the name, the value or the time is none, or without ``span_id`` the unit is not known; the
-                message says what is allowed.
+            ValueError: an id, the name, the value or the time is invalid, or the unit is unknown without ``span_id``; the
+                message lists the allowed values.
         """
-        if self._closing.begun:
+        if self._life.closing.begun:
             return False
         label = Annotation(
             name=text_of("name", name),
@@ -286,37 +295,40 @@ class OnlineScorer:
         return self._doors.label(label)
 
     def end_session(self, session_id: str) -> bool:
-        """End a conversation: its session metrics score it when the turns that have ended are in. Does not block; any thread.
+        """End a conversation: session metrics score it when its ended turns are in. Does not block; any thread.
 
-        Runs of it that have not ended by now are turns of what comes after.
+        Its runs that have not ended yet are turns of the next conversation of this id.
 
         Returns:
-            Whether one of this id was open. False where it is unknown, has ended, was forgotten (of more than ten times
-            ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that
-            others make the id is known a moment after they have ended.
+            Whether a conversation of this id was open. False if the id is unknown or has ended, the scorer is shut down, or no
+            metric scores conversations. Also False if it was forgotten: beyond ten times ``Sessions.max_open``, the oldest is
+            dropped. The id of spans of other instrumentations becomes known a moment after their end.
 
         Raises:
-            TypeError: the id is no text, or an empty one.
+            TypeError: the id is not a text, or empty.
         """
         known = checked_session(session_id)
-        return not self._closing.begun and self._line.sessions.end(known)
+        return not self._life.closing.begun and self._line.sessions.end(known)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.
+        """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, otherwise ``[]``.
 
-        Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
-        that it met, the T of the probability (hex digits), upstream's probability, the outcome, None until it is there, and why
-        it is no score (``reason``), None where it is one or says all.
+        Per metric, an entry has:
 
-        A unit whose spans are still there (of the last 100 that some metric took, 4 MB together) also has, when each metric has
-        its outcome: its ``spans`` with the translation whose scope they have, ``root``, ``kind``, ``why`` that is the root,
-        ``parts`` of its sample with the span and attribute that each came from, and what would ``change`` an outcome
-        (`spanscore.explain` returns the same of stored spans). No content. Any thread.
+        - its own rate (``base``), the rates of the rules that matched, and the rule that won;
+        - R (``randomness``), the threshold T that it met, the T of the probability (hex digits), and upstream's probability;
+        - the outcome, None until it is known, and the ``reason`` for an outcome without a score, None if there is nothing to
+          add.
+
+        Spans of the last 100 units that some metric sampled are kept, 4 MB together. Such a unit also has, when each metric has
+        its outcome: its ``spans`` with the normalizer of their scope; ``root``, ``kind``, and ``why`` it is the root; the
+        ``parts`` of its sample, each with its span and attribute; and the ``change`` that would alter an outcome.
+        `spanscore.explain` returns the same for stored spans. No content. Any thread.
 
         Raises:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
         """
-        from spanscore.wiring.explained import recent_explained  # not for applications that never look
+        from spanscore.wiring.explained import recent_explained  # imported on first use
 
         return recent_explained(self._line, trace_id)
 
@@ -327,124 +339,133 @@ class OnlineScorer:
         rate: float | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> Preview:
-        """Return what rules and rates would take of the last 1,000 closed units; ``print`` it for tables. Asks no judge.
+        """Return the number of the last 1,000 closed units that rules and rates would sample; ``print`` it for tables. Calls no
+        judge.
 
-        By the dice that the units have, so that it is what would have been taken: how many by each rule and metric, how many
-        that are on average, at what cost, and ten of them by name. A cost is what the metric's judge has cost per unit so far
-        in this process; None where it has not been asked. Any thread.
+        The units keep their random numbers, so the counts equal a real run. The result has the sampled and the expected number
+        by rule and metric, their cost, and ten units by name. A cost is the mean cost per unit of the metric's judge in this
+        process; None if the judge was not called. Any thread.
 
-        Facts that are not kept cannot be previewed, and ``unknown`` counts such units: rules on scores; rules on metadata that
-        neither ``capture.metadata``, ``monitoring.dimensions`` nor a rule in force names; rules on tools and models of units
-        that no rate or rule could have taken, which were not followed; and rules of any kind on units of other
-        instrumentations that sampling left out when they began. Units that were submitted to be scored, or came from another
-        process, are not among the 1,000.
+        ``unknown`` counts units whose facts for a rule were not kept:
+
+        - rules on scores;
+        - rules on metadata that neither ``capture.metadata``, ``monitoring.dimensions`` nor a rule in force names;
+        - rules on tools and models, for units that no rate or rule could have sampled: their child spans were not recorded;
+        - all rules, for units of other instrumentations that sampling excluded when they began.
+
+        Units that were submitted for scoring, or came from another process, are not among the 1,000.
 
         Args:
-            rules: None = those in force; ``[]`` = none.
-            rate: of every metric; None = those in force.
-            rates: metric → one of its own, beside ``rate``.
+            rules: rules to preview; None: those in force; ``[]``: no rules.
+            rate: rate of every metric; None: the rates in force.
+            rates: metric → its own rate, which overrides ``rate``.
 
         Raises:
-            ConfigurationError: a rate is outside [0, 1] or of no metric, or a rule is none.
+            ConfigurationError: a rate is outside [0, 1] or for an unknown metric, or an object in ``rules`` is not a rule.
         """
-        from spanscore.wiring.preview import recent_preview  # not for those who never look
+        from spanscore.wiring.preview import recent_preview  # imported on first use
 
         return recent_preview(self._line, rules, rate, rates)
 
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
-        """Serve the instruments to a Prometheus, with exemplars that lead to the scored traces, until the scorer is shut down.
+        """Serve the instruments to Prometheus until the scorer is shut down, with exemplars that lead to the scored traces.
 
-        They go to the application's meter provider or by OTLP as well. To be called at the start: counters are whole
-        whenever they are first read, histograms count from this call on. A forked child does not serve; it may call this
-        again, with a port of its own. Needs the extra ``prometheus``. Blocks for some 100 ms, for imports.
+        The instruments also go to the application's meter provider or to OTLP. Call it at the start: counters are complete at
+        any time, but histograms count from this call on. A forked child does not serve; it may call this again with another
+        port. Needs the extra ``prometheus``. Blocks for some 100 ms, for imports.
 
         Args:
-            port: 0 = any free one.
-            host: the address to listen on; reachable from this machine only by default. In a pod or container ``"0.0.0.0"``.
+            port: TCP port; 0: any free port.
+            host: the address to listen on; by default it is reachable from this machine only. In a pod or container
+                ``"0.0.0.0"``.
 
         Returns:
             The port. The page is ``http://<host>:<port>/metrics``.
 
         Raises:
-            ConfigurationError: nothing can listen there, it serves already, it is shut down, or it has no instruments.
+            ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down, or has no instruments.
         """
         models = self._doors.models
-        return self._page.serve([] if models is None else [models], port=port, host=host)
+        return self._life.page.serve([] if models is None else [models], port=port, host=host)
 
     @property
     def metrics_endpoint(self) -> ScrapeEndpoint | None:
-        """The page that ``serve_metrics`` serves; None where none is served."""
-        return self._page.endpoint
+        """The page that ``serve_metrics`` serves; None if it does not serve."""
+        return self._life.page.endpoint
 
     def start_workers(self) -> None:
-        """Score what others have handed over, with a spool, without waiting for a unit of this process."""
-        if not self._closing.begun:
+        """Start to score jobs of other processes from a spool, before this process has a unit."""
+        if not self._life.closing.begun:
             self._ready()
             self._line.engine.begin()
 
     def submit(self, item: Sample, /, *, apply_sampling: bool = False) -> str | None:
-        """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
+        """Score a hand-made sample on the current span, or on a new span without one. Does not block.
 
-        The sample is taken by value: it may be edited once this has returned. A second sample under the same span gets a span
-        of its own, as its child: a span holds one score per metric.
+        The sample is copied: it may be edited after the call. A second sample under the same span gets a child span of its own,
+        because a span has one score per metric.
 
         Args:
             item: the sample.
-            apply_sampling: whether the sampling rates apply; else every metric scores it, with probability 1.
+            apply_sampling: whether the sampling rates apply; otherwise every metric scores it, with probability 1.
 
         Returns:
-            The trace id, 32 hex digits; None when it was turned away (counted as ``event_queue_full`` or
+            The trace id, 32 hex digits; None if the sample was rejected (counted as ``event_queue_full`` or
             ``trace_not_sampled``).
         """
-        if self._closing.begun:
+        if self._life.closing.begun:
             return None
         self._ready()
         return self._doors.submitted.submit(item, sampled=apply_sampling)
 
     def status(self) -> Status:
-        """Return what is going on; ``print`` it for a small table."""
-        from spanscore.wiring.status import status_of  # not for those who never look
+        """Return the scorer's counts, queues and judges at this moment; ``print`` it for a small table."""
+        from spanscore.wiring.status import status_of  # imported on first use
 
         return status_of(
             self._line,
             units=self._doors.units,
-            providers=[row.served(self._page.url) for row in self._providers.describe()],
-            closed=self._closing.begun,
+            providers=[row.served(self._life.page.url) for row in self._providers.describe()],
+            closed=self._life.closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
             received=None if self._doors.otlp is None else self._doors.otlp.received(),
             replay=self._doors.replayed(),
-            notes=[*self._doors.notes(), *self._providers.notes(self._page.endpoint)],
+            notes=[*self._doors.notes(), *self._providers.notes(self._life.page.endpoint)],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until every unit whose root has ended is scored and its spans are out; later ones do not delay it. Blocks.
+        """Wait until every unit whose root has ended is scored and its spans are exported; later units do not delay it. Blocks.
+
+        Args:
+            timeout: seconds.
 
         Returns:
-            True only if that is so; with a provider of our own: and they were exported. The default endpoint, which nobody
-            chose, need not be there if ``spans_to`` has the spans, or for metrics that are scraped.
+            True if all of them are, and spanscore's own provider, if in use, has exported them. A failed export to the default
+            endpoint, if it was not configured, is ignored if ``spans_to`` has the spans, and for metrics that are scraped.
         """
         return self._life.flush(timeout)
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
-        """Release the held spans, finish what is being scored, settle the rest as ``shutdown``. Blocks for at most ``timeout``.
+        """Export the held spans, finish open evaluations, and settle the rest as ``shutdown``. Blocks for at most ``timeout``
+        seconds.
 
-        Runs that go on are ended here, as ``abandoned`` and not scored: a later end might never be told, and would find an
-        exporter of our own closed. Only providers of our own are shut down. Called again, also from another thread, it waits
-        for the first call and returns the same.
+        Running roots end here as ``abandoned`` and are not scored, because a later end could be lost and would find the
+        exporter closed. Only spanscore's own providers are shut down. A second call, also on another thread, waits for the
+        first and returns its result.
 
-        Threads that stay, all daemons that hold up no exit: ``spanscore-loop``, one for all scorers of the process, and
-        ``spanscore-judge-…``, each until it had nothing to do for 30 seconds. A metric or a hook that hangs keeps its thread.
+        Remaining threads are daemons and delay no exit: ``spanscore-loop``, one for all scorers of the process, and
+        ``spanscore-judge-…``. Each ends after 30 idle seconds. A metric or hook that hangs keeps its thread.
 
         Returns:
-            Whether every unit that had ended was scored and is out.
+            Whether every ended unit was scored and exported.
         """
         self.uninstall()
         return self._life.shutdown(timeout)
 
     def export_held_spans(self, timeout: float = 2.0) -> None:
-        """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
-        if not self._closing.begun:
+        """Export the spans that wait for their scores now, as ``pending``. Blocks for ``timeout`` seconds at most."""
+        if not self._life.closing.begun:
             export_held_spans(self._line, self._external_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
@@ -454,8 +475,3 @@ class OnlineScorer:
         if error is None:
             self.flush()
         self.shutdown()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, where this is done by itself. What was shut down before the fork stays so."""
-        self._doors.reset()
-        self._life.reset()

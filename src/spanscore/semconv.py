@@ -17,15 +17,15 @@ from typing import Final
 SCOPE: Final = "spanscore"
 """Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
 CAPTURE_SCOPE: Final = "spanscore.capture"
-"""Ours: spans that our callback handler made of a live run."""
+"""Ours: spans that our callback handler made from a live run."""
 JUDGE_SCOPE: Final = "spanscore.judge"
-"""Ours: what judges were asked, in traces of their own; never eligible, either."""
+"""Ours: spans of judge calls, in traces of their own; never eligible."""
 EVALUATOR_SCOPES: Final = frozenset({SCOPE, JUDGE_SCOPE})
-"""Of spans that are about an evaluation: whoever looks for what can be scored leaves both out."""
+"""Scopes of spans about an evaluation: a search for spans to score leaves both out."""
 OWN_SCOPES: Final = EVALUATOR_SCOPES | {CAPTURE_SCOPE}
-"""Scopes of all spans that spanscore makes."""
+"""Scopes of all spans that spanscore creates."""
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""Of the GenAI conventions that the names below are of; on every scope of ours."""
+"""Schema of the GenAI conventions that define the names below; on every scope of ours."""
 
 # --- GenAI conventions (standard) ---------------------------------------------------------------------------------
 OPERATION_NAME: Final = "gen_ai.operation.name"
@@ -45,7 +45,7 @@ USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 USAGE_CACHE_CREATION_INPUT_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""The older name of ``cache_write``, and the one that Phoenix 20 and Langfuse read: both are written."""
+"""Older name of ``cache_write``, which Phoenix 20 and Langfuse read: both names are written."""
 USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 TOOL_NAME: Final = "gen_ai.tool.name"
@@ -53,11 +53,11 @@ TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 PROMPT_VERSION: Final = "gen_ai.prompt.version"
 ERROR_TYPE: Final = "error.type"
 EXCEPTION_TYPE: Final = "exception.type"
-"""Of a span's event; stable."""
+"""Attribute of a span's event; stable."""
 EXCEPTION_MESSAGE: Final = "exception.message"
-"""Of a span's event; stable."""
+"""Attribute of a span's event; stable."""
 SERVICE_NAME: Final = "service.name"
-"""Of the resource; stable."""
+"""Attribute of the resource; stable."""
 
 # Content: opt-in everywhere, never exported unless asked.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -74,11 +74,11 @@ OUTPUT_VALUE: Final = "output.value"
 OPENINFERENCE_DOCUMENTS: Final = "retrieval.documents."
 """OpenInference, flat: followed by a position and ``.document.`` ``id``, ``content``, ``score`` or ``metadata``."""
 REFERENCES: Final = "spanscore.references"
-"""Ours: what ``spanscore.references(...)`` gave, as JSON."""
+"""Ours: the texts passed to ``spanscore.references(...)``, as JSON."""
 CONTENT_CUT: Final = "spanscore.content.cut"
-"""Ours: true on a translated span of which an attribute limit cut some content that was JSON: that content is left out."""
+"""Ours: true on a translated span if an attribute limit cut JSON content of it; the cut content is left out."""
 HISTORY: Final = "spanscore.history"
-"""Ours: what a store of messages gave to the run; a form of ``gen_ai.input.messages``."""
+"""Ours: the messages that a message store added to the run, in the form of ``gen_ai.input.messages``."""
 
 CONTENT_ATTRIBUTES: Final = frozenset(
     {
@@ -96,9 +96,9 @@ CONTENT_ATTRIBUTES: Final = frozenset(
         HISTORY,
     }
 )
-"""Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
+"""Attributes that quote prompts, answers or documents. On the wire each is a string (JSON if it is structured)."""
 CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS,)
-"""Beginnings of flat attributes that do; each holds one value, text as it is."""
+"""Prefixes of flat attributes that quote content; each attribute has one value, as plain text."""
 
 
 def is_content(name: str) -> bool:
@@ -123,17 +123,17 @@ RERANK: Final = "rerank"
 NOT_READ_OPERATIONS: Final = frozenset(
     {EVALUATION, CREATE_AGENT, EMBEDDINGS, "create_memory", "update_memory", "upsert_memory", "delete_memory"}
 )
-"""Spans of these operations hold no question and no answer: nothing is read of them, and alone they make no unit."""
+"""Operations whose spans have no question and no answer: they are not read, and alone they make no unit."""
 WORDLESS_REQUESTS: Final = frozenset(
     f"{prefix}{name}"
     for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
     for prefix in ("", "a")
 )
-"""What LiteLLM calls requests that have no prompt and answer in words; they are read as `EMBEDDINGS` are."""
+"""LiteLLM's request types without a prompt and answer in words; they are treated like `EMBEDDINGS`."""
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
-"""A model is asked and answers."""
+"""Operations in which a model answers a prompt."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})
-"""Operations of a whole application: writers differ in what they call an agent."""
+"""Operations of a whole application: instrumentations differ in their use of "agent"."""
 
 PLAIN_ATTRIBUTES: Final = frozenset(
     {
@@ -162,7 +162,7 @@ PLAIN_ATTRIBUTES: Final = frozenset(
         CONTENT_CUT,
     }
 )
-"""Attributes of the conventions that quote nothing: all that stays of an external span beside its content."""
+"""Attributes of the conventions that quote no content: a translated span keeps only these and its content."""
 
 # --- evaluation (standard names, GenAI conventions) ---------------------------------------------------------------
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
@@ -171,12 +171,12 @@ EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
 EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
 EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 EVALUATION_TARGET: Final = "gen_ai.evaluation.target"
-"""The agent's name, else the workflow's; Logfire groups by it."""
+"""The agent's name, or the workflow's if the agent has no name; Logfire groups by it."""
 
 # OpenInference's span kinds, and its evaluator form (spec/annotations.md, 2026-07-31).
 OPENINFERENCE_KIND: Final = "openinference.span.kind"
 OPENINFERENCE_CHAIN: Final = "CHAIN"
-"""Also what has no operation: a step, a sample made by hand."""
+"""Also the kind of spans without an operation: a step, or a submitted sample."""
 OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
     CHAT: "LLM",
     TEXT_COMPLETION: "LLM",
@@ -186,20 +186,20 @@ OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
     INVOKE_AGENT: "AGENT",
     INVOKE_WORKFLOW: OPENINFERENCE_CHAIN,
 }
-"""Operation → kind. Phoenix itself maps ``invoke_workflow`` to none, and shows such a root as *unknown*."""
+"""Operation → kind. Phoenix itself has no kind for ``invoke_workflow``, and shows such a root as *unknown*."""
 OPENINFERENCE_EVALUATOR: Final = "EVALUATOR"
 OPENINFERENCE_EVALUATION: Final = "evaluations.0.evaluation."
 """Followed by name, score, label, explanation, annotator_kind (LLM, CODE or HUMAN) or identifier."""
 ANNOTATOR_HUMAN: Final = "HUMAN"
-"""The kind of whoever labels; and the name of one of whom nobody said more."""
+"""The annotator kind of people; also the name of an annotator without a name."""
 
-# --- read only: older GenAI conventions (1.27 to 1.36 and before), and those who still write them -----------------------
+# --- read only: older GenAI conventions (1.36 and before), and instrumentations that still write them -------------------
 SYSTEM: Final = "gen_ai.system"
 USAGE_PROMPT_TOKENS: Final = "gen_ai.usage.prompt_tokens"
 USAGE_COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
 USAGE_CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read_input_tokens"
 REQUEST_TYPE: Final = "llm.request.type"
-"""Before there were operations: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
+"""The name before operations existed: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
 PROMPT: Final = "gen_ai.prompt"
 PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
 """Followed by a name: a value that a prompt template was filled with (GenAI conventions, newest)."""
@@ -209,21 +209,21 @@ MEMORY_RECORDS: Final = "gen_ai.memory.records"
 COMPLETION: Final = "gen_ai.completion"
 """One JSON, or flat: followed by a position and ``role``, ``content``, ``tool_calls.`` and so on."""
 EVENT_CONTENT: Final = "gen_ai.event.content"
-"""Of a span event: the message, as JSON."""
+"""Attribute of a span event: the message, as JSON."""
 BODY_SIDES: Final = ("input", "output")
 """Keys of the body of a log record of AWS's distribution; each holds ``messages``."""
 PROMPT_EVENT: Final = "gen_ai.content.prompt"
 COMPLETION_EVENT: Final = "gen_ai.content.completion"
 CHOICE_EVENT: Final = "gen_ai.choice"
 DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
-"""Its attributes have the names that content has on spans; a log event by the conventions, a span event of Strands."""
+"""Event with content under the attribute names of spans: a log event in the conventions, a span event in Strands."""
 MESSAGE_EVENTS: Final[Mapping[str, str]] = {
     f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")
 }
 """Span event → the role of the message it holds."""
 SESSION_ID: Final = "session.id"
 LANGSMITH_KIND: Final = "langsmith.span.kind"
-"""Run type of LangSmith's OTel export; what it writes as the operation of a retriever is ``embeddings``."""
+"""Run type in LangSmith's OTel export. Its operation of a retriever is ``embeddings``, so the kind is read instead."""
 LANGSMITH_METADATA: Final = "langsmith.metadata."
 """Followed by a key."""
 
@@ -249,15 +249,15 @@ OPENINFERENCE_AGENT: Final = "agent.name"
 OPENINFERENCE_TOOL: Final = "tool.name"
 OPENINFERENCE_TOOL_CALL_IDS: Final = ("tool_call.id", "tool.id")
 OPENINFERENCE_REDACTED: Final = "__REDACTED__"
-"""What stands where content is hidden."""
+"""Text that replaces hidden content."""
 
-# --- read only: scores that others made ------------------------------------------------------------------------------
+# --- read only: scores of other evaluators ---------------------------------------------------------------------------
 EVENT_NAME: Final = "event.name"
-"""Of a log record: its event, before records had a field for it (opentelemetry-proto 1.5)."""
+"""Attribute of a log record: its event name, before records had a field for it (opentelemetry-proto 1.5)."""
 OPENINFERENCE_TOLD: Final[Mapping[str, str]] = {"evaluations.": ".evaluation.", "annotations.": ".annotation."}
-"""What stands before and behind the position of a result; further in front ``trace.`` or ``session.``, whose it may be."""
+"""Prefix → suffix around the position of a result. ``trace.`` or ``session.`` may precede the prefix, for their results."""
 PHOENIX_EVALUATION: Final = "Evaluation: "
-"""How the span of an evaluator begins that Phoenix runs in an experiment, before its name; ``score`` and ``label`` are flat."""
+"""Prefix of the span name of an evaluator in a Phoenix experiment; its ``score`` and ``label`` are flat."""
 
 # --- read only: OpenLLMetry (0.62) -----------------------------------------------------------------------------------
 TRACELOOP_KIND: Final = "traceloop.span.kind"
@@ -268,12 +268,12 @@ TRACELOOP_INPUT: Final = "traceloop.entity.input"
 TRACELOOP_OUTPUT: Final = "traceloop.entity.output"
 TASK_INPUT: Final = "gen_ai.task.input"
 TASK_OUTPUT: Final = "gen_ai.task.output"
-"""The same text as those of the entity."""
+"""``gen_ai.task.input`` and ``gen_ai.task.output`` have the same texts as ``traceloop.entity.input`` and ``….output``."""
 TRACELOOP_PROPERTIES: Final = "traceloop.association.properties."
 """Followed by a key."""
 VECTOR_DB_RETRIEVE: Final = "vector_db_retrieve"
 EXECUTE_TASK: Final = "execute_task"
-"""OpenLLMetry's own operations: a retriever, and any other step."""
+"""OpenLLMetry's own operations: a retriever (``vector_db_retrieve``), and any other step (``execute_task``)."""
 
 # --- ours: on the unit's span and on the evaluation span ------------------------------------------------------------
 SCORE: Final = "spanscore.score."
@@ -282,104 +282,123 @@ PROBABILITY: Final = "spanscore.probability."
 VERDICT: Final = "spanscore.verdict"
 STATUS: Final = "spanscore.status"
 PENDING_REASON: Final = "spanscore.pending.reason"
-"""Why a span left as ``pending``: ``deadline``, ``overflow`` (too much waited) or ``shutdown``."""
+"""Reason why a span was exported as ``pending``: ``deadline``, ``overflow`` (the hold was full) or ``shutdown``."""
 FORWARDED_UNIT: Final = "spanscore.forwarded_unit"
 SAMPLING_DECISION: Final = "spanscore.sampling.decision."
-"""Of a copy for who scores: true on its resource, its unit's id on its spans; and followed by a metric that took it."""
+"""On a unit's copy for another process, followed by a metric that sampled it: the threshold (hex digits) and the rule."""
 METRIC_OUTCOME: Final = "spanscore.outcome."
-"""Followed by a metric that was chosen and gave no score: its outcome, after ``missing_field`` the fields."""
+"""Followed by a metric that sampled the unit and gave no score: its outcome; after ``missing_field`` also the fields."""
 LEFT_OUT: Final = "spanscore.left_out."
-"""Followed by a metric whose judge was shown less than half of a question, as it was too long: the share that was left out."""
+"""Followed by a metric whose judge got less than half of a question, because it was too long: the share left out, (.5, 1)."""
 METADATA: Final = "spanscore.metadata."
-"""Of a unit's root, followed by a key that ``capture.metadata`` lists: what the run was called with. Rules read it wherever
-the span is read again."""
+"""On a unit's root, followed by a key of ``capture.metadata``: the run's metadata value. Rules read it wherever the span is
+read again.
+"""
 RUN_END: Final = "spanscore.run.end"
 RUN_CACHED: Final = "spanscore.run.cached"
 """True on the span of a model run that LangChain's cache answered: the model was not called, and no tokens were used."""
 RUN_STEP_ERROR: Final = "spanscore.run.step_error"
-"""True on a root where a step that has no span of its own ended in error, handled or not: rules read it with ``any_error``."""
+"""True on a root if a step without a span of its own ended in an error, handled or not; rules read it with ``any_error``."""
 INTERRUPTED: Final = "interrupted"
-"""How the run of a LangGraph ends that waits for a person."""
+"""Status of a LangGraph run that waits for a person."""
 SAMPLE_SOURCE: Final = "spanscore.sample.source"
-"""How question and answer were found, the less sure of both: ``messages``, ``keys``, ``only_text``, ``matched``, ``object``,
-``model`` or ``extract``."""
+"""How question and answer were found, by the less certain of the two: ``messages``, ``keys``, ``only_text``, ``matched``,
+``object``, ``model`` or ``extract``.
+"""
 UNUSED_DOCUMENTS: Final = "spanscore.retrieval.unused_documents"
-"""Documents that were retrieved and are no contexts of the sample: graded away, or in no prompt of the answer."""
+"""Number of retrieved documents that are no contexts of the sample: graded as irrelevant, or in no prompt of the answer."""
 
 # --- ours: on the evaluation span only ----------------------------------------------------------------------------
 SCORED_REQUEST_MODEL: Final = "spanscore.request.model"
-"""The scored application's model; ``gen_ai.request.model`` of an evaluation span is its judge's."""
+"""The scored application's model; ``gen_ai.request.model`` of an evaluation span is the judge's model."""
 METRIC_VERSION: Final = "spanscore.metric.version"
 METRIC_KIND: Final = "spanscore.metric.kind"
 METRIC_DIRECTION: Final = "spanscore.metric.direction"
 METRIC_RANGE: Final = "spanscore.metric.range"
 METRIC_PASS_AT: Final = "spanscore.metric.pass_at"
-"""Lowest quality that is labelled ``pass``, [0, 1]; not there where the scale is open."""
+"""Lowest quality with the label ``pass``, [0, 1]; missing if the scale is open."""
 QUALITY: Final = "spanscore.quality"
 """An attribute of the evaluation span, and the name of the histogram."""
 SAMPLING_RULE: Final = "spanscore.sampling.rule"
-"""Of a score, the rule that chose its unit; on a unit's root, those that matched where the dice took it for no metric."""
+"""On a score: the rule that sampled its unit. On a root that no metric sampled: the rules that matched."""
 SAMPLING_THRESHOLD: Final = "spanscore.sampling.threshold"
 SAMPLING_PROBABILITY: Final = "spanscore.sampling.probability"
 EVALUATOR_ID: Final = "spanscore.evaluator.id"
-"""The metric's name. Id, version and type are those of the GenAI conventions' proposal (semantic-conventions-genai 359)."""
+"""The metric's name. Id, version and type are from a proposal for the GenAI conventions (semantic-conventions-genai 359)."""
 EVALUATOR_VERSION: Final = "spanscore.evaluator.version"
-"""The metric's version, the judge's model and the number of votes, with slashes between: scores of two cannot be compared."""
+"""Metric version, judge model and number of votes, separated by slashes. Scores of different versions cannot be compared."""
 EVALUATOR_TYPE: Final = "spanscore.evaluator.type"
 """``llm_judge``, ``deterministic`` or ``human``."""
 SCORE_ID: Final = "spanscore.score.id"
 SCORE_REVISION: Final = "spanscore.score.revision"
 SESSION_TURNS: Final = "spanscore.session.turns"
-"""Of a session's score: units that its conversation consists of, so far where it goes on."""
+"""On a session's score: number of units in the conversation, so far if it goes on."""
 SESSION_END: Final = "spanscore.session.end"
-"""Likewise, how it ended: ``explicit``, ``idle``, ``max_turns``, ``evicted`` or ``shutdown``. ``open`` = it goes on, and the
-score is provisional: on its evaluation span alone, in no sum."""
+"""On a session's score: how the session ended, ``explicit``, ``idle``, ``max_turns``, ``evicted`` or ``shutdown``.
+
+``open``: the session goes on, and the score is provisional: on its evaluation span alone, in no sum.
+"""
 EVALUATION_SOURCE: Final = "spanscore.evaluation.source"
-"""Where a score comes from, if not from sampled traffic, which alone alerts and means read: one of those below.
-Also an attribute of sums; and on the unit's span, where one of its scores is a fallback's."""
+"""Source of a score that is not from sampled traffic, as one of the values below. Alerts and means leave such scores out.
+
+Also an attribute of sums; and of the unit's span, if one of its scores is from a fallback.
+"""
 SOURCE_FALLBACK: Final = "fallback"
 SOURCE_JUDGE_CHECK: Final = "judge_check"
-"""Of labelled samples that a judge is asked about on a schedule; in no count of units."""
+"""Scores of labelled samples that a judge scores on a schedule; in no count of units."""
 SOURCE_FEEDBACK: Final = "feedback"
-"""Of units that were judged because somebody said something of them; in no count of the population."""
+"""Scores of units that were judged because of a human label; in no count of sampled traffic."""
 SOURCE_SHADOW: Final = "shadow"
-"""A second judge's, asked about the same units: it is counted beside their outcomes, and never on the unit's span."""
+"""Scores of a second judge on the same units: counted separately from their outcomes, and never on the unit's span."""
 SOURCE_EXTERNAL: Final = "external"
-"""Of scores that others made and that came over the wire: of no declared scale, on instruments alone, in no count of units."""
+"""Scores that other evaluators sent over OTLP: without a declared scale, on instruments alone, in no count of units."""
 OUTCOME: Final = "spanscore.evaluation.outcome"
 APPLICABLE: Final = "spanscore.evaluation.applicable"
-"""Of a metric with a condition (``applies_when``): whether it holds. Not there where nobody could say, as the judge failed."""
+"""Whether the condition of a metric with ``applies_when`` holds. Missing if the judge failed on the condition."""
 COMPARED: Final = "spanscore.compare.value"
-"""Of sums, where ``compare`` is configured: the unit's value of what tells releases apart; ``unknown`` where it has none."""
+"""On sums, if ``compare`` is configured: the unit's value of the compared attribute; ``unknown`` if it has none."""
 JUDGE_MODEL: Final = "spanscore.judge.model"
 JUDGE_INPUT_TOKENS: Final = "spanscore.judge.input_tokens"
 JUDGE_OUTPUT_TOKENS: Final = "spanscore.judge.output_tokens"
 JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
 JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
 JUDGE_CACHED_CALLS: Final = "spanscore.judge.cached_calls"
-"""Of the calls, those that were answered without a request: the same answer twice is one draw, and tells no noise."""
+"""Number of calls that were answered without a request. A repeated cached answer gives no information about the judge's noise.
+"""
 JUDGE_INPUT_TRUNCATED_RATIO: Final = "spanscore.judge.input.truncated_ratio"
-"""Largest share of a question's tokens, [0, 1), that was left out of it, as it was too long for the judge."""
+"""Largest share of a question's tokens, [0, 1), that was left out because the question was too long for the judge."""
 JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradictions"
-"""Verdicts behind the score that their own reason speaks against, in plain English forms; only where there are any. The verdict
-stands."""
+"""Number of verdicts behind the score that their own reason contradicts, by English patterns; missing if 0. The verdict is
+kept.
+"""
+JURY_DISAGREEMENT: Final = "spanscore.jury.disagreement"
+"""Highest quality among the jurors of a score less the lowest, [0, 1]: an attribute of the evaluation span, and the name of a
+histogram. Absent for fewer than two qualities."""
+JURY_SIZE: Final = "spanscore.jury.size"
+"""Number of jurors that gave a value; the other jurors are in ``spanscore.jury.left_out``."""
+JURY_MODELS: Final = "spanscore.jury.models"
+"""Models of the jurors that gave a value, as they are configured."""
+JURY_VALUES: Final = "spanscore.jury.values"
+"""Values of these jurors on the metric's scale, in the order of ``spanscore.jury.models``."""
+JURY_LEFT_OUT: Final = "spanscore.jury.left_out"
+"""Model and outcome of each juror without a value, with a space between; absent if every juror gave one."""
 JUDGE_TOKEN_TYPE: Final = "spanscore.judge.token.type"
-"""Of ``spanscore.judge.tokens``: ``input`` or ``output``."""
+"""Attribute of ``spanscore.judge.tokens``: ``input`` or ``output``."""
 JUDGE_STEP: Final = "spanscore.judge.step"
-"""Of what a judge was asked (scope ``spanscore.judge``): which of the metric's questions it was."""
+"""On a judge call's span (scope ``spanscore.judge``): which of the metric's questions it was."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
 
-# --- ours: what people say of a unit --------------------------------------------------------------------------------
+# --- ours: human labels of a unit -----------------------------------------------------------------------------------
 FEEDBACK_KEY: Final = "spanscore.feedback_key"
-"""The application's own key of a unit, such as an order's number: on the unit's span, and on labels that came by it."""
+"""The application's own key of a unit, such as an order's number: on the unit's span, and on labels that were found by it."""
 FEEDBACK_METADATA: Final = "feedback_key"
-"""The same, in the metadata that a run is called with."""
+"""The application's own key of a unit, in the metadata of a run's call."""
 ANNOTATOR: Final = "spanscore.annotator"
-"""Who labelled, on a label's span and event; no score has it. ``HUMAN`` where nobody said more."""
+"""Name of the annotator, on a label's span and event; on no score. ``HUMAN`` if none was given."""
 
 # --- ours: the demo -----------------------------------------------------------------------------------------------
 DEMO_STRETCH: Final = "spanscore.demo.stretch"
-"""On the root: ``before``, ``during`` or ``after`` the broken retrieval; an application has its release there."""
+"""On the root: ``before``, ``during`` or ``after`` the broken retrieval; an application would have its release there."""
 
 # --- environment (standard) ---------------------------------------------------------------------------------------
 CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -388,13 +407,13 @@ OTLP_ENDPOINT_ENV_PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 SETTINGS_ENV_PREFIX: Final = "SPANSCORE_"
 DISABLED_ENV: Final = "SPANSCORE_DISABLED"
 
-# --- environment (others') ----------------------------------------------------------------------------------------
+# --- environment (of other libraries) -----------------------------------------------------------------------------
 RAGAS_DO_NOT_TRACK_ENV: Final = "RAGAS_DO_NOT_TRACK"
-"""``true``: ragas reports no use of itself; else one HTTP request per batch of scores. Read once, when it first reports."""
+"""``true``: ragas sends no usage reports. Otherwise one HTTP request per batch of scores. Read once, at the first report."""
 KUBERNETES_ENV: Final = "KUBERNETES_SERVICE_HOST"
 """Set by Kubernetes in every container."""
 DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
-"""``YES`` (what all releases understand): DeepEval reports no use of itself. Read at each report."""
+"""``YES`` (the value that all releases accept): DeepEval sends no usage reports. Read at each report."""
 
 
 # --- instruments ----------------------------------------------------------------------------------------------------
@@ -404,7 +423,7 @@ DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
 # --- ours ---------------------------------------------------------------------------------------------------------
 QUALITY_HISTOGRAM: Final = "spanscore.quality"
 QUALITY_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Literals: computed boundaries came out as ``le="0.30000000000000004"``."""
+"""Literals, because computed boundaries appeared as ``le="0.30000000000000004"``."""
 SCORED: Final = "spanscore.scored"
 WEIGHT: Final = "spanscore.weight"
 WEIGHT_QUALITY: Final = "spanscore.weight.quality"
@@ -440,9 +459,9 @@ BUDGET_SPENT: Final = "spanscore.judge.budget.spent"
 BUDGET_LIMIT: Final = "spanscore.judge.budget.limit"
 BUDGET_FACTOR: Final = "spanscore.judge.budget.factor"
 BUDGET_UNIT: Final = "spanscore.budget.unit"
-"""An attribute of the three above: ``usd``, ``tokens`` or ``calls``."""
+"""Attribute of the three budget instruments above: ``usd``, ``tokens`` or ``calls``."""
 BUDGET_WINDOW: Final = "spanscore.budget.window"
-"""Likewise: the window as it is configured, ``1h``."""
+"""Attribute of the three budget instruments above: the window as configured, ``1h``."""
 JUDGE_CHECK_AGREEMENT: Final = "spanscore.judge_check.agreement"
 JUDGE_CHECK_FIRST_AGREEMENT: Final = "spanscore.judge_check.first_agreement"
 JUDGE_CHECK_P: Final = "spanscore.judge_check.p"
@@ -451,7 +470,9 @@ ANNOTATIONS: Final = "spanscore.annotations"
 ANNOTATION_CHANGES: Final = "spanscore.annotation_changes"
 FEEDBACK: Final = "spanscore.feedback"
 RESULT: Final = "result"
-"""An attribute of it: ``judged``, ``too_late`` or ``not_kept``; and of what is collected: ``written``, ``folded``, ``lost``."""
+"""Attribute of ``spanscore.feedback``: ``judged``, ``too_late`` or ``not_kept``; of ``spanscore.collect.cases``: ``written``,
+``folded`` or ``lost``.
+"""
 COLLECTED_CASES: Final = "spanscore.collect.cases"
 QUEUE_SIZE: Final = "spanscore.queue.size"
 QUEUE_CAPACITY: Final = "spanscore.queue.capacity"
@@ -481,7 +502,7 @@ WORKER_TIME_LAG: Final = "spanscore.worker.time_lag"
 WORKER_DROPPED: Final = "spanscore.worker.dropped_on_revoke"
 WORKER_SKIPPED: Final = "spanscore.worker.skipped"
 PARTITION: Final = "messaging.destination.partition.id"
-"""An attribute of the lag; standard."""
+"""Attribute of the worker's lag; standard."""
 
 # --- of the application's models (standard) ------------------------------------------------------------------------
 CLIENT_TOKEN_USAGE: Final = "gen_ai.client.token.usage"

@@ -262,7 +262,7 @@ def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> Non
         assert identity_holds(scorer)
 
     assert status.outcomes["asked"] == {"no_sample": 1}
-    assert "content is in log records, and none of the span had come" in str(reason)
+    assert "content is in log records, which had not arrived" in str(reason)
     assert "0 joined to their span, 2 waiting for it" in " ".join(str(status).split())
 
 

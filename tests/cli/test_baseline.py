@@ -116,9 +116,9 @@ def test_a_program_reads_what_the_profile_explains_and_what_is_left(server: Any,
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--job", "nobody"], "no such scores of the last 28d"),
-        (["--metric", "faithfulness", "--job", "nobody"], "no such scores of the last 28d"),
-        (["--metric", "faithfullness"], "no scores of it, but of faithfulness"),
+        (["--job", "nobody"], "no such scores in the last 28d"),
+        (["--metric", "faithfulness", "--job", "nobody"], "no such scores in the last 28d"),
+        (["--metric", "faithfullness"], "no scores of this metric; there are scores of faithfulness"),
         (["--job", "staging"], r"2/judge.*[23] days; .*needs 7"),
         (["--since", "3d"], "--since 3d: .* at least 7d"),
         (["--since", "a month"], "--since: 'a month' is no duration"),
@@ -173,14 +173,14 @@ def checked(folder: Path, baseline: str) -> Any:
         ),
         (
             "{baseline: {offset: 7d}}",
-            "around a mean that repeats itself: after a week of scores run `spanscore baseline`",
+            "around a mean that repeats each period: after a week of scores run `spanscore baseline`",
         ),
         ("{baseline: {offset: 7d}}", "below that of 7 d before"),
         ("{baseline: {offset: 7d}}", "follows a slow decline"),
         (f"{{baseline: {{hour_of_week: {SHIPPED}}}}}", "0.05 or more below 0.75 to 0.83 by hour"),
         (
             "{baseline: 0.85, baseline_sd: 0.03}",
-            "strays so much by itself that a drop of 0.05 is not seen",
+            "varies so much by itself that a drop of 0.05 is not detected",
         ),
     ],
 )

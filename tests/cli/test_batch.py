@@ -161,6 +161,15 @@ def test_a_question_that_never_gets_an_answer_is_a_failed_score(
     assert {*column(rows, "cost_usd")} == {None}
 
 
+def test_each_juror_is_asked_by_batches_of_its_own(samples: Path, tmp_path: Path) -> None:
+    critic = "{aspect_critic: {definition: Is it kind, judges: [openai:gpt-x, openai:gpt-y, openai:gpt-z]}}"
+    with BatchServer(verdict) as server:
+        evaluated(samples, configured(tmp_path, server, critic), "--batch")
+
+    assert (server.questions(), server.sent_at_once) == ([6, 6, 6], [])
+    assert column(rows_in(out_of(samples)), "value") == [0, 1, 0, 1, 0, 1]
+
+
 def test_an_unreadable_answer_is_repaired_in_the_next_batch(samples: Path, tmp_path: Path) -> None:
     def torn(request: dict[str, Any]) -> str:
         return verdict(request) if "earlier answer" in json.dumps(request) else "It is kind"
@@ -298,7 +307,7 @@ def test_the_same_command_goes_on_and_sends_nothing_twice(
 
     done = evaluated(samples, config, "--batch")
 
-    assert "1 batch of an earlier run: their answers are fetched, and nothing is sent twice" in done.stderr
+    assert "1 batch of an earlier run: their answers are fetched, and no question is sent twice" in done.stderr
     assert server.questions() == [6]
     assert column(rows_in(out_of(samples)), "value") == [0, 1, 0, 1, 0, 1]
     assert not out_of(samples).with_name("scores.jsonl.batches").exists()

@@ -184,7 +184,7 @@ def test_several_annotators_of_a_unit_are_one_label_of_what_most_say() -> None:
     assert found["labels"] == {"passed": 66, "failed": 25, "left_out": 0, "tied": 0}
     assert found["sensitivity"] == told(written(*one), "-m", "faithfulness")["sensitivity"]
     assert voted["labels"] == {"passed": 64, "failed": 26, "left_out": 0, "tied": 1}
-    assert "5 labels are of units that have several" in ran(written(*one, *against), "-m", "faithfulness").stdout
+    assert "5 labels share units with others" in ran(written(*one, *against), "-m", "faithfulness").stdout
 
 
 def test_verdicts_of_several_series_are_never_mixed() -> None:
@@ -213,9 +213,9 @@ def test_verdicts_without_a_series_are_told_and_not_kept() -> None:
 
     result = ran(written(*lines), "-m", "faithfulness")
 
-    assert "the verdicts tell no evaluator version" in result.stdout
+    assert "the verdicts have no evaluator version" in result.stdout
     assert not [*Path().glob("calibration*")]
-    assert "tell no evaluator version" in error_of(written(*lines), "-m", "faithfulness", "--out", "mine.json")
+    assert "have no evaluator version" in error_of(written(*lines), "-m", "faithfulness", "--out", "mine.json")
 
 
 def test_too_few_labels_are_refused_with_the_counts() -> None:
@@ -234,7 +234,7 @@ def test_the_scale_of_a_metric_that_is_no_built_in_must_be_told() -> None:
     lines = [{"human": 1, "scores": {"mine": {"label": "pass", "evaluator_version": "s"}}}]
     Path("spanscore.yaml").write_text("metrics: [{exact_match: {name: mine}}]\n")
 
-    assert "the scale of 'mine' is not known: say --config" in error_of(written(*lines), "-m", "mine")
+    assert "the scale of 'mine' is not known: add --config" in error_of(written(*lines), "-m", "mine")
     assert "humans passed 1 and failed 0" in error_of(written(*lines), "-m", "mine", "--config", "spanscore.yaml")
 
 
@@ -321,7 +321,7 @@ def test_an_error_rate_that_cannot_be_is_refused(rate: str) -> None:
     result = ran(written(*labels()), "-m", "faithfulness", f"--annotator-error={rate}")
 
     assert result.exit_code == 2
-    assert "is no error rate" in result.output
+    assert "is not an error rate" in result.output
 
 
 def test_a_given_error_moves_the_qualities() -> None:

@@ -195,8 +195,8 @@ def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
 def test_both_volumes_are_told_as_scores_and_as_requests(tmp_path: Path) -> None:
     told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
 
-    assert "to speak at all: 30 scores, 1,500 requests" in told.stdout
-    assert "to see a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
+    assert "before it may alert: 30 scores, 1,500 requests" in told.stdout
+    assert "to detect a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
 
 
 def test_a_metric_that_is_never_scored_never_speaks(tmp_path: Path) -> None:
@@ -546,7 +546,7 @@ def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
 
     told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{dimensions}\n").stdout
 
-    assert "sums and alerts are told apart by user_tier: gold, free; of any other value only the sums, as other" in told
+    assert "sums and alerts are split by user_tier: gold, free; any other value is in the sums only, as other" in told
 
 
 def test_a_definition_that_speaks_of_contexts_it_is_not_shown_is_a_note(tmp_path: Path) -> None:

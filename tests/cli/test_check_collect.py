@@ -28,9 +28,15 @@ CASES = "{when: [exact_match<0.5, exact_match=fail], out: cases.jsonl, max_bytes
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ("", "as it is, as there is no redactor; readable by its owner alone; with the file before (.1) up to 5 MB"),
-        ("redactor: tests.cli.test_collect:without_ferries", "as the redactor leaves it; readable by its owner alone"),
-        ("spool: {path: a.db, score_here: false}", "cases are written where units are scored, and not by this process"),
+        (
+            "",
+            "unchanged, because there is no redactor; readable by its owner alone; with the file before (.1) up to 5 MB",
+        ),
+        ("redactor: tests.cli.test_collect:without_ferries", "as the redactor returns it; readable by its owner alone"),
+        (
+            "spool: {path: a.db, score_here: false}",
+            "the process that scores the units writes the cases, not this process",
+        ),
     ],
 )
 def test_that_content_goes_to_a_file_is_told_and_no_file_is_made(folder: Path, more: str, told: str) -> None:
@@ -39,7 +45,7 @@ def test_that_content_goes_to_a_file_is_told_and_no_file_is_made(folder: Path, m
     assert (done.exit_code, told in done.stdout) == (0, True), done.output
     assert not (folder / "cases.jsonl").exists()
     if "score_here" not in more:
-        place = f"content is written to {folder / 'cases.jsonl'}, of units of which exact_match<0.5 or exact_match=fail"
+        place = f"content is written to {folder / 'cases.jsonl'}, for units with exact_match<0.5 or exact_match=fail"
         assert place in done.stdout
 
 
@@ -47,7 +53,7 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
     (folder / "cases.jsonl").touch()
     (folder / "cases.jsonl").chmod(0o644)
 
-    assert "(mode 0644): the first case makes it its owner's alone (0600)" in checked(folder, CASES).stdout
+    assert "(mode 0644): writing the first case restricts it to its owner (0600)" in checked(folder, CASES).stdout
     assert (folder / "cases.jsonl").stat().st_mode & 0o777 == 0o644
 
 
@@ -57,7 +63,7 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
         ("{when: [exact_mach<1], out: a.jsonl}", 2, "exact_mach, which is no metric here: did you mean 'exact_match'"),
         ("{when: [exact_match], out: a.jsonl}", 1, "'exact_match' is no condition; write for example"),
         ("{when: [], out: a.jsonl}", 1, "collect.when"),
-        ("{when: [exact_match<1], out: .}", 2, "is there, and is no file"),
+        ("{when: [exact_match<1], out: .}", 2, "exists, and is not a file"),
         ("{when: [exact_match<1], out: no/a.jsonl}", 0, "there is no folder"),
         ("{when: [exact_match<1], out: a.jsonl, max_bytes: 1kB}", 2, "collect.max_bytes"),
     ],
@@ -75,8 +81,8 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
     ("redactor", "told"),
     [
         ("tests.cli.test_collect:without_fairies", "did you mean 'without_ferries'?"),
-        ("no_such_pkg:redact", "there is no module 'no_such_pkg'"),
-        ("redact", "One from outside is written 'my_pkg.privacy:redact'"),
+        ("no_such_pkg:redact", "finds no module 'no_such_pkg'"),
+        ("redact", "Your own is written 'my_pkg.privacy:redact'"),
         ("tests.cli.test_collect:Path.home", "has no Path.home"),
         ("{tests.config.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
     ],

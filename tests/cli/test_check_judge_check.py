@@ -44,14 +44,14 @@ def test_what_a_judge_check_costs_and_sees_is_told(folder: Path) -> None:
     assert "judge check: 60 labelled samples of labelled.jsonl, every 6 h, for the judge of faithfulness\n" in told
     assert "a day costs 480 questions, 0.036 USD, for each replica: only processes of one machine share runs" in told
     assert "kept in labelled.baseline.json, which must outlive the process" in told
-    assert "a change is seen where 12 of 60 answers turn, all one way (0.2 of them)" in told
-    assert "to see 0.05 of them turn, label 240" in told
+    assert "a change is detected if 12 of 60 answers change, all in one direction (0.2 of them)" in told
+    assert "to detect a change of 0.05 of them, label 240" in told
 
 
 def test_too_few_labels_are_said_to_show_nothing(folder: Path) -> None:
     label(folder, 8)
 
-    assert "no change can be seen with 8 labelled samples: 12 answers must turn" in checked(folder).stdout
+    assert "no change is detectable with 8 labelled samples: 12 answers must change" in checked(folder).stdout
 
 
 def test_a_file_of_labels_that_is_not_here_may_be_elsewhere(folder: Path) -> None:

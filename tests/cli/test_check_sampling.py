@@ -63,7 +63,7 @@ def test_metadata_that_no_span_has_are_told_of_a_rule_that_looks_at_them(tmp_pat
 def test_that_every_unit_waits_for_a_score_is_told(tmp_path: Path) -> None:
     notes = checked(tmp_path, LOW.format(metric="exact_match"))["notes"]
 
-    assert "every unit waits for its score of exact_match: the sampling rule low looks at it" in notes
+    assert "every unit waits for its score of exact_match: the sampling rule low uses it" in notes
 
 
 REFUSED = {

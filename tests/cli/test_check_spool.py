@@ -25,12 +25,12 @@ def checked(folder: Path, spool: str, more: str = "") -> Any:
 @pytest.mark.parametrize(
     ("spool", "told"),
     [
-        ("{path: a.db}", "spool: a.db, up to 1 GB and 7 d; scored in this process, or in any that shares it"),
+        ("{path: a.db}", "spool: a.db, up to 1 GB and 7 d; scored in this process, or in any process that shares it"),
         (
             "{path: a.db, score_here: false, max_bytes: 5MB}",
             "spool: a.db, up to 5 MB and 7 d; scored by spanscore worker",
         ),
-        ("{path: a.db, sync: normal}", "what is in it survives kill -9, not the loss of power"),
+        ("{path: a.db, sync: normal}", "its content survives kill -9, not a power failure"),
     ],
 )
 def test_what_a_spool_does_is_told_and_no_file_is_made(folder: Path, spool: str, told: str) -> None:
@@ -47,7 +47,7 @@ def test_what_a_spool_does_is_told_and_no_file_is_made(folder: Path, spool: str,
         (
             "{path: a.db, score_here: false}",
             "sampling: {feedback: {rate: 0.5}}",
-            "sampling.feedback cannot stand beside",
+            "sampling.feedback is not possible with",
         ),
     ],
 )

@@ -61,7 +61,7 @@ def test_what_is_no_rate_is_refused_with_the_forms_that_are_allowed(tmp_path: Pa
     told = ran(tmp_path, UNPAID, f"--requests-per-day={text}", columns=200)
 
     assert (told.exit_code, told.stdout) == (2, "")
-    assert "is no rate of requests; write for example 1e6, 1_000_000, 500k" in told.stderr
+    assert "is not a rate of requests; write for example 1e6, 1_000_000, 500k" in told.stderr
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_money_comes_first(tmp_path: Path, given: list[str], first: str) -> None
 @pytest.mark.parametrize(
     ("config", "first"),
     [
-        ("judge: openai:m\nmetrics: [faithfulness]", "what judging costs is not known: no price"),
+        ("judge: openai:m\nmetrics: [faithfulness]", "the cost of judging is unknown: no price"),
         ("judge: lexical\nmetrics: [faithfulness]", "judging costs nothing: no metric asks a model"),
     ],
 )
@@ -90,7 +90,7 @@ def test_without_the_traffic_one_line_says_how_to_ask(tmp_path: Path) -> None:
     told = ran(tmp_path, PAID, columns=200).stdout
 
     assert [line for line in told.splitlines() if "--requests-per-day" in line] == [
-        "what a day costs and which drops are seen: --requests-per-day 1e6, or 500k, 12/s, 700/min"
+        "for the cost of a day and the drops that are detected: --requests-per-day 1e6, or 500k, 12/s, 700/min"
     ]
     assert "smallest drop" not in told
 
@@ -230,12 +230,12 @@ def test_by_a_profile_a_drop_is_seen_sooner_in_the_busy_hours(tmp_path: Path) ->
 BAD_ROWS = {
     "24,5": "hour 3 is missing",
     "2,9": "line 4: hour 2 is there twice",
-    "x,9": "line 4: 'x' is no hour; write 0 to 23 of a day, or 0 to 167 of a week",
-    "168,9": "line 4: '168' is no hour",
-    "1.5,9": "line 4: '1.5' is no hour",
-    "3,-1": "line 4: '-1' is no number of requests",
-    "3,many": "line 4: 'many' is no number of requests",
-    "3,inf": "line 4: 'inf' is no number of requests",
+    "x,9": "line 4: 'x' is not an hour; write 0 to 23 of a day, or 0 to 167 of a week",
+    "168,9": "line 4: '168' is not an hour",
+    "1.5,9": "line 4: '1.5' is not an hour",
+    "3,-1": "line 4: '-1' is not a number of requests",
+    "3,many": "line 4: 'many' is not a number of requests",
+    "3,inf": "line 4: 'inf' is not a number of requests",
     "3": "line 4: it has 1 columns; write hour,requests",
     "3,4,5": "line 4: it has 3 columns",
     "3,4": "hour 4 is missing; a profile has 24 rows, of a day, or 168, of a week",

@@ -130,7 +130,7 @@ def test_the_counts_are_there_as_json(spans: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("when", "told"),
-    [("truth<0.5", "none with a score of truth; there are scores of"), ("faithfulness<0", "of none of them does")],
+    [("truth<0.5", "none with a score of truth; there are scores of"), ("faithfulness<0", "and no condition holds")],
 )
 def test_where_there_is_no_case_the_reason_is_told_and_nothing_written(
     spans: Path, tmp_path: Path, when: str, told: str

@@ -254,9 +254,9 @@ def test_a_release_that_has_no_score_yet_is_waited_for_and_one_that_nobody_knows
     unknown = ran(config, "--prometheus", server.url, "--control", "2.0", "--candidate", BROKEN)
 
     assert coming.exit_code == 3
-    assert "2.0 has no scores yet; there are of 1.4, 1.5, 1.6" in coming.stdout
+    assert "2.0 has no scores yet; there are scores of 1.4, 1.5, 1.6" in coming.stdout
     assert isinstance(unknown.exception, ConfigurationError)
-    assert "--control 2.0: there are no scores of it since 1d, but of 1.4, 1.5, 1.6" in str(unknown.exception)
+    assert "--control 2.0: no scores since 1d; there are scores of 1.4, 1.5, 1.6" in str(unknown.exception)
 
 
 @pytest.mark.server
@@ -281,11 +281,14 @@ def test_a_prometheus_without_sums_by_release_is_told_from_one_without_traffic(
             "give --control and --candidate, the releases: --control 1.4 --candidate 1.5",
         ),
         (["a.jsonl", "--control", "1.4"], "give --control and --candidate"),
-        (["a.jsonl"], r"give two files, A.jsonl B.jsonl; or say by --control and --candidate"),
+        (
+            ["a.jsonl"],
+            r"give two files, A.jsonl B.jsonl; or name the releases in one file with --control and --candidate",
+        ),
         (["a.jsonl", "--control", "1.4", "--candidate", "1.4"], "both '1.4'"),
         (["a.jsonl", "b.jsonl", "--tolerance", "5"], "--tolerance is 5"),
         (["a.jsonl", "b.jsonl", "--level", "95"], "--level is 95"),
-        (["a.jsonl", "b.jsonl", "--metric", "politeness"], "--metric politeness: .* but faithfulness"),
+        (["a.jsonl", "b.jsonl", "--metric", "politeness"], "--metric politeness: .* it has faithfulness"),
         (["no.jsonl", "b.jsonl"], "no.jsonl: No such file"),
         (
             ["--prometheus", "http://127.0.0.1:1", "--control", "1", "--candidate", "2"],
@@ -305,7 +308,7 @@ def test_a_value_that_no_span_has_lists_those_that_there_are(releases: dict[str,
     done = ran(config, releases[OLD].spans, "--control", OLD, "--candidate", BROKEN)
 
     assert "--candidate 1.5: none of the" in str(done.exception)
-    assert "has it as service.version; there are 1.4" in str(done.exception)
+    assert "has this service.version; there are 1.4" in str(done.exception)
 
 
 def test_a_file_without_scores_and_a_configuration_without_compare_are_told(

@@ -88,7 +88,7 @@ def test_a_backend_that_gets_nothing_is_an_error_after_the_results() -> None:
 
     assert done.returncode == 2
     assert json.loads(done.stdout)["requests"] == 12
-    assert "--otlp http://127.0.0.1:9: not everything has arrived; is a backend there? traces failed" in done.stderr
+    assert "--otlp http://127.0.0.1:9: not everything was delivered; is a backend running? traces failed" in done.stderr
     assert "Traceback" not in done.stderr
 
 

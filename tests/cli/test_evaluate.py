@@ -182,7 +182,7 @@ def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "say what to score"),
+        ([], "name the metrics"),
         (["-m", "faithfullness"], "did you mean 'faithfulness'"),
         (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
         (["-m", "exact_match", "--judge", "opnai:x"], "--judge: 'opnai:x' .*did you mean 'openai:x'"),
@@ -333,7 +333,7 @@ def test_samples_at_once_are_bounded(samples: Path) -> None:
             AccountState(Account("openai", "m"), breaker="open", because="no route"),
             "openai m does not answer: no route",
         ),
-        (AccountState(Account("openai", "m"), breaker="half_open"), "openai m does not answer; it is asked again"),
+        (AccountState(Account("openai", "m"), breaker="half_open"), "openai m does not answer; it is called again"),
         (AccountState(Account("openai", "m")), ""),
     ],
 )

@@ -112,7 +112,7 @@ def test_at_a_terminal_it_asks(tmp_path: Path) -> None:
         os.close(ours)
 
     given: dict[str, Any] = yaml.safe_load((tmp_path / "spanscore.yaml").read_text("utf-8"))
-    assert "Who judges" in done.stdout
+    assert "Judge: provider:model" in done.stdout
     assert (given["metrics"], given["judge"]["model"], given["serve_metrics"]["port"]) == (
         ["exact_match"],
         "lexical",

@@ -88,7 +88,7 @@ def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["evaluate", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading what it takes …"),
+        (["evaluate", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading libraries …"),
         (["demo", "--requests", "3"], "Loading LangChain and OpenTelemetry; then 3 requests are answered and scored …"),
     ],
     ids=["evaluate", "demo"],

@@ -81,8 +81,8 @@ def test_every_row_has_a_range() -> None:
     first = {
         line.split()[0]: line.split(maxsplit=1)[1] for line in told.splitlines() if re.match("  [a-z_0-9]+  ", line)
     }
-    assert "as the rubric " in first["rubrics_score"]
-    assert all(re.match(r"[\[{]|as the rubric", rest) for rest in first.values()), first
+    assert "by the rubric " in first["rubrics_score"]
+    assert all(re.match(r"[\[{]|by the rubric", rest) for rest in first.values()), first
 
 
 def test_all_about_one() -> None:

@@ -56,7 +56,7 @@ def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -
 
     assert all(word in done.stdout for word in ("5m, 15m, 1h, 6h, 1d", "4.16", "30", "1,773"))
     assert "1,773 requests" in done.stdout  # the rate is 1
-    assert "z        standard errors below what is tolerated" in done.stdout
+    assert "z        standard errors below the tolerated mean" in done.stdout
     assert "faithfulness: no baseline" in done.stdout
     assert "alerts: {faithfulness: {baseline: <that mean>}}" in done.stdout
 
@@ -81,7 +81,7 @@ def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_told_on
     lines = [line for line in done.stdout.splitlines() if str(out) not in line]
     assert max(map(len, lines)) <= 80
     assert "– faithfulness, response_relevancy: no baseline, so no drop is watched." in done.stdout
-    assert " ".join(done.stdout.split()).count("Let it run for a week") == 1
+    assert " ".join(done.stdout.split()).count("After a week of normal traffic") == 1
     assert f"written to {out}:\n  prometheus/spanscore.rules.yml\n" in done.stdout
 
 

@@ -31,7 +31,7 @@ def test_it_tells_what_waits_and_who_holds_it_and_no_content(tmp_path: Path) -> 
     (owner,) = told["owners"]
     assert (told["depth"], told["dead_letters"]) == (3, [])
     assert (owner["pid"], owner["rows"], owner["in_work"], owner["has_ended"]) == (os.getpid(), 1, 1, False)
-    assert page.startswith("3 wait or are in work, the oldest for ")
+    assert page.startswith("3 wait or are being scored, the oldest for ")
     assert "secret" not in page
 
 
@@ -62,7 +62,7 @@ def test_dead_letters_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path:
 
     assert [(row["trace_id"], row["span_id"], row["crashes"]) for row in before] == [(f"{1:032x}", f"{2:016x}", 3)]
     assert re.search(f"trace {1:032x}  span {2:016x}  .* old  3 crashes", page)
-    assert again.startswith("1 will be tried again\n1 wait or are in work")
+    assert again.startswith("1 will be tried again\n1 wait or are being scored")
     assert Asked(path).taken() == [1]
 
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
 
     told = shown(one.file.path).stdout
 
-    assert "1 put aside" in told
+    assert "1 dead letters" in told
     assert "could not be read" in told
 
 
@@ -88,7 +88,7 @@ def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Pa
     held = one.keep(2)
     one.file.close(10)
 
-    assert told.stdout.startswith("1 older than 7d deleted\n1 wait or are in work")
+    assert told.stdout.startswith("1 older than 7d deleted\n1 wait or are being scored")
     assert held is True
 
 

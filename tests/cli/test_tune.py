@@ -107,9 +107,9 @@ def test_as_json_it_is_what_the_file_holds(folder: Path) -> None:
     ("options", "message"),
     [
         (["--metric", "polit"], "the configuration has no such metric; did you mean 'polite'?"),
-        (["--metric", "exact_match"], "it asks no judge by steps of its own, so there is nothing to teach"),
+        (["--metric", "exact_match"], "it has no judge prompts of its own, so there is nothing to tune"),
         (["--metric", "polite", "--out", "nowhere/fitted.json"], "the folder nowhere does not exist"),
-        (["--metric", "polite", "--redactor", "nothing:redact"], "there is no module 'nothing'"),
+        (["--metric", "polite", "--redactor", "nothing:redact"], "finds no module 'nothing'"),
         (["--metric", "polite", "--rewriter", "nobody:model"], "--rewriter: 'nobody:model'"),
     ],
 )

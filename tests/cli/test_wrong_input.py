@@ -104,7 +104,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     ): "none with a score of truth; there are scores of",
     (*COLLECT, "spans.jsonl", "--when", "faithfulness", "--out", "x.jsonl"): "is no condition; write for example",
     (*COLLECT, "spans.jsonl", "--when", "faithfulness<low", "--out", "x.jsonl"): "is no condition; write for example",
-    (*COLLECT, "spans.jsonl", "--when", "faithfulness<0", "--out", "x.jsonl"): "of none of them does a condition hold",
+    (*COLLECT, "spans.jsonl", "--when", "faithfulness<0", "--out", "x.jsonl"): "no condition holds for any of them",
     (
         *COLLECT,
         "spans.jsonl",
@@ -112,8 +112,8 @@ REFUSED: dict[tuple[str, ...], str] = {
         "nowhere/x.jsonl",
     ): "nowhere/x.jsonl cannot be written: the folder nowhere does not",
     (*COLLECT, "spans.jsonl", "--out", "folder"): "folder cannot be written: it is a folder; name a file in it",
-    (*COLLECT, "spans.jsonl", "--out", "spans.jsonl"): "--out spans.jsonl is what is read here; choose another file",
-    (*COLLECT, ".", "--out", "half.jsonl"): "--out half.jsonl is what is read here; choose another file",
+    (*COLLECT, "spans.jsonl", "--out", "spans.jsonl"): "--out spans.jsonl is read by this command; choose another file",
+    (*COLLECT, ".", "--out", "half.jsonl"): "--out half.jsonl is read by this command; choose another file",
     (
         *COLLECT,
         "spans.jsonl",
@@ -121,7 +121,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "nothing",
         "--out",
         "x.jsonl",
-    ): "none is built in. One from outside is written",
+    ): "there are no built-in ones. Your own is written",
     (*COLLECT, "spans.jsonl", "--since", "monday", "--out", "x.jsonl"): "'monday' is no time; write how long ago",
     (
         *COLLECT,
@@ -153,7 +153,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("evaluate", "broken.jsonl", "-m", "faithfulness"): "none of 2 records is a sample",
     ("evaluate", "spans.jsonl", "-m", "faithfulness"): "it holds spans, and no sample; spanscore collect makes samples",
     ("evaluate", "samples.jsonl", "-m", "faithfulnes"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
-    ("evaluate", "samples.jsonl"): "say what to score: --metrics",
+    ("evaluate", "samples.jsonl"): "name the metrics: --metrics",
     (*SCORE, "--baseline", "none.jsonl"): "none.jsonl is not there; --update-baseline writes it from this run",
     (*SCORE, "--baseline", "empty.jsonl"): "empty.jsonl holds no rows to compare with; --update-baseline writes it",
     (*SCORE, "--baseline", "samples.jsonl"): "samples.jsonl holds other lines than rows that spanscore has written",
@@ -170,7 +170,12 @@ REFUSED: dict[tuple[str, ...], str] = {
     (*SCORE, "--min", "faithfulness=0.5", "--junit", "folder"): "folder cannot be written: it is a folder",
     (*SCORE, "--baseline", "nowhere/x.jsonl", "--update-baseline"): "nowhere/x.jsonl cannot be written: the folder",
     (*SCORE, "--out", "nowhere/x.jsonl"): "nowhere/x.jsonl cannot be written: the folder nowhere does not exist",
-    (*SCORE, "--out", "samples.jsonl", "--no-resume"): "--out samples.jsonl is what is read here; choose another file",
+    (
+        *SCORE,
+        "--out",
+        "samples.jsonl",
+        "--no-resume",
+    ): "--out samples.jsonl is read by this command; choose another file",
     (
         "evaluate",
         "renamed.jsonl",
@@ -231,7 +236,7 @@ TOLD: dict[tuple[str, ...], tuple[int, str]] = {
     ),
     ("evaluate", "anonymous.jsonl", "-m", "faithfulness", "--baseline", "base.jsonl"): (
         0,
-        "cases are told apart by their lines, as some have no id",
+        "cases are identified by line, as some have no id",
     ),
     (*SCORE, "--baseline", "old.jsonl"): (0, "the baseline is of another version or judge"),
 }
@@ -261,7 +266,7 @@ def test_every_command_says_that_it_is_at_work(
     for arguments in ((*COLLECT, "spans.jsonl", "--out", out), (*PREVIEW, "spans.jsonl"), SCORE):
         code, plain, error = ran((*arguments, "--json"), monkeypatch, capsys)
 
-        assert (code, error.split(":")[1].split(" …")[0]) == (0, " loading what it takes")
+        assert (code, error.split(":")[1].split(" …")[0]) == (0, " loading libraries")
         assert json.loads(plain)
 
 

@@ -77,6 +77,8 @@ UNUSUAL: dict[str, Any] = {
     "spool.path": f"{SPOOLS.name}/unusual.db",
     "spool.sync": "normal",
     "judge.structured": "text",
+    "judge.prompt_order": "instruction_first",
+    "judge.fallback.*.prompt_order": "instruction_first",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
     "judge.budget.*.metric": "faithfulness",

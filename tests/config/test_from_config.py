@@ -146,9 +146,9 @@ def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text):
 
 KEY = "sk-Judge0123456789"
 KEYS = {
-    f"judge: {{model: 'openai:m', api_key: {KEY}}}": "judge.api_key: a key is not to stand in the file; write api_key_env",
-    f"judge: {{model: 'openai:m', model_kwargs: {{api_key: {KEY}}}}}": "judge.model_kwargs.api_key: a key is not to stand",
-    f"judge: {{model: 'openai:m', model_kwargs: {{default_headers: {{x-api-key: {KEY}}}}}}}": "default_headers.x-api-key: a",
+    f"judge: {{model: 'openai:m', api_key: {KEY}}}": "judge.api_key: do not write a key into the file; write api_key_env",
+    f"judge: {{model: 'openai:m', model_kwargs: {{api_key: {KEY}}}}}": "judge.model_kwargs.api_key: do not write a key into",
+    f"judge: {{model: 'openai:m', model_kwargs: {{default_headers: {{x-api-key: {KEY}}}}}}}": "default_headers.x-api-key: do",
     f"judge: {{model: 'openai:m', base_url: 'https://me:{KEY}@host/v1'}}": "base_url holds a password",
     f"judge: {{model: 'openai:m', base_url: ['https://me:{KEY}@host/v1']}}": "judge.base_url",
     f"judge: {{model: 'openai:m', api_key_env: {KEY}}}": "api_key_env names no variable",

@@ -29,8 +29,8 @@ NO_CONFIGURATION: dict[str, tuple[str | bytes, str]] = {
     "a number as a key": ("1: 2", "FILE holds no settings; write keys with values, such as metrics: [faithfulness]"),
     "latin-1": (M.encode() + b"service_name: caf\xe9", "FILE, line 2 is not valid UTF-8; save the file as UTF-8"),
     "utf-16": (M.encode("utf-16"), "FILE, line 1 is not valid UTF-8; save the file as UTF-8"),
-    "a tab": ("metrics:\n\t- exact_match", "FILE, line 2 is no YAML: a tab stands where YAML wants spaces; indent with"),
-    "NUL": (f"{M}service_name: 'a\0b'", r"FILE, line 2: the control character \x00 stands there, which YAML does not allow"),
+    "a tab": ("metrics:\n\t- exact_match", "FILE, line 2 is no YAML: the line is indented with a tab; indent with spaces"),
+    "NUL": (f"{M}service_name: 'a\0b'", r"FILE, line 2: YAML does not allow the control character \x00"),
     "a list left open": ("metrics: [exact_match\njudge: {model: lexical}",
                          "FILE, line 1 is no YAML: a list that [ begins is not closed; write ]"),
     "a mapping left open": (f"{M}judge: {{model: lexical\n",
@@ -39,7 +39,7 @@ NO_CONFIGURATION: dict[str, tuple[str | bytes, str]] = {
     "a colon in a value": (f"{M}service_name: a: b", "FILE, line 2 is no YAML: a ': ' too many in this line, or none in the"),
     "a colon forgotten": (f"metrics [x]\n{M}", "FILE, line 2 is no YAML: a ': ' too many in this line, or none in the one ab"),
     "bad indentation": ("metrics:\n  - exact_match\n - faithfulness",
-                        "FILE, line 3 is no YAML: this is not indented as what stands above; align what belongs together"),
+                        "FILE, line 3 is no YAML: this line is not indented like the lines above; align the keys of"),
     "a template": (f"{M}service_name: {{{{ name }}}}",
                    "FILE, line 2 is no YAML: a value that begins with { or [ is read as a mapping or a list; put it in quotes"),
     "a value with @": (f"{M}service_name: @bot", "FILE, line 2 is no YAML: no value begins with @, ` or %; put it in quotes"),
@@ -47,11 +47,11 @@ NO_CONFIGURATION: dict[str, tuple[str | bytes, str]] = {
     "a value with !": (f"{M}service_name: !bot x", "FILE, line 2 is no YAML: a value that begins with ! is read as a tag, an"),
     "a Python object": (f"{M}service_name: !!python/object/apply:os.system [ls]",
                         "FILE, line 2 is no YAML: a value that begins with ! is read as a tag, and none has this name"),
-    "a tag of another kind": (f"{M}service_name: !!int bot", "FILE is no YAML: a tag (!!) stands at a value of another kind"),
+    "a tag of another kind": (f"{M}service_name: !!int bot", "FILE is no YAML: a tag (!!) is before a value of another kind"),
     "an anchor twice": ("metrics: &a [exact_match]\njudge: &a {model: lexical}",
-                        "FILE, line 2 is no YAML: an anchor (&) of this name stands above; give each a name of its own"),
+                        "FILE, line 2 is no YAML: the anchor (&) exists already; give each anchor a name of its own"),
     "two documents": (f"{M}---\n{M}", "FILE, line 2 is no YAML: a second document begins (---); a configuration is one"),
-    "an alias bomb": (BOMB + M, "FILE, line 1: what stands here holds more than 100,000 values, by its aliases (*)"),
+    "an alias bomb": (BOMB + M, "FILE, line 1: this value has more than 100,000 values, by its aliases (*)"),
     "an alias in itself": (f"{M}outputs: {{sinks: &a [*a]}}", "FILE, line 2: values are nested deeper than 32 levels"),
     "deep nesting": (f"{M}service_name: {'[' * 100_000}", "FILE, line 2: values are nested deeper than 32 levels"),
     "5,000 digits": (f"{M}limits: {{workers: {'9' * 5_000}}}", "FILE, line 2: a number of 5,000 digits; no setting takes"),
@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a class's name": ("metrics: [Faithfulness]", "metrics: unknown metric 'Faithfulness': did you mean 'faithfulness'"),
     "a parameter not indented": (
         "metrics:\n  - faithfulness:\n    pass_at: 0.7",
-        "metrics.0: pass_at stands beside faithfulness; indent it further: faithfulness: {pass_at: …}",
+        "metrics.0: pass_at is on the level of faithfulness; indent it further: faithfulness: {pass_at: …}",
     ),
     "a metric's value": (
         "metrics: [{faithfulness: 0.7}]",
@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a missing module": (
         "metrics: ['nonesuch_pkg:Metric']",
-        "metrics: metric 'nonesuch_pkg:Metric': there is no module 'nonesuch_pkg' where Python looks; inst",
+        "metrics: metric 'nonesuch_pkg:Metric': Python finds no module 'nonesuch_pkg'; install it, or name",
     ),
     # keys
     "a wrong key": (f"{M}sampel: {{rate: 1}}", f"sampel: no such setting; did you mean 'sampling'? {TOP}"),
@@ -105,14 +105,14 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a budget at the top": (f"{M}budget: [{{usd: 5, per: 1d}}]", "budget: no such setting; did you mean 'judge.budget'?"),
     "an anchor's own key": (f"{M}x-common: &a {{rate: 1}}\nsampling: *a", f"x-common: no such setting. {TOP}"),
-    "a key twice": (f"{M}sampling: {{rate: 1}}\n{M}", "metrics: stands in lines 1 and 3; keep one of them"),
+    "a key twice": (f"{M}sampling: {{rate: 1}}\n{M}", "metrics: is given in lines 1 and 3; keep one of them"),
     "an inner key three times": (
         f"{M}sampling:\n  rate: 1\n  rate: 0.5\n  rate: 0.1",
-        "sampling.rate: stands in lines 3, 4 and 5; keep one of them",
+        "sampling.rate: is given in lines 3, 4 and 5; keep one of them",
     ),
     "a key twice in a line": (
         f"{M}sampling: {{rate: 1, rate: 0}}",
-        "sampling.rate: stands 2 times in line 2; keep one of them",
+        "sampling.rate: is given 2 times in line 2; keep one of them",
     ),
     "a section left empty": (
         f"{M}sampling:",
@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "an unknown status": (
         f"{M}sampling: {{rules: [{{when: {{status: failed}}, rate: 1}}]}}",
-        "sampling.rules.0.when.status: is none of 'error' or 'ok' (given: 'failed')",
+        "sampling.rules.0.when.status: is not one of 'error' or 'ok' (given: 'failed')",
     ),
     "a rule and no list": (
         f"{M}sampling: {{rules: {{rate: 1}}}}",

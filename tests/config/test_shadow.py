@@ -60,7 +60,7 @@ REFUSED = {
     "{faithfulness: {shadow: {timeout: 3}}}": "metrics.faithfulness.shadow.model: 'openai:old' is the judge in force",
     "{faithfulness: {shadow: {modle: 'openai:new'}}}": "metrics.faithfulness.shadow.modle: no such setting",
     "{faithfulness: {shadow: {model: 'openai:new', timeout: -1}}}": "metrics.faithfulness.shadow.timeout: ",
-    "{faithfulness: {shadow: {model: 'openai:new', api_key: abc}}}": "shadow.api_key: a key is not to stand in the file",
+    "{faithfulness: {shadow: {model: 'openai:new', api_key: abc}}}": "shadow.api_key: do not write a key into the file",
     "{exact_match: {shadow: {model: 'openai:new'}}}": "metrics.exact_match.shadow: this metric asks no judge",
     "{faithfulness: {shadow: {model: 'openai:new', budget: [{usd: 1, per: 1d}]}}}": "shadow.budget: it is in usd, and 'new'",
 }

@@ -11,7 +11,15 @@ import pytest
 
 from spanscore import metrics
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    SingleTurnSample,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+)
 from spanscore.core.score import Outcome
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
 from spanscore.judges.lexical.judge import LexicalJudge
@@ -21,7 +29,13 @@ from spanscore.testing import build_metric
 
 NEEDED: dict[str, dict[str, Any]] = {
     "aspect_critic": {"definition": "Is it polite?"},
+    "json_schema": {"schema": {"type": "object"}},
+    "language_is": {"language": "english"},
+    "latency": {"max_s": 2.0},
+    "length": {"max": 100},
+    "regex": {"must": "193[0-9]"},
     "simple_criteria_score": {"definition": "Score 1 to 5 by how helpful it is.", "range": [1, 5]},
+    "tokens": {"max": 1000},
 }
 """Parameters a metric cannot be made without."""
 
@@ -35,6 +49,8 @@ FULL = {
         reference_contexts=["The bridge opened in 1931."],
         reference_context_ids=["a"],
         rubrics={"score1_description": "Wrong.", "score5_description": "Right."},
+        duration_s=1.5,
+        usage=TokenUsage(input_tokens=60, output_tokens=40),
     ),
     "multi_turn": MultiTurnSample(
         user_input=[

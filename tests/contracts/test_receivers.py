@@ -16,6 +16,7 @@ from tests.live import QUESTION, a_trace, rag
 from spanscore import ScoringSpanProcessor, SingleTurnSample
 from spanscore.capture.callback.handler import SpanCallbackHandler
 from spanscore.capture.callback.recorder import Recorder
+from spanscore.capture.intake import Intake
 from spanscore.capture.otlp.claims import WireClaims
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.processor.external_spans import ExternalSpans
@@ -36,11 +37,13 @@ from spanscore.testing import ReceiverContract, make_span, make_unit
 Port = tuple[EventQueue[Receiver], UnitListener]
 
 
+def _intake(event_queue: EventQueue[Receiver], recorded: UnitListener) -> Intake:
+    return Intake(event_queue, recorded, RateSampler({"grounded": 1.0}), Ledger(["grounded"]))
+
+
 def recorder(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
-    ledger, tracer = Ledger(["grounded"]), partial(a_trace().provider.get_tracer, "spanscore.capture")
-    handler = SpanCallbackHandler(
-        event_queue, RateSampler({"grounded": 1.0}), ledger, tracer=tracer, ready=lambda: None
-    )
+    tracer = partial(a_trace().provider.get_tracer, "spanscore.capture")
+    handler = SpanCallbackHandler(_intake(event_queue, recorded), tracer=tracer, ready=lambda: None)
     suite.arrive = partial(rag().invoke, QUESTION, config={"callbacks": [handler]})
     suite.begin = lambda: handler.on_chain_start({}, {"question": QUESTION}, run_id=uuid4()) or True
     return Recorder(handler, recorded)
@@ -48,7 +51,7 @@ def recorder(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListen
 
 def submitted(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     tracer = partial(a_trace().provider.get_tracer, "spanscore.capture")
-    made = SubmittedSamples(event_queue, recorded, Ledger(["grounded"]), tracer=tracer)
+    made = SubmittedSamples(_intake(event_queue, recorded), tracer=tracer)
     suite.arrive = lambda: made.submit(SingleTurnSample(user_input="q", response="a"), sampled=False)
     return made
 
@@ -66,10 +69,7 @@ class Scorer:
 def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     translator = SpanNormalizers()
     made = ExternalSpans(
-        event_queue,
-        recorded,
-        RateSampler({"grounded": 1.0}),
-        Ledger(["grounded"]),
+        _intake(event_queue, recorded),
         scopes=Scopes(translator.knows),
         translator=translator,
         ready=lambda _: None,
@@ -85,10 +85,7 @@ def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListen
 def otlp(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     translator = SpanNormalizers()
     made = OtlpSpans(
-        event_queue,
-        recorded,
-        RateSampler({"grounded": 1.0}),
-        Ledger(["grounded"]),
+        _intake(event_queue, recorded),
         bounds=Bounds(),
         claims=WireClaims(translator),
         translator=translator,
@@ -100,9 +97,7 @@ def otlp(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) 
 
 
 def stored(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
-    made = StoredUnits(
-        event_queue, recorded, RateSampler({"grounded": 1.0}), metrics=[], open_units=lambda: 0, ready=lambda: None
-    )
+    made = StoredUnits(_intake(event_queue, recorded), metrics=[], open_units=lambda: 0, ready=lambda: None)
     numbers = count(1)
     suite.arrive = lambda: made.put(make_unit(make_span(trace_id=next(numbers))))
     return made
@@ -132,10 +127,6 @@ class Lines:
     def __init__(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> None:
         self.event_queue, self.recorded = event_queue, recorded
         self.closed = False
-        self.came = 0
-        self.reset()
-
-    def reset(self) -> None:
         self.came = self.read = 0
         self.running: dict[UnitKey, Any] = {}
         self.waiting: dict[UnitKey, Any] = {}
@@ -230,15 +221,10 @@ class Uncounted(Lines):
 
 
 class Keeping(Lines):
-    """Lets go of nothing that runs, and comes into a child with it."""
+    """Lets go of nothing that runs."""
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         return [*self.running]
-
-    def reset(self) -> None:
-        running = getattr(self, "running", {})
-        super().reset()
-        self.running = running
 
 
 class Open(Lines):

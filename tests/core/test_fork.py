@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spanscore.core.threads import before_fork, reset_in_child
+from spanscore.core.threads import before_fork, call_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -40,9 +40,9 @@ def in_child(tell: Callable[[], str]) -> str:
 def test_parts_are_made_new_in_their_order_and_one_that_fails_stops_no_other() -> None:
     heard: list[str] = []
     first, broken, last = (Part(name, heard) for name in ("first", "broken", "last"))
-    reset_in_child(first, Part.hear)
-    reset_in_child(broken, Part.fail)
-    reset_in_child(last, Part.hear)
+    call_in_child(first, Part.hear)
+    call_in_child(broken, Part.fail)
+    call_in_child(last, Part.hear)
 
     assert in_child(lambda: " ".join(heard)) == "first last"
     assert heard == []
@@ -60,7 +60,7 @@ def test_a_fork_waits_for_what_must_be_over_before_it() -> None:
 def test_a_part_is_not_kept_alive() -> None:
     heard: list[str] = []
     part = Part("gone", heard)
-    reset_in_child(part, Part.hear)
+    call_in_child(part, Part.hear)
     seen = weakref.ref(part)
 
     del part

@@ -60,7 +60,7 @@ def test_a_file_that_others_can_read_is_made_its_owners_alone_and_that_is_said(
         LineFile(path, MANY).append(line(2))
 
     assert (mode(path), numbers(path)) == (0o600, [1, 2])
-    assert "could be read by others" in caplog.text
+    assert "was readable by others" in caplog.text
 
 
 def test_both_files_together_are_never_larger_than_they_may_be(path: Path) -> None:

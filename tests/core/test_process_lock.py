@@ -28,7 +28,7 @@ def test_in_a_forked_child_it_is_still_the_parents(tmp_path: Path) -> None:
     assert lock.take()
 
     def taken() -> str:
-        lock.reset()
+        lock.let_go()
         return str(lock.take())
 
     assert in_child(taken) == "False"

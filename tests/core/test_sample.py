@@ -37,7 +37,7 @@ def test_single_turn_fields_are_those_of_ragas() -> None:
         "reference_contexts",
         "reference_context_ids",
         "rubrics",
-    }
+    } | {"duration_s", "usage"}  # our own
 
 
 def test_multi_turn_fields_are_those_of_ragas() -> None:
@@ -102,13 +102,13 @@ def test_an_assistant_that_says_nothing_renders_as_nothing(message: AIMessage) -
 @pytest.mark.parametrize(
     ("messages", "why"),
     [
-        ([ToolMessage(content="x")], "message 0 is a tool result, but no assistant message stands before it"),
-        ([HumanMessage(content="a"), ToolMessage(content="x")], "message 1 .* no assistant message stands before it"),
+        ([ToolMessage(content="x")], "message 0 is a tool result, but no assistant message precedes it"),
+        ([HumanMessage(content="a"), ToolMessage(content="x")], "message 1 .* no assistant message precedes it"),
         ([AIMessage(content="a"), ToolMessage(content="x")], r"message 1 .* message 0 \(ai\) calls no tool"),
         ([ASK, HumanMessage(content="a"), ToolMessage(content="x")], r"message 2 .* message 1 \(human\) calls no tool"),
         (
             [ASK, ToolMessage(content="x", tool_call_id="c9")],
-            "answers tool call 'c9', which no message before it made",
+            "answers tool call 'c9', which no earlier message made",
         ),
     ],
 )

@@ -50,7 +50,7 @@ def test_no_metric_takes_the_place_of_another_attribute(family: str) -> None:
     taken = [name.removeprefix(family) for name in constants if name.startswith(family) and name != family]
 
     for name in taken:
-        with pytest.raises(ConfigurationError, match="is an attribute that every score has already"):
+        with pytest.raises(ConfigurationError, match="is already an attribute of every score"):
             refuse_taken_name(name)
 
 

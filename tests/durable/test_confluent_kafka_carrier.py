@@ -93,7 +93,8 @@ def test_a_forked_child_carries_its_own_and_the_parent_goes_on() -> None:
     if not (child := os.fork()):
         signal.alarm(int(ANSWER_WITHIN_S))  # a child that hangs would hold the pipes of the test's servers
         mine: list[str | None] = []
-        carrier.reset()
+        carrier = KafkaCarrier(MOCKED, "otlp_spans")
+        gc.collect()  # the client of the parent must not be destroyed here
         carrier.send(copy(2), mine.append)
         carrier.close(ANSWER_WITHIN_S)
         os._exit(0 if mine == [None] else 1)

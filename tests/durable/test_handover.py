@@ -187,7 +187,7 @@ def test_the_token_is_nowhere_to_be_seen(
         run(scorer, 1)
         assert poll(lambda: "HTTP 401" in shown(scorer))
         (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}")
-        assert poll(lambda: "what no header can carry" in shown(scorer))
+        assert poll(lambda: "characters that a header cannot carry" in shown(scorer))
         told = f"{scorer.status()} {scorer.status()!r} {at!r} {caplog.text}"
 
     assert TOKEN not in told
@@ -225,7 +225,7 @@ def test_what_needs_scores_in_this_process_is_refused(at: RemoteScoring, samplin
 
 def test_without_a_token_nothing_starts(tmp_path: Path) -> None:
     nowhere = RemoteScoring(endpoint="https://scorer:4318", token_file=tmp_path / "token")
-    said = r"remote_scoring\.token_file: the file .*token is not there"
+    said = r"remote_scoring\.token_file: the file .*token is missing"
     with pytest.raises(ConfigurationError, match=said), application(nowhere):
         pass
 

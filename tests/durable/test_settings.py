@@ -63,10 +63,10 @@ def test_what_is_said_of_a_topic_arrives(tmp_path: Path) -> None:
         ({"endpoint": "https://scorer:4318"}, "endpoint needs token_file"),
         (
             {"endpoint": "https://scorer:4318/v1/traces", "token_file": "t"},
-            "endpoint is the address without /v1/traces",
+            "leave /v1/traces out of endpoint",
         ),
         ({"endpoint": "https://scorer:4318", "token_file": "t", "kafka": TOPIC}, "give endpoint, of a spanscore serve"),
-        ({"kafka": TOPIC, "token_file": "t"}, "token_file is of endpoint"),
+        ({"kafka": TOPIC, "token_file": "t"}, "token_file is for endpoint"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_alike_in_both_places(
@@ -86,8 +86,8 @@ def test_check_says_where_content_goes_and_whether_others_can_read_it(tmp_path: 
     code, told = checked(written(tmp_path, endpoint))
 
     assert code == 0
-    assert "units go to http://scorer:4318/otlp to be scored, with their content, after the redactor" in told
-    assert "remote_scoring.endpoint is no https: content and token travel as plain text" in told
+    assert "units are sent to http://scorer:4318/otlp for scoring, with their content, after the redactor" in told
+    assert "remote_scoring.endpoint is not https: content and token travel as plain text" in told
     assert "planted" not in told
     assert TOKEN not in told
 
@@ -96,7 +96,7 @@ def test_check_says_that_the_token_is_not_here(tmp_path: Path) -> None:
     code, told = checked(written(tmp_path, {"endpoint": "https://scorer:4318", "token_file": "nowhere"}), "--ready")
 
     assert code == 3
-    assert "remote_scoring.token_file: the file nowhere is not there" in told
+    assert "remote_scoring.token_file: the file nowhere is missing" in told
     assert "plain text" not in told
 
 

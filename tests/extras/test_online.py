@@ -28,7 +28,7 @@ class Judging(BaseChatModel):
         return "judging"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        answer = VERDICTS if "verdict" in str(messages[0].content) else STATEMENTS
+        answer = VERDICTS if "verdict" in str(messages[-1].content) else STATEMENTS
         said = AIMessage(content=json.dumps(answer), response_metadata={"finish_reason": "stop"})
         return ChatResult(generations=[ChatGeneration(message=said)])
 

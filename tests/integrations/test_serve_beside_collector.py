@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,21 +13,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from opentelemetry._logs import LogRecord
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import set_span_in_context
 from tests.integrations.serving import Served, free_ports, serving
 from tests.integrations.stage import carrying
 from tests.servers.jaeger import Jaeger, Traces
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import poll
+from tests.traces import event_only
+from tests.traces.said import answer
 
 from spanscore import semconv
 
@@ -67,33 +66,29 @@ def test_the_scores_of_a_javascript_application_are_found_in_jaeger_by_tag(
     ] == []
 
 
-def test_content_in_log_records_comes_by_a_pipeline_of_its_own(collector: ModuleType, tmp_path: Path) -> None:
-    """Logs leave the application, and the Collector, apart from the spans that they belong to."""
+def test_content_in_log_records_gives_the_samples_of_content_on_spans(
+    collector: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs leave the application, and the Collector, by pipelines of their own."""
+    pytest.importorskip("opentelemetry.instrumentation.genai.openai")
     logs = {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlp_http/spanscore"]}
     more = _file(tmp_path, {"service": {"pipelines": {"logs/spanscore": logs}}})
+    monkeypatch.setenv(event_only.SAMPLES_ENV, str(tmp_path / "samples"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     with (
         OtlpReceiver() as backend,
-        serving(tmp_path / "serve", {**SETTINGS, "units": {}}, scores_to=backend.endpoint) as served,
+        OpenAIServer(answer) as model,
+        serving(tmp_path / "serve", {"metrics": event_only.METRICS}, scores_to=backend.endpoint) as served,
     ):
         to = {"TRACES_OTLP_ENDPOINT": backend.endpoint, "SCORER_OTLP_ENDPOINT": served.http}
         with carrying(tmp_path, collector, to, "tee.yaml", more) as endpoint:
-            _ask_with_logs(endpoint, 5)
-            poll(lambda: served.outcomes() == {"scored": 5}, deadline_s=WITHIN_S, what="5 scores")
+            for form in event_only.FORMS:
+                event_only.run(form, model.url, endpoint=endpoint)
+            units = 2 * event_only.CALLS * len(event_only.FORMS)
+            poll(lambda: sum(served.outcomes().values()) == units, deadline_s=WITHIN_S, what="every unit")
+            assert served.eligible() == units
 
-
-def _ask_with_logs(endpoint: str, times: int) -> None:
-    """Call a model, traced with the content in log records, as with ``EVENT_ONLY``."""
-    spans, logs = TracerProvider(), LoggerProvider()
-    spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
-    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{endpoint}/v1/logs")))
-    content = {name: value for name, value in ASKED.items() if name != semconv.OPERATION_NAME}
-    for _ in range(times):
-        span = spans.get_tracer(SCOPE).start_span("chat m", attributes={semconv.OPERATION_NAME: semconv.CHAT})
-        context = set_span_in_context(span)
-        logs.get_logger(SCOPE).emit(LogRecord(event_name=semconv.DETAILS_EVENT, attributes=content, context=context))
-        span.end()
-    spans.shutdown()
-    logs.shutdown()
+    assert event_only.differing_samples(tmp_path / "samples") == {}
 
 
 def test_through_a_proxy_the_score_stands_on_the_root_and_each_span_comes_once(

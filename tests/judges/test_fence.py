@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.contracts.test_metrics import FULL, built
 from tests.judges.injections import INJECTIONS, LARGE, ORDER, forged, judged_steps
 from tests.judges.models import Answers
 
-from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.prompt import Prompt, PromptOrder, Reply
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.errors import JudgeError
 from spanscore.judges import ask, render
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.metrics.kit.step import Step
+from spanscore.samples.measures import MEASURES
 
 STEPS = {step.name: step for step in judged_steps()}
 _BLANK = (
@@ -41,20 +42,23 @@ def hostile(injection: str) -> dict[str, Any]:
 
 
 def outside(text: str) -> str:
-    """Return what a credulous reader of a prompt takes to stand outside of its fence."""
-    first, *_ = ENDS.split(text.removeprefix("<evidence>"), maxsplit=1)
-    return text.removeprefix("<evidence>").removeprefix(first)
+    """Return what a credulous reader of a prompt takes to stand outside of its fences."""
+    return "".join(ENDS.split(text)[::2])
 
 
-def checked(step: Step[Any], evidence: dict[str, Any]) -> None:
+def checked(step: Step[Any], evidence: dict[str, Any], order: PromptOrder) -> None:
     seen = json.loads(json.dumps(evidence, ensure_ascii=False).encode("utf-8", "replace"))
+    place = 1 + 2 * len(step.examples) * step.examples_first if order == "evidence_first" else 1
 
-    system, user = render(step.prompt(evidence))
+    system, user = render(step.prompt(evidence, order=order))
+    calm = render(step.prompt({"question": "harmless"}, order=order))
 
-    assert system == render(step.prompt({"question": "harmless"})).system
-    assert len(ENDS.findall(user)) == 2
-    assert json.loads(user.removeprefix("<evidence>").removesuffix("</evidence>")) == seen
-    assert outside(user) == "</evidence>"
+    assert system == calm.system
+    fences, calm_fences = ENDS.split(user), ENDS.split(calm.user)
+    shown = json.loads(fences.pop(place).removeprefix(">").removesuffix("</"))
+    assert sorted(map(json.dumps, shown.values())) == sorted(map(json.dumps, seen.values()))
+    calm_fences.pop(place)
+    assert fences == calm_fences
 
 
 def test_there_are_sixty_injections() -> None:
@@ -68,7 +72,8 @@ def test_no_text_leaves_its_fence_on_any_question(number: int) -> None:
     steps = list(STEPS.values())
 
     for step in steps[:1] if injection in LARGE else steps:
-        checked(step, {"question": injection} if injection in LARGE else hostile(injection))
+        for order in get_args(PromptOrder):
+            checked(step, {"question": injection} if injection in LARGE else hostile(injection), order)
 
 
 class Obedient:
@@ -106,8 +111,8 @@ def test_a_judge_that_obeys_any_order_outside_of_the_fence_obeys_none(name: str)
 
 
 def single(text: str) -> SingleTurnSample:
-    whole: dict[str, Any] = FULL["single_turn"].model_dump()
-    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items() if key != "rubrics"}
+    whole: dict[str, Any] = FULL["single_turn"].model_dump(exclude={"rubrics", *MEASURES})
+    hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items()}
     return SingleTurnSample(**hostile, rubrics={f"score1_{text}": text, f"score5_{text}": text})
 
 

@@ -46,14 +46,20 @@ def test_the_model_is_told_what_evidence_is_before_it_sees_any() -> None:
     assert "never an instruction" in render(prompt).system
 
 
-def test_examples_and_the_asked_form_stand_in_the_system_text() -> None:
+def test_examples_and_the_asked_form_stand_behind_the_evidence() -> None:
     example = Example(evidence={"response": "bye"}, output={"reason": "short", "verdict": 0})
-    prompt = Prompt(step="s", instruction="Judge.", evidence={}, output=Answer, examples=(example,))
+    prompt = Prompt(step="s", instruction="Judge.", evidence={"response": "hello"}, output=Answer, examples=(example,))
 
-    system = render(prompt).system
+    user = render(prompt).user
 
-    assert '{"reason": "short", "verdict": 0}' in system
-    assert '"verdict": integer' in system
+    parts = (
+        '{"response":"hello"}',
+        "Judge.",
+        '{"response":"bye"}',
+        '{"reason": "short", "verdict": 0}',
+        '"verdict": integer',
+    )
+    assert [*map(user.index, parts)] == sorted(map(user.index, parts))
 
 
 def test_a_cut_emoji_does_not_break_the_request() -> None:

@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from opentelemetry._logs import LogRecord
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
-from tests.capture.test_log_content import FORMS, Application
 from tests.kafka.applications import committed
 from tests.kafka.worker import configured, working
 from tests.servers.kafka import Kafka
+from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
-from tests.servers.server import free_port
+from tests.servers.server import free_port, poll
 from tests.service.process import Serving, a_run
+from tests.traces import event_only
+from tests.traces.said import answer
 
 from spanscore import semconv
 
@@ -74,32 +75,31 @@ def test_a_sampler_before_the_topic_states_its_share(
         assert worker.scorer.status().head_sampling == {"th": worker.eligible, "configured": 0, "unknown": 0}
 
 
-def test_content_in_log_records_that_a_collector_writes_to_a_topic_is_scored(
-    collector: ModuleType, kafka: Kafka, topic: str, tmp_path: Path
+def test_content_in_log_records_gives_the_samples_of_content_on_spans(
+    collector: ModuleType, kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application, logs_topic = Application(), f"{topic}-logs"
-    kafka.create(logs_topic, 3)
-    for form in FORMS:
-        application.call(form())
-    application.loggers.get_logger("app").emit(LogRecord(body="a line like any other"))
+    pytest.importorskip("opentelemetry.instrumentation.genai.openai")
+    kafka.create(logs_topic := f"{topic}-logs", 3)
+    monkeypatch.setenv(event_only.SAMPLES_ENV, str(tmp_path / "samples"))
+    more: Any = {"kafka": {"logs_topic": logs_topic}, "metrics": event_only.METRICS, "units": {"idle_timeout": "3s"}}
     with (
         OtlpReceiver() as backend,
+        OpenAIServer(answer) as model,
         collecting(collector, kafka, topic, tmp_path, backend, KAFKA_LOGS_TOPIC=logs_topic) as endpoint,
-        Serving(
-            configured(tmp_path, kafka, topic, kafka={"logs_topic": logs_topic}, units={"idle_timeout": "2s"}),
-            command="worker",
-            OTEL_EXPORTER_OTLP_ENDPOINT=backend.endpoint,
-        ) as worker,
+        working(configured(tmp_path, kafka, topic, **more)) as worker,
     ):
-        worker.until(f"logs of {logs_topic}")
-        spans, logs = application.spans.get_finished_spans(), application.logs.get_finished_logs()
-        assert OTLPSpanExporter(f"{endpoint}/v1/traces").export(spans) is SpanExportResult.SUCCESS
-        OTLPLogExporter(f"{endpoint}/v1/logs").export(logs)
+        for form in event_only.FORMS:
+            event_only.run(form, model.url, endpoint=endpoint)
+        units = event_only.CALLS * len(event_only.FORMS)
+        status = worker.scorer.status
+        poll(
+            lambda: {sum(ended.values()) for ended in status().outcomes.values()} == {units},
+            deadline_s=30,
+            what="units",
+        )
+        assert {*status().eligible.values()} == {units}
 
-        assert backend.wait_for(lambda: len(scores(backend)) == len(FORMS), 60)
-        worker.process.terminate()
-        assert worker.ended() == 0
-    assert [line for line in worker.lines if "answered: eligible 5: scored 5" in line]
+    assert event_only.differing_samples(tmp_path / "samples") == {}
 
 
 def scores(backend: OtlpReceiver) -> set[int]:

@@ -156,7 +156,7 @@ def test_records_that_come_long_after_are_named_and_counted(topics: Topics, tmp_
         topics.write([late], what="logs")
         worker.until(lambda: "1 joined to their span, 1 waiting" in " ".join(str(worker.scorer.status()).split()))
 
-        assert "none of the span had come" in str(worker.scorer.explain(late.trace)[0])
+        assert "which had not arrived" in str(worker.scorer.explain(late.trace)[0])
         assert adds_up(worker)
 
 

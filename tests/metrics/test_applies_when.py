@@ -56,7 +56,7 @@ def test_one_call_asks_both_and_the_condition_first():
     critic(judge).score_sync(WEATHER)
 
     (asked,) = judge.calls
-    text = render(asked).system
+    text = render(asked).user
     assert text.index(WHEN) < text.index("The deadline is told.")
     assert text.index('"applies"') < text.index('"verdict"')
 

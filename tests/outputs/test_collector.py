@@ -249,16 +249,6 @@ def test_what_is_left_at_the_end_is_lost_and_counted(tmp_path: Path, caplog: pyt
     assert "1 case (No such file or directory)" in caplog.text
 
 
-def test_in_a_forked_child_what_waits_is_the_parents(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "missing" / "cases.jsonl")
-    stage.scored(1)
-    stage.collector.flush(30)
-
-    stage.collector.reset()
-
-    assert (stage.collector.state().waiting, stage.collector.state().fault) == (0, "")
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -82,12 +82,3 @@ def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tup
     (unit,) = remembering.explain(1)
     assert unit["metrics"]["other"]["rates"] == {"base": 0.0, **{rule.name: rule.rate for rule in rules}}
     assert outcomes(remembering) == [{"one": "not_sampled", "other": "not_sampled"}]
-
-
-def test_a_forked_child_explains_nothing_of_its_parent() -> None:
-    remembering = decisions()
-    closed(remembering)
-
-    remembering.reset()
-
-    assert remembering.explain(1) == []

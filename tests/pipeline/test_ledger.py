@@ -69,15 +69,6 @@ def test_what_a_fallback_judged_is_counted_apart_and_all_of_it_adds_up():
     }
 
 
-def test_a_forked_child_counts_from_zero():
-    ledger = Ledger(METRICS)
-    ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)
-
-    ledger.reset()
-
-    assert (ledger.eligible(), ledger.outcomes()) == ({"faithfulness": 0, "harmless": 0}, {})
-
-
 def test_every_lost_unit_adds_its_weight_once():
     ledger = Ledger(["a", "b"])
     ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)

@@ -70,15 +70,6 @@ def test_of_a_unit_that_was_left_out_when_it_began_no_time_is_known() -> None:
     assert units.units() == [RecentUnit(known, None)]
 
 
-def test_a_forked_child_knows_none_of_its_parents() -> None:
-    units = recent()
-    units.followed(facts())
-
-    units.reset()
-
-    assert units.units() == []
-
-
 def test_a_thousand_units_take_half_a_megabyte_whatever_their_metadata_hold() -> None:
     units = recent("tier")
     tracemalloc.start()

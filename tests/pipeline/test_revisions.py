@@ -67,13 +67,3 @@ def test_a_rule_on_another_score_takes_no_revision() -> None:
 
     assert revised.begun == []
     assert revised.ledger.outcomes() == {("judged", Outcome.NOT_SAMPLED): 1}
-
-
-def test_a_forked_child_waits_for_no_revision_of_its_parent() -> None:
-    revised = Revised(RateSampler({"judged": 1.0}))
-    revised.revisions.take(replace(make_unit(make_span()), revision=1))
-
-    revised.revisions.reset()
-
-    assert revised.revisions.open_units() == []
-    assert revised.ledger.eligible() == {"judged": 0}

@@ -120,14 +120,3 @@ def test_what_leaves_after_the_provider_has_gone_is_counted_as_lost():
     room.flush_ready(S)
 
     assert room.lost == 1
-
-
-def test_a_fork_ends_nothing():
-    log, room = [], hold()
-    room.hold_root(key(1), Leaves("root", log), 10 * S)
-
-    room.reset()
-    room.release_running()
-    room.flush_ready(S)
-
-    assert (log, room.parked()) == ([], [])

@@ -567,15 +567,6 @@ def test_it_says_when_something_is_due():
     assert table.next_due_ns() == 65 * S
 
 
-def test_a_fork_begins_anew():
-    table = Table()
-    table.take(span(1), span(3, 2))
-
-    table.reset()
-
-    assert (table.open, table.bytes, table.next_due_ns(), table.close_all(S)) == (0, 0, None, [])
-
-
 # --- units that came whole, which nobody follows ----------------------------------------------------------------
 
 

@@ -261,17 +261,6 @@ def test_a_hundred_turns_at_most_are_linked():
     assert (ended.turns, ended.unit.session.links) == (150, tuple(UnitKey(n, n) for n in range(51, 151)))
 
 
-def test_a_forked_child_knows_no_conversation():
-    subject = table()
-    taken(subject, turn(1, short(1), id="a"), turn(2, short(2), id="b"))
-    subject.end("a", 0)
-
-    subject.reset()
-    taken(subject, turn(3, short(3), id="a"))
-
-    assert (subject.open, subject.end("b", 0), subject.end("a", 0).revision) == (1, None, 0)
-
-
 def test_the_key_of_a_conversation_is_the_same_in_every_process():
     assert session_key("talk") == UnitKey(0xCE7611E7481E75F085F6902050B40918, 0xB0E8374634EEB803)
     assert len({session_key(id) for id in ("a", "b", "ü", "\ud800")}) == 4

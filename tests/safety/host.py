@@ -67,8 +67,10 @@ class Ended:
     exit_s: float
 
 
-def run(code: str, *, scored: bool = True, signal_at: int | None = None, **environment: str) -> Ended:
-    """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``."""
+def run(
+    code: str, *, scored: bool = True, signal_at: int | None = None, seconds: float = 30, **environment: str
+) -> Ended:
+    """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``, and ends ``seconds`` after its output."""
     with tempfile.TemporaryFile() as told:
         process = start(code, scored=scored, exit_told_to=told.fileno(), **environment)
         out = []
@@ -77,7 +79,7 @@ def run(code: str, *, scored: bool = True, signal_at: int | None = None, **envir
                 out.append(line.rstrip("\n"))
                 if out[-1] == "ready" and signal_at is not None:
                     process.send_signal(signal_at)
-            process.wait(30)
+            process.wait(seconds)
         finally:
             process.kill()
         told.seek(0)

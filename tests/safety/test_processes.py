@@ -1,6 +1,5 @@
 """Ends of whole processes, played without spanscore and with it: same code, same output, an exit in time."""
 
-import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -203,53 +202,6 @@ def test_sigterm_that_the_host_turns_into_an_exit(during, endings):
     assert seen.exit_s < EXIT_S + SLACK_S
 
 
-FORK = """
-    {before}
-    stop = threading.Event()
-    def traffic():
-        while not stop.is_set():
-            ask()
-    threads = [threading.Thread(target=traffic) for _ in range(3)]
-    [t.start() for t in threads]
-    time.sleep(0.3)
-    children = []
-    for n in range(4):
-        child = os.fork()
-        if not child:
-            answers = [ask() for _ in range(3)]
-            ok = not SCORED or (scorer.flush(10) and scorer.status().outcomes["{metric}"] == {{"{outcome}": 3}})
-            print("child", len(answers), ok)
-            {leave}
-        children.append(child)
-        time.sleep(0.1)
-    codes = [os.waitpid(child, 0)[1] for child in children]
-    stop.set()
-    [t.join() for t in threads]
-    if SCORED:
-        scorer.flush(10)
-        status = scorer.status()
-        assert sum(status.outcomes["{metric}"].values()) + status.pending["{metric}"] == status.eligible["{metric}"]
-    print(codes)
-    leaving()
-"""
-MIDWAY = SLOW.format(metric="Slow(0.2)", options={"limits": {"queue_size": 10}}).strip()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.parametrize(("metric", "leave"), [("grounded", "sys.exit(0)"), ("slow", "os._exit(0)")])
-def test_a_fork_under_load(metric, leave):
-    before = "" if metric == "grounded" else MIDWAY
-    code = FORK.format(before=before, leave=leave, metric=metric, outcome="scored")
-
-    with OtlpReceiver() as collector:
-        ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint)
-
-    assert ended.err == ""
-    assert sorted(ended.out) == sorted([*["child 3 True"] * 4, "[0, 0, 0, 0]", "leaving"])
-    ids = [span.span_id for span in collector.spans]
-    assert len(ids) == len(set(ids)), "a span went out twice"
-
-
 def test_shutdown_under_load_ends_every_root():
     code = """
     answers, stop = [], threading.Event()
@@ -300,40 +252,6 @@ def test_a_first_run_at_exit():
     ended = run("import atexit; atexit.register(lambda: print(ask())); leaving()", **DEAD)
 
     assert (ended.out[-1], ended.err) == ("Paris is the capital of France.", "")
-
-
-CLOSED = """
-    if SCORED:
-        scorer = OnlineScorer([Slow(60)], service_name="app")
-        config["callbacks"] = [scorer.handler]
-    print(ask())
-    at_it = threading.Thread(target=lambda: SCORED and scorer.shutdown(2))
-    at_it.start()
-    if {whole}:
-        at_it.join()
-    elif SCORED:
-        while scorer.submit(None) is not None:
-            pass
-    child = os.fork()
-    if not child:
-        print(ask())
-        if SCORED:
-            scorer.flush(60), scorer.shutdown(60)
-        print("child ends")
-        os._exit(0)
-    at_it.join()
-    print(os.waitpid(child, 0)[1])
-    leaving()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("whole", [True, False])
-def test_the_child_of_a_process_that_shut_its_scorer_down_waits_for_nothing(whole):
-    ended = run(CLOSED.format(whole=whole), **NONE)
-
-    assert (ended.code, ended.out, ended.err) == (0, [ANSWER, ANSWER, "child ends", "0", "leaving"], "")
 
 
 def test_sigterm_in_the_midst_of_a_shutdown_whose_handler_shuts_down_too():

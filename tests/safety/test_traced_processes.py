@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 from typing import Any
@@ -66,46 +65,6 @@ def test_what_waits_at_a_sigterm_that_the_host_turns_into_an_exit_goes_out() -> 
     assert (went.code, went.out, went.err) == (7, ["ready", "leaving"], "")
     assert sorted(span.name for span in spans) == ["agent", "agent chat 0"]
     assert went.exit_s < EXIT_S
-
-
-FORK = """
-    stop = threading.Event()
-    asked = []
-    def traffic():
-        while not stop.wait(0.01):
-            ask(); asked.append(1)
-    threads = [threading.Thread(target=traffic) for _ in range(3)]
-    [t.start() for t in threads]
-    time.sleep(0.3)
-    children = []
-    for n in range(3):
-        child = os.fork()
-        if not child:
-            for _ in range(3): ask("child")
-            ok = scorer.flush(10) and scorer.status().outcomes == {"answered": {"scored": 3}}
-            provider.force_flush()
-            print("child", ok)
-            os._exit(0)
-        children.append(child)
-    codes = [os.waitpid(child, 0)[1] for child in children]
-    stop.set()
-    [t.join() for t in threads]
-    scorer.flush(10)
-    status = scorer.status()
-    assert status.outcomes == {"answered": {"scored": len(asked)}}, status
-    print(codes)
-    leaving()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_fork_under_load() -> None:
-    went, spans = ended(FORK)
-
-    assert went.err == ""
-    assert sorted(went.out) == ["[0, 0, 0]", *["child True"] * 3, "leaving"]
-    assert len({span.span_id for span in spans}) == len(spans), "a span went out twice"
-    assert Counter(span.name for span in spans)["child"] == 9
 
 
 def test_a_shutdown_under_load_loses_no_span_and_counts_every_unit() -> None:

@@ -43,7 +43,7 @@ def human(text: str) -> HumanMessage:
     return HumanMessage(text)
 
 
-SAY_WHERE = "say where it stands: extract=Extract(user_input='input.<key>', response='output.<key>')"
+SAY_WHERE = "give the place: extract=Extract(user_input='input.<key>', response='output.<key>')"
 HISTORY = [human("Hello"), AIMessage("Hi.")]
 CALLED = [
     ours.HumanMessage(content=Q),
@@ -378,11 +378,10 @@ SHAPES: dict[str, Row] = {
     "several texts of which none is told": Row(
         [root({"a": "x", "b": "y"}, {"c": "z"})],
         None,
-        reason="which of the root's texts is the question cannot be told; "
-        f"its input has a, b; its output has c; {SAY_WHERE}",
+        reason=f"several of the root's texts may be the question; its input has a, b; its output has c; {SAY_WHERE}",
     ),
     "nothing at all": Row(
-        [root()], None, reason=f"neither a question nor an answer was found; its root holds none: {SAY_WHERE}"
+        [root()], None, reason=f"neither a question nor an answer was found; its root has no text: {SAY_WHERE}"
     ),
     "unknown objects": Row(
         [root(object(), object())],

@@ -17,7 +17,7 @@ from typing import Any
 from tests.servers.openai_api import _Server, completion
 
 Fate = Callable[["Batch", dict[str, Any]], str | int]
-"""What becomes of a question: ``answered``, ``expired``, ``cancelled``, ``missing``, or the HTTP status of its error."""
+"""The fate of a question: ``answered``, ``expired``, ``cancelled``, ``missing``, or the HTTP status of its error."""
 
 _ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
 
@@ -51,7 +51,7 @@ class BatchServer:
 
     Args:
         answer: request → the model's text.
-        fate: what becomes of a question when its batch ends.
+        fate: the fate of a question when its batch ends.
         looks: number of times that a batch's state is read until it ends.
 
     Attributes:
@@ -226,7 +226,7 @@ class BatchServer:
 
 
 def _message(text: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Return Anthropic's message that says this, by the tool that was asked for, if one was."""
+    """Return Anthropic's message with this text, by the tool that was asked for, if one was."""
     content: dict[str, Any] = {"type": "text", "text": text}
     if tools := request.get("tools"):
         content = {"type": "tool_use", "id": "t", "name": tools[0]["name"], "input": json.loads(text)}

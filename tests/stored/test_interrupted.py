@@ -73,7 +73,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_run_pays_for_nothing_twice(
     told = replayed(config, unscored, "--resume", str(file))
 
     assert (done.exit_code, json.loads(done.stdout)["interrupted"]) == (INTERRUPTED, True)
-    assert f"To go on: --resume {file}" in " ".join(done.stderr.split())
+    assert f"To continue: --resume {file}" in " ".join(done.stderr.split())
     assert first > 0
     assert (sum(told["skipped"].values()), sum(told["taken"].values())) == (first, len(few.scored) - first)
     assert Counter(span.span_id for span in evaluations(file)).most_common(1)[0][1] == 1
@@ -175,8 +175,8 @@ def test_a_file_to_go_on_with_that_is_not_there_is_told_before_anything_is_score
     first = CliRunner().invoke(app("replay"), command, catch_exceptions=False)
     second = CliRunner().invoke(app("replay"), command, catch_exceptions=False)
 
-    assert f"--resume {file} is not there: beginning anew" in first.stderr
-    assert "beginning anew" not in second.stderr
+    assert f"--resume {file} does not exist: starting from the beginning" in first.stderr
+    assert "starting from the beginning" not in second.stderr
 
 
 def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_scores_that_could_not_be_sent_are_an_error_and_count_as_not_scored(
         app("replay"), ["replay", str(config), unscored, "--export", "--limit", "2", "--resume", str(file)]
     )
 
-    assert "not all that was scored has left" in str(done.exception)
+    assert "some scores were not delivered" in str(done.exception)
     assert "not scored again" not in str(done.exception), "the file knows none of them: all are scored and sent again"
     assert file.read_text() == ""
 
@@ -253,22 +253,22 @@ def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: Live
     assert before is None
     assert sorted({*seen}) == [*range(1, FEW + 1)], "while it goes on"
     assert scorer.status().replay == ReplayState(FEW, FEW, 0, len(few.scored), None)
-    assert f"replay: {FEW} units of {FEW} read; 0 scores there already, {len(few.scored)} made" in str(scorer.status())
+    assert f"replay: {FEW} units of {FEW} read; 0 scores exist already, {len(few.scored)} made" in str(scorer.status())
 
 
 def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
     told = ReplayState(1_200, 1, 3, 4, 0.0123)
 
-    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores there already, 4 made; 0.012 USD so far"
+    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores exist already, 4 made; 0.012 USD so far"
 
 
 REFUSED = {
     ("--out", "a", "--export"): "choose one of them",
     ("--max-rate", "fast"): "--max-rate: 'fast' is no rate",
-    ("--max-rate", "50"): "--max-rate: '50' does not say in which time; write 50/s",
+    ("--max-rate", "50"): "--max-rate: '50' has no unit of time; write 50/s",
     ("--since", "1h", "--until", "7d"): "--until 7d is not after --since 1h",
     ("--since", "monday"): "'monday' is no time",
-    ("--out", "a", "--resume", "b/scores.jsonl"): "leave --out out",
+    ("--out", "a", "--resume", "b/scores.jsonl"): "remove --out",
 }
 
 

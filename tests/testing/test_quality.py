@@ -62,7 +62,7 @@ def test_answers_that_are_missing_are_no_pass():
 
 
 def test_a_test_that_holds_nothing_is_refused():
-    with pytest.raises(ConfigurationError, match="something to hold"):
+    with pytest.raises(ConfigurationError, match="a bound"):
         assert_quality(GOOD, [Faithfulness("lexical")])
 
 

@@ -114,11 +114,11 @@ def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("", r"'' is no name; write what differs: 'service\.version'"),
-        ("  ", r"'  ' is no name; write what differs: 'service\.version'"),
+        ("", r"'' is no name; write the attribute that differs: 'service\.version'"),
+        ("  ", r"'  ' is no name; write the attribute that differs: 'service\.version'"),
         (None, r"is no text \(given: None\)"),
         (5, r"is no text \(given: 5\)"),
-        ("input.value", r"'input\.value' quotes what users write"),
+        ("input.value", r"'input\.value' has texts of users"),
     ],
 )
 def test_what_cannot_tell_releases_apart_is_refused(by: Any, message: str) -> None:

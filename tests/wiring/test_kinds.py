@@ -52,6 +52,6 @@ def test_workflows_are_left_out_likewise():
 
 def test_a_kind_that_does_not_exist_is_an_error():
     with pytest.raises(
-        ConfigurationError, match=r"units\.kinds\.0: is none of 'workflow', 'agent' or 'chat' \(given: 'llm'\)"
+        ConfigurationError, match=r"units\.kinds\.0: is not one of 'workflow', 'agent' or 'chat' \(given: 'llm'\)"
     ):
         OnlineScorer([polite], units=Units(kinds=["llm"]))

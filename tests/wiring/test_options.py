@@ -52,7 +52,7 @@ def test_a_short_form_and_another_field_of_its_section_are_both_in_force() -> No
 
 
 def test_a_judge_by_name_is_refused_where_metrics_have_their_own() -> None:
-    with pytest.raises(ConfigurationError, match=r"judge\.model is for metrics that a file names"):
+    with pytest.raises(ConfigurationError, match=r"judge\.model is for metrics of a file"):
         OnlineScorer([ExactMatch()], judge=JudgeSettings(model="openai:gpt-4o-mini"))
 
 

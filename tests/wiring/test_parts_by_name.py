@@ -153,10 +153,10 @@ KEYS = {"sinks": ("outputs", "sinks"), "dialects": ("units", "dialects"), "queue
         ("sinks", [{"my_parts:Labelled": {"lable": "x"}}], "sink 'my_parts:Labelled' has no parameter 'lable'.*label"),
         ("sinks", ["my_parts:Labelled"], "missing a required argument: 'label'"),
         ("sinks", ["my_parts:Provided"], "missing a required argument: 'providers'"),
-        ("sinks", ["my_parts:Shouting"], "made a Shouting, which is no sink"),
-        ("sinks", [object()], "is no sink: it needs emit and shutdown"),
+        ("sinks", ["my_parts:Shouting"], "made a Shouting, which is not a sink"),
+        ("sinks", [object()], "is not a sink: it needs emit and shutdown"),
         ("dialects", ["my_parts:Nope"], "has no Nope"),
-        ("queue", "disk", "unknown queue 'disk': built in are memory"),
+        ("queue", "disk", "unknown queue 'disk': built-in names are memory"),
         ("queue", {"my_parts:Small": {}, "memory": {}}, "names 2 queues; name one"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Receivers: runs, spans and samples come in by callback, span processor, OTLP, submit() or a store; no scoring."""
+"""The receivers, which accept runs, spans and samples: by callback, span processor, OTLP, submit() or a store."""

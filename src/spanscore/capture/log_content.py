@@ -1,4 +1,4 @@
-"""LogContent: content that came in log records → the spans that it belongs to, by trace and span id."""
+"""Joins content from log records to the spans that it belongs to, by trace id and span id."""
 
 from __future__ import annotations
 
@@ -16,40 +16,36 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 
 _MOST_SCOPES: Final = 100
 _NOT_JOINED: Final = NoContent(
-    "content is in log records, and none of the span had come when its unit was closed",
-    "send log records as soon as spans (OTEL_BLRP_SCHEDULE_DELAY of the traced application), or have units wait for longer"
-    " (units.idle_timeout); or have the content on the spans",
+    "content is in log records, which had not arrived when the span's unit was closed",
+    "send log records as soon as spans (OTEL_BLRP_SCHEDULE_DELAY of the traced application), or make units wait for longer"
+    " (units.idle_timeout); or put the content on the spans",
 )
 
 
 class LogContent:
-    """Keeps records until their span is read, for a bounded time and in bounded memory. Any thread.
+    """Keeps records until their span is read, for a limited time and in limited memory. Any thread.
 
     Args:
-        most_bytes: of records that wait for their span; the oldest go first.
-        keep_ns: how long a record waits.
-        clock: nanoseconds, monotonic.
+        most_bytes: size of all waiting records; the oldest are dropped first.
+        keep_ns: time in nanoseconds for which a record waits.
+        clock: monotonic clock, nanoseconds.
     """
 
     def __init__(self, most_bytes: int, keep_ns: int, clock: Callable[[], int] = steady_ns) -> None:
         self._most_bytes = most_bytes
         self._keep_ns = keep_ns
         self._clock = clock
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what came, and count from zero: in a forked child."""
         self._lock = Lock()
         self._waiting: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
         self._scopes: set[str] = set()
         self._bytes = self._joined = self._given_up = self._no_room = self._waits = 0
 
     def wait_by(self, keep_ns: int, clock: Callable[[], int]) -> None:
-        """Have records wait for another time, by another clock."""
+        """Set another waiting time in nanoseconds, and another clock."""
         self._keep_ns, self._clock = keep_ns, clock
 
     def let_all_go(self) -> None:
-        """Forget the records that wait, uncounted: they will be added again."""
+        """Forget the waiting records without counting them: they will be added again."""
         with self._lock:
             self._waiting.clear()
             self._bytes = self._waits = 0
@@ -69,7 +65,7 @@ class LogContent:
                 self._no_room += self._forget()
 
     def translated(self, span: SpanData, translator: SpanNormalizers) -> SpanData | None:
-        """Return a span in GenAI names, read with the content that came of it."""
+        """Return a span in GenAI names, read together with its content from log records."""
         if events := self.take((span.trace_id, span.span_id)):
             span = replace(span, events=(*span.events, *events))
         read = translator.translate(span)
@@ -79,11 +75,11 @@ class LogContent:
 
     @property
     def filled(self) -> float:
-        """Return the part of the room that records take, 0 to 1."""
+        """Share of the memory limit that records occupy, 0 to 1."""
         return self._bytes / self._most_bytes
 
     def take(self, ids: tuple[int, int]) -> Sequence[Event]:
-        """Return what came of a span, in its order; each once."""
+        """Remove and return the content of a span, in order of arrival."""
         if not self._waiting:
             return ()
         with self._lock:
@@ -94,7 +90,7 @@ class LogContent:
         return [record.event for record in entry[1]]
 
     def counts(self) -> LogRecords | None:
-        """Return what came; None if nothing did."""
+        """Return the counts of records; None before the first record."""
         with self._lock:
             self._let_go(self._clock())
             counts = LogRecords(self._joined, self._waits, self._given_up, self._no_room)

@@ -1,8 +1,8 @@
-"""Beside: several scorers in one process, on one run. A metric that several have scores it once.
+"""Coordinates several scorers in one process: on a common run, a metric of several scorers scores once.
 
-The events of a run reach each handler in turn, on one thread: a handler finds the run in the memory of another one that
-heard of it before, and leaves its spans to that one. Likewise a receiver of other instrumentations' spans finds the unit.
-With one scorer in the process there is nothing to look at.
+The events of a run reach each handler in turn, on one thread. A handler finds the run in the memory of the handler that got it
+first, and leaves the spans to that handler. A receiver of other instrumentations' spans finds the unit in the same way. With
+one scorer in the process there is nothing to find.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import ReferenceType, ref
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from spanscore.capture.callback.runs import Root
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.capture import RunCapture
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ScorerIdentity:
-    """What other scorers are to know of one.
+    """The identity of a scorer for other scorers in the process.
 
     Attributes:
-        name: of the scorer.
+        name: name of the scorer.
         versions: metric → its version.
-        met: name of each other scorer with which it had a run in common → the metrics that both have, sorted.
+        met: name of each other scorer with a common run → the metrics that both have, sorted.
     """
 
     name: str = ""
@@ -39,17 +39,17 @@ class ScorerIdentity:
     met: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def meet(self, other: ScorerIdentity) -> frozenset[str]:
-        """Note a run in common with another scorer, for both; return the metrics that both have, in the same version."""
+        """Record a common run with another scorer, for both. Return the metrics that both have in the same version."""
         shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
         self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
         return shared
 
     def is_among(self, shared: Set[str]) -> bool:
-        """Whether the scorer has no metric but shared ones."""
+        """Return whether all metrics of the scorer are shared."""
         return bool(shared) and shared >= self.versions.keys()
 
     def notes(self) -> list[str]:
-        """Return a note for `status()` on each other scorer."""
+        """Return one note per other scorer for `status()`."""
         return [
             f"{self.name} and {other} record the same runs: the first on a run has its spans"
             + (f", and scores {', '.join(shared)}, which both have" if shared else "")
@@ -58,11 +58,11 @@ class ScorerIdentity:
 
 
 class SharedReceiver(Protocol):
-    """A receiver of which a process may have several.
+    """A receiver that may exist several times in a process.
 
     Attributes:
-        identity: of its scorer.
-        others: those of other scorers.
+        identity: identity of its scorer.
+        others: receivers of the other scorers.
     """
 
     identity: ScorerIdentity
@@ -73,19 +73,19 @@ _One = TypeVar("_One", bound=SharedReceiver)
 
 
 class _LiveReceivers(Generic[_One]):
-    """The receivers of one kind that are alive in the process; each knows the others."""
+    """The live receivers of one kind in the process; each has references to the others."""
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
         self.reset()
-        reset_in_child(self, _LiveReceivers.reset)
+        call_in_child(self, _LiveReceivers.reset)
 
     def reset(self) -> None:
-        """Go on in a forked child."""
+        """Replace the lock: in a forked child."""
         self._lock = Lock()
 
     def join(self, new: _One) -> None:
-        """Make a receiver known to the others, and them to it."""
+        """Add a receiver, and connect it with the others."""
         with self._lock:
             self._living = [reference for reference in self._living if reference() is not None] + [ref(new)]
             for reference in self._living:
@@ -93,7 +93,7 @@ class _LiveReceivers(Generic[_One]):
                     receiver.others = tuple(other for other in self._living if other is not reference)
 
     def of_others(self, identity: ScorerIdentity) -> list[_One]:
-        """Return those of other scorers."""
+        """Return the receivers of other scorers."""
         living = [receiver for reference in self._living if (receiver := reference()) is not None]
         return [receiver for receiver in living if receiver.identity is not identity]
 
@@ -103,18 +103,18 @@ processors: _LiveReceivers[SharedReceiver] = _LiveReceivers()
 
 
 def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
-    """Return the metrics of a scorer that others have whose handlers record LangChain's runs."""
+    """Return the metrics of a scorer that are shared with other scorers whose handlers record LangChain's runs."""
     at_work = [handler for handler in handlers.of_others(identity) if handler.is_at_work]
     return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
 
 
 def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
-    """Take over ids and context of a root that another handler has opened for the same run.
+    """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
 
-    The root's ``shared`` names the metrics that both scorers have: they do not score it here.
+    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them.
 
     Returns:
-        The metrics that are left to score it here; None: no other handler has opened it.
+        The metrics that this scorer still scores; None if no other handler has opened the root.
     """
     for reference in handler.others:
         other = reference()
@@ -122,7 +122,9 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
             continue
         their_id = other.id_here(UUID(int=run_id))
         run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
-        if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run that began before
+        if (
+            run is not None and run.root.start_ns < handler.installed_ns
+        ):  # a step of a run that began before the installation
             root.shared, root.key = frozenset(handler.identity.versions), run.root.key
             return frozenset()
         if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.shared is None:
@@ -134,7 +136,7 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
 
 
 def span_elsewhere(trace_id: int, span_id: int | None = None) -> NonRecordingSpan:
-    """Return what stands for a span that another scorer makes; None: its id is not known."""
+    """Return a placeholder for a span that another scorer creates; None = its id is unknown."""
     return NonRecordingSpan(
         SpanContext(trace_id, span_id or getrandbits(64) or 1, is_remote=False, trace_flags=TraceFlags(1))
     )

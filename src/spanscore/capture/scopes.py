@@ -1,4 +1,4 @@
-"""What a span is to spanscore, by its instrumentation scope and by its place at the top of a unit."""
+"""Decides the role of a span: by its instrumentation scope, and by its attributes if it is the topmost span."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.samples.normalizers.building import AttributeLookup
 
 # --- root roles -----------------------------------------------------------------------------------------------------
 
-# One table for spans of this process and for spans on the wire, of which only the bytes are searched.
+# One table for decoded spans and for the raw bytes of received spans.
 
 
 def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
@@ -40,7 +40,7 @@ _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
 )
-"""Attribute that names a kind of span → role by its value; a value that is not listed is a ROOT."""
+"""Attribute with the kind of a span → role by its value; a value that is not listed is a ROOT."""
 _CONTENT: Final = (
     *(
         semconv.INPUT_MESSAGES,
@@ -53,13 +53,13 @@ _CONTENT: Final = (
     *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input", "langfuse.observation.output"),
     *("mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
 )
-"""Attributes that hold a question or an answer: a span with one of them, and no attribute that names its kind, is a ROOT."""
+"""Attributes with a question or an answer. A span with one of them, and without an attribute for its kind, is a ROOT."""
 
 
 _OF_KIND: Final[Mapping[object, RootRole]] = {"CHAIN": RootRole.ROOT, **_ROLES[0][1]}
-"""Kind of OpenInference → role, for most of its spans."""
+"""OpenInference's kind → role. It decides most OpenInference spans."""
 LOGFIRE: Final = "logfire"
-"""Beginning of the scopes of Logfire's spans."""
+"""Prefix of the scopes of Logfire's spans."""
 
 
 def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
@@ -84,9 +84,9 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
 # --- scopes ---------------------------------------------------------------------------------------------------------
 
 _MOST: Final = 1_000
-"""Different scopes remembered: a name that holds an id would make one per request."""
+"""Number of remembered scopes: names that contain an id would add one per request."""
 _VERSION: Final = re.compile(r"\.v\d+$")
-"""What OpenLLMetry puts after a library: ``opentelemetry.instrumentation.openai.v1``."""
+"""Suffix of OpenLLMetry's scopes after the library: ``opentelemetry.instrumentation.openai.v1``."""
 _LIBRARY: Final = {
     "llamaindex": "llama_index",
     "openai_v2": "openai",
@@ -104,38 +104,38 @@ _LIBRARIES: Final = frozenset(
 )
 """Libraries that several instrumentations trace."""
 _GENERAL: Final = ("opentelemetry.instrumentation.", "@opentelemetry/instrumentation-", "io.opentelemetry.")
-"""Beginnings of scopes of instrumentations that trace web servers, databases and the like."""
+"""Prefixes of scopes that trace web servers, databases and the like."""
 
 
 class Role(Enum):
-    """What a span of a scope is to spanscore."""
+    """The role of a scope's spans."""
 
     OURS = auto()
     IGNORED = auto()
     GENERAL = auto()
     """As UNKNOWN, but an open span of such a scope is not expected to become the root of the spans below it."""
     UNKNOWN = auto()
-    """A scope that no translation names: a span of it is claimed by its attributes."""
+    """A scope that no normalizer names. Its spans are claimed by their attributes."""
     CLAIMED = auto()
 
 
 class Scopes:
-    """Knows the role of each scope. Any thread: two threads that race compute the same role.
+    """The role of each scope. Any thread: two threads that race compute the same role.
 
     If two instrumentations trace the same library, the scope that was seen first is read, and the other one is ignored.
 
     Args:
-        known: whether some translation reads the spans of a scope.
-        listed: beginnings of further scopes to claim (`units.scopes`).
-        ignored: beginnings of scopes that are not claimed (`units.ignore_scopes`).
-        captures: whether our own handler records LangChain's runs.
+        known: function that returns whether a normalizer reads the spans of a scope.
+        listed: prefixes of further scopes to claim (`units.scopes`).
+        ignored: prefixes of scopes that are not claimed (`units.ignore_scopes`).
+        captures: function that returns whether spanscore's own handler records LangChain's runs.
         ours: scopes that are never claimed.
         place: the traced process, for messages.
 
     Attributes:
-        roles: scope → its role, of those looked up so far.
+        roles: scope → its role, for the scopes that were looked up.
         unheard: ignored scope → the scope of the same library that is read instead.
-        by_content: scopes that no translation names, of which some span was the root of a unit by its attributes.
+        by_content: scopes that no normalizer names, with a span that was the root of a unit by its attributes.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Scopes:
         return self.roles.setdefault(scope, self._role(scope))
 
     def found_by_content(self, scope: str) -> None:
-        """Note that a span of a scope which no translation names is the root of a unit; the first one is logged."""
+        """Record that a span of a scope that no normalizer names is the root of a unit; the first one is logged."""
         if scope in self.by_content or len(self.by_content) >= _MOST:
             return
         self.by_content.add(scope)
@@ -210,15 +210,15 @@ class Scopes:
         return heard == scope
 
     def notes(self) -> list[str]:
-        """Return notes on scopes for `status()`: scopes read by content, ignored ones, and listed ones that never came."""
+        """Return the notes on scopes for `status()`: read by content, ignored, or listed but without spans."""
         return scope_notes(self._listed, [self])
 
 
 def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
-    """Return notes on scopes for `status()`.
+    """Return the notes on scopes for `status()`.
 
     Args:
-        listed: beginnings of scopes that the configuration names.
+        listed: prefixes of scopes that the configuration names.
         processes: the scopes of each traced process.
     """
     all_scopes = [*processes]

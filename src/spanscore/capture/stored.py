@@ -1,69 +1,63 @@
-"""StoredUnits: whole units that were read from a store → the line: the receiver of ``spanscore replay``."""
+"""The receiver of ``spanscore replay``, which gets whole units that were read from a store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from spanscore.capture.intake import Intake
 from spanscore.capture.submitted import ImmediateReceiver
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.job import Decision, ReplayState
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
-from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
+from spanscore.protocols import Metric
 
 
 class StoredUnits(ImmediateReceiver):
-    """Hands units on that nothing more will come of; their spans have left long ago.
+    """Hands on complete units that were read from a store. Their spans were exported long ago.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        sampler: decides on them, there and in ``decisions``.
-        metrics: that score units.
-        open_units: how many are being scored.
-        ready: called with each: the first chooses providers and starts the span thread.
+        intake: the first parts.
+        metrics: metrics that score units.
+        open_units: function that returns the number of units in scoring.
+        ready: called with each unit; the first call chooses providers and starts the span thread.
 
     Attributes:
-        metrics: as they were given.
-        units: that came in, each revision.
-        replayed: tells how far who hands them over is; None = nobody does.
+        metrics: metrics that score units.
+        units: number of accepted units; each revision counts.
+        replayed: function that returns the progress of the replay; None without a replay.
     """
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
+        intake: Intake,
         *,
         metrics: Sequence[Metric],
         open_units: Callable[[], int],
         ready: Callable[[], None],
     ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
         self._open_units = open_units
         self._ready = ready
         self.metrics = metrics
         self.replayed: Callable[[], ReplayState] | None = None
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, and count from zero."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
         self.units = self._read = 0
 
     @property
     def under_way(self) -> int:
-        """Units that came in and are not settled: who hands them over waits where there are many."""
+        """Number of accepted units that are not settled. The replay waits while there are many."""
         return self.units - self._read + self._open_units()
 
     def decisions(self, unit: Unit) -> Mapping[str, Decision]:
-        """Return what will be decided on a unit; a rule on a score that is not there yet counts as matching."""
+        """Return the sampling decision of each metric on a unit. A rule on a missing score counts as matching."""
         facts = unit.facts()
         return {metric.name: self._sampler.decide(facts, metric.name) for metric in self.metrics}
 
     def put(self, unit: Unit) -> None:
-        """Take a unit in. Any thread; does not block, but for the first one."""
+        """Accept a unit. Any thread; only the first call may block."""
         if self._closed:
             return
         self._ready()
@@ -79,5 +73,5 @@ class StoredUnits(ImmediateReceiver):
         self._read += 1
 
     def unread_count(self) -> int:
-        """Return how many units were never read. Any thread."""
+        """Return the number of units that were never read. Any thread."""
         return self.units - self._read

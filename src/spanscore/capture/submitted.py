@@ -1,4 +1,4 @@
-"""SubmittedSamples: samples made by hand → units, and what receivers of whole units share."""
+"""The receiver of ``submit()``, which turns samples into units, and a base class of receivers of whole units."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ from typing import NamedTuple
 from opentelemetry.trace import Span, Tracer, get_current_span
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.core import context
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
-from spanscore.pipeline.sessions import SessionIds
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
+from spanscore.protocols import PendingSpan
 
 # --- when read ------------------------------------------------------------------------------------------------------
 
 
 class ImmediateReceiver:
-    """The mixin of a receiver that hands each unit on when it reads it. Subclasses count what they let in and have not read."""
+    """The mixin of a receiver that hands each unit on when it reads it. Subclasses count accepted and read units."""
 
     _closed = False
 
     def tick(self, now_ns: int) -> None:
-        """Do nothing: what came is handed on when it is read."""
+        """Do nothing: units are handed on when they are read."""
 
     def next_due_ns(self) -> int | None:
-        """Return None: nothing waits for a time."""
+        """Return None: no unit waits for a time."""
         return None
 
     def in_flight(self) -> set[UnitKey]:
-        """Return nothing, likewise."""
+        """Return an empty set: no unit waits."""
         return set()
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Return nothing, likewise."""
+        """Return an empty list: no unit waits."""
         return []
 
     def close(self) -> None:
-        """Take nothing further. Any thread."""
+        """Accept no further unit. Any thread."""
         self._closed = True
 
 
@@ -52,10 +51,10 @@ class ImmediateReceiver:
 _NAME = "sample"
 _ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
 _LASTS_NS = 1_000
-"""How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
+"""Duration of a sample's own span, in nanoseconds: a trace store treats a zero-length span as a clock error."""
 _SPAN_BYTES = 1_000
 _CLAIMS = 4_096
-"""Spans remembered as taken by a sample."""
+"""Number of remembered spans that carry a sample."""
 
 
 class _Submission(NamedTuple):
@@ -66,42 +65,29 @@ class _Submission(NamedTuple):
 
 
 class SubmittedSamples(ImmediateReceiver):
-    """The receiver of ``submit()``: a sample is a whole unit at once, on the current span or on one of its own.
+    """The receiver of ``submit()``. A sample is a complete unit, on the current span or on a span of its own.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        admission: counts the samples that are turned away here.
-        tracer: gives the tracer of the capture scope.
-        turns: told of the conversation of each sample, and whether it is let in; None = nobody scores conversations.
+        intake: the first parts.
+        tracer: function that returns the tracer of the capture scope.
 
     Attributes:
-        unsampled: samples that were handed on to be scored whatever the sampling rate.
+        unsampled: number of samples that are scored regardless of the sampling rate.
     """
 
-    def __init__(
-        self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        admission: RejectionCounter,
-        *,
-        tracer: Callable[[], Tracer],
-        turns: SessionIds | None = None,
-    ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._admission = admission
+    def __init__(self, intake: Intake, *, tracer: Callable[[], Tracer]) -> None:
         self._tracer = tracer
-        self._turns = turns
         self._claimed: dict[UnitKey, None] = {}
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Count from zero: in a forked child. Spans that carry a sample carry it there, too."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, and count from zero. Spans that carry a sample carry it in a child, too."""
+        self._event_queue, self._port = intake.event_queue, intake.port
+        self._admission, self._turns = intake.admission, intake.turns
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
-        """Take a sample by value; return its trace id, 32 hex digits, or None when it was turned away. Does not block."""
+        """Accept a copy of a sample. Return its trace id, 32 hex digits, or None if it was rejected. Does not block."""
         if self._closed:
             return None
         if not self._event_queue.admits():
@@ -132,7 +118,7 @@ class SubmittedSamples(ImmediateReceiver):
         self._port.sample_submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
 
     def unread_count(self) -> int:
-        """Return how many samples were never read."""
+        """Return the number of samples that were never read."""
         return self._submitted - self._read
 
     def _turn_away(self, outcome: Outcome) -> None:
@@ -141,7 +127,7 @@ class SubmittedSamples(ImmediateReceiver):
             self._turns.missed(session, outcome)
 
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
-        """Return the sample's span, when it ends, and what ends it; None where the application does."""
+        """Return the sample's span, its end time, and the pending span to end; None if the application ends the span."""
         now_ns = time_ns()
         span = get_current_span()
         ids = span.get_span_context()
@@ -151,7 +137,7 @@ class SubmittedSamples(ImmediateReceiver):
         return span, end_ns, LiveSpan(span, end_ns, None, _SPAN_BYTES)
 
     def _claim(self, key: UnitKey) -> bool:
-        """Whether a sample may ride on this span: the first one may, as a span holds one score per metric."""
+        """Return whether a sample may use this span. Only the first may, because a span has one score per metric."""
         if key in self._claimed:
             return False
         self._claimed[key] = None
@@ -162,7 +148,7 @@ class SubmittedSamples(ImmediateReceiver):
 
 def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:
     ids, parent = span.get_span_context(), getattr(span, "parent", None)
-    began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
+    began_ns = getattr(span, "start_time", None)  # the SDK's spans only; API spans and remote spans have no start time
     root = SpanData(
         trace_id=ids.trace_id,
         span_id=ids.span_id,

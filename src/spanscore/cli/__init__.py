@@ -1,1 +1,1 @@
-"""The command line: one file per command, found by its name; a helper's name begins with an underscore."""
+"""The command line. Each command is a module with the command's name; helper modules begin with an underscore."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spanscore.cli._options import refuse_unwritable
@@ -10,6 +10,7 @@ from spanscore.core.printable import format_count
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.run import BatchRun, batch_run, cancel_batches
+from spanscore.judges.jury import Jury
 from spanscore.protocols import Judge, Metric
 
 
@@ -38,7 +39,7 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
 
 
 def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: str) -> str:
-    """Cancel the open batches of an earlier run; return what was done, in words.
+    """Cancel the open batches of an earlier run; return the result in words.
 
     Raises:
         ConfigurationError: no file is named, a judge has no batch endpoint, or a provider refuses.
@@ -53,12 +54,18 @@ def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: 
     )
 
 
-def interrupted_batches(run: BatchRun, again: str) -> str:
-    """Return how an interrupted run goes on or is cancelled; ``again`` is the command that goes on."""
-    return (
-        f"{format_count(run.open_questions(), 'question')} in open batches, which go on at the provider: {again} fetches the "
-        "answers, and with --batch-cancel in place of --batch it cancels them."
-    )
+def interrupted_batches(run: BatchRun | None, again: str) -> Iterator[str]:
+    """Yield how an interrupted run goes on or is cancelled.
+
+    Args:
+        run: the run; None = one without batches.
+        again: command that goes on.
+    """
+    if run is not None:
+        yield (
+            f"{format_count(run.open_questions(), 'question')} in open batches, which go on at the provider: {again} fetches "
+            "the answers, and with --batch-cancel in place of --batch it cancels them."
+        )
 
 
 def _batch_file(scores: Path | None, option: str) -> Path:
@@ -70,5 +77,5 @@ def _batch_file(scores: Path | None, option: str) -> Path:
 
 
 def _judges_of(metrics: Iterable[Metric]) -> list[Judge]:
-    judges = (getattr(metric, "_judge", None) for metric in metrics)
-    return [judge for judge in judges if judge is not None]
+    judges = [judge for metric in metrics if (judge := getattr(metric, "_judge", None)) is not None]
+    return [member for judge in judges for member in (judge.members if isinstance(judge, Jury) else (judge,))]

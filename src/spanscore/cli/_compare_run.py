@@ -1,4 +1,4 @@
-"""``spanscore compare``: a verdict per metric on the sums or spans of two releases."""
+"""One run of ``spanscore compare``: reads the scores of two releases and prints a verdict for each metric."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spanscore.report.spans import Spans
 from spanscore.stored.trace_stores import time_of
 
 WORSE, TOO_LITTLE = 1, 3
-"""Exit codes: a metric is worse by more than is allowed; no metric is, but the verdict on one is open."""
+"""Exit codes: a metric is worse than the tolerance allows; or no metric is worse, but a verdict is still undecided."""
 _LOWEST_LEVEL: Final = 0.7
 
 
@@ -55,7 +55,7 @@ class CompareRun:
         """Compare the releases and print the verdicts; return the exit code.
 
         Raises:
-            SpanscoreError: an option or the configuration is wrong, or there is nothing to compare.
+            SpanscoreError: an option or the configuration is wrong, or there are no scores to compare.
         """
         self._check()
         report = valid(self.config, judge=False, embeddings=False)
@@ -88,8 +88,8 @@ class CompareRun:
             raise ConfigurationError(f"--level is {self.level:g}; allowed is {_LOWEST_LEVEL} to below 1, such as 0.95")
         if bool(self.prometheus) == bool(self.files):
             raise ConfigurationError(
-                "give --prometheus URL, where the sums are, or files of spans: A.jsonl B.jsonl, or one with --control "
-                "and --candidate"
+                "give --prometheus URL, the server that has the sums, or files of spans: A.jsonl B.jsonl, or one with "
+                "--control and --candidate"
             )
         named = bool(self.control) + bool(self.candidate)
         if named == 1 or (not named and self.prometheus):
@@ -100,7 +100,7 @@ class CompareRun:
             )
         if self.files and not named and len(self.files) != 2:  # noqa: PLR2004
             raise ConfigurationError(
-                "give two files, A.jsonl B.jsonl; or say by --control and --candidate which releases are in them"
+                "give two files, A.jsonl B.jsonl; or name the releases in one file with --control and --candidate"
             )
 
     def _choose_metrics(self, made: Iterable[Metric]) -> list[str]:
@@ -109,18 +109,18 @@ class CompareRun:
         for name in self.metrics:
             if name not in ranges:
                 raise ConfigurationError(
-                    f"--metric {name}: {self.config} has none of this name, but {_list_names(ranges)}"
+                    f"--metric {name}: {self.config} has no metric of this name; it has {_list_names(ranges)}"
                 )
         names = [name for name in self.metrics or ranges if ranges[name] is not None]
         if not names:
-            raise ConfigurationError("no metric has a quality to compare: give those with an open scale a range=")
+            raise ConfigurationError("no metric has a quality to compare: give metrics with an open scale a range=")
         return names
 
     def _read_sums(self, by: str) -> ReleasePair:
         """Read the sums of both releases from Prometheus."""
         if not by:
             raise ConfigurationError(
-                f"{self.config} has no compare, so sums are of all releases together; write compare: {{by: service.version}}"
+                f"{self.config} has no compare, so its sums combine all releases; write compare: {{by: service.version}}"
             )
         history = self._history()
         if not history.values:
@@ -130,12 +130,14 @@ class CompareRun:
             )
         if self.control not in history.values:
             raise ConfigurationError(
-                f"--control {self.control}: there are no scores of it since {self.since}, but of {_list_names(history.values)}"
+                f"--control {self.control}: no scores since {self.since}; there are scores of {_list_names(history.values)}"
             )
         pair = history.pair(self.control, self.candidate)
         if self.candidate in history.values:
             return pair
-        return replace(pair, notes=(f"{self.candidate} has no scores yet; there are of {_list_names(history.values)}",))
+        return replace(
+            pair, notes=(f"{self.candidate} has no scores yet; there are scores of {_list_names(history.values)}",)
+        )
 
     def _history(self) -> ReleaseHistory:
         now_s = time.time()
@@ -166,16 +168,15 @@ class CompareRun:
             return release_pair(a, b)
         if not by:
             raise ConfigurationError(
-                f"{self.config} has no compare; write compare: {{by: service.version}}, which tells --control and "
-                "--candidate apart by "
-                "that attribute of the resource, OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
+                f"{self.config} has no compare; write compare: {{by: service.version}}. --control and --candidate are values "
+                "of that attribute of the resource: OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
             )
         rows = [row for spans in read for row in _require_rows(spans.rows(), ", ".join(self.files))]
         values = rows_by_value(read, by)
         for option, name in (("--control", self.control), ("--candidate", self.candidate)):
             if name not in values:
                 raise ConfigurationError(
-                    f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_list_names(values)}"
+                    f"{option} {name}: none of the {len(rows):,} evaluations has this {by}; there are {_list_names(values)}"
                 )
         return release_pair(*(release_scores(name, values[name]) for name in (self.control, self.candidate)))
 
@@ -190,9 +191,7 @@ def _is_duration(text: str) -> bool:
 
 def _require_rows(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
     if not rows:
-        raise ConfigurationError(
-            f"{printable(where)} holds no evaluations: it is to be a file of spans that were scored"
-        )
+        raise ConfigurationError(f"{printable(where)} holds no evaluations; give a file of scored spans")
     return rows
 
 

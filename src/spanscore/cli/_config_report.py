@@ -1,4 +1,4 @@
-"""A configuration file → its settings, its metrics, and all that is wrong with it at once. No judge is asked for it."""
+"""Checks a configuration file: its settings, its metrics, and a list of all its problems. No judge is called."""
 
 from __future__ import annotations
 
@@ -32,7 +32,17 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.effects.cost import price_of, prices_of
 from spanscore.judges.langchain.models import missing_key
-from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in, shadow_settings
+from spanscore.metrics.catalog.configured import (
+    JUDGES,
+    SHADOW,
+    asked_judge,
+    entries,
+    judge_of,
+    jury_of,
+    of_juries,
+    prices_in,
+    shadow_settings,
+)
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.monitoring.drops import plans_of
 from spanscore.outputs.aggregates import refuse_too_many
@@ -40,9 +50,9 @@ from spanscore.protocols import Metric
 from spanscore.wiring.metrics import check_screens
 
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
-"""The words of LangChain's error on an unknown provider before the list of those that it has."""
+"""The part of LangChain's error on an unknown provider that comes before its list of providers."""
 _OF_ALL_METRICS = frozenset({"sessions", "collect"})
-"""Topics whose problems depend on every metric of a configuration."""
+"""Topics that are checked only if every metric of the configuration can be made: they depend on all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +60,12 @@ class ConfigReport:
     """A configuration file that was checked.
 
     Attributes:
-        settings: its settings, with the default in the place of an invalid one.
-        metrics: metrics that can be made, with the offline judge: for their names, scales and fields.
-        unmade: names of metrics that cannot be made, as they are wrong, or lack a library here.
+        settings: the settings; an invalid value is replaced by its default.
+        metrics: metrics that can be made, here with the offline judge: for their names, scales and fields.
+        unmade: names of metrics that cannot be made: their entry is wrong, or a library is missing here.
         errors: problems of the file, a line each.
         missing: libraries, keys and files that this environment lacks, a line each.
-        as_written: replaces secrets by the variables that hold them.
+        as_written: replaces each secret in a text by the name of its environment variable.
     """
 
     settings: Configuration
@@ -67,7 +77,7 @@ class ConfigReport:
 
     @property
     def of_metrics(self) -> Configuration:
-        """The settings without the metrics that cannot be made: an entry for each of ``metrics``, in their order."""
+        """The settings without the metrics that cannot be made: one entry for each of ``metrics``, in their order."""
         made = [
             {name: dict(parameters)}
             for name, parameters in plugins.entries(self.settings.metrics)
@@ -76,21 +86,21 @@ class ConfigReport:
         return self.settings.model_copy(update={"metrics": made})
 
     def lines_of(self, *topics: str) -> tuple[str, ...]:
-        """Return the lines of topics, for a configuration without errors."""
+        """Return the lines that ``check`` shows for topics; for a configuration without errors."""
         read = (TOPICS[topic](self.of_metrics, self.metrics) for topic in topics)
         return tuple(part for parts in read for part in parts if isinstance(part, str))
 
 
 def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
-    """Return a configuration that has no error; this environment may lack a key or a library.
+    """Return a configuration without errors. This environment may still lack a key or a library.
 
     Args:
-        config: its file.
-        judge: whether its judge is checked; False if another one is asked.
-        embeddings: whether its embeddings are checked.
+        config: the configuration file.
+        judge: whether the configured judge is checked; False if the command uses another judge.
+        embeddings: whether the configured embeddings are checked.
 
     Raises:
-        ConfigurationError: it has errors; the message lists them all.
+        ConfigurationError: the file has errors; the message lists all of them.
     """
     report = config_report(config, judge=judge, embeddings=embeddings)
     if report.errors:
@@ -99,16 +109,17 @@ def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> Confi
 
 
 def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
-    """Return a configuration with all its problems. Makes the judge's client and the metrics; contacts no server.
+    """Return a configuration with all its problems. The judge's client and the metrics are made; no server is contacted.
 
     Raises:
-        ConfigurationError: the file is not there, or is no mapping in YAML.
+        ConfigurationError: the file does not exist, or is not a YAML mapping.
     """
     read = examine_settings(config)
     settings, problems = read.settings, list[ConfigurationError]()
     if judge:
         problems += judge_problems(settings)
         problems += _shadow_problems(settings)
+        problems += _jury_problems(settings)
     of_metrics = list[ConfigurationError]()
     made, unmade = _metrics(settings, of_metrics)
     if embeddings:
@@ -133,7 +144,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
 
 
 def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tuple[list[Metric], list[str]]:
-    """Return the metrics, and the names of those that cannot be made; adds their problems to ``problems``."""
+    """Return the metrics and the names of metrics that cannot be made; append the reasons to ``problems``."""
     made, unmade = list[Metric](), list[str]()
     for name, parameters in entries(settings):
         try:
@@ -143,7 +154,7 @@ def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tup
         except ConfigurationError as error:
             unmade.append(str(parameters.get("name", name)))
             message = f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
-            # what is missing stays as it is: two places may lack a library, and it is told once
+            # A missing library keeps its message: two places may report it, and equal messages are printed once.
             problems.append(error if isinstance(error, NotReadyError) else ConfigurationError(message))
     return made, unmade
 
@@ -151,7 +162,7 @@ def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tup
 def _scorer_problems(
     settings: Configuration, metrics: Sequence[Metric], *, judge: bool, whole: bool
 ) -> Iterator[ConfigurationError]:
-    """Yield why the parts of a scorer refuse its settings.
+    """Yield the reasons for which parts of a scorer refuse its settings.
 
     Args:
         judge: whether the judge is checked.
@@ -184,7 +195,7 @@ def _name_errors(settings: Configuration, made: Sequence[Metric], unmade: Sequen
         if times > 1:
             yield f"metrics: {times} are called {name!r}; give each but one a name of its own: {{{name}: {{name: …}}}}"
     if any(":" in name for name in unmade):
-        return  # from outside, and what such a metric calls its scores is not known
+        return  # The score name of a metric outside the package is unknown until the metric is made.
     all_names = [*names, *unmade]
     paid = {budget.metric: budget for budget in settings.judge.budget if budget.metric is not None}
     for place, keys in (
@@ -198,7 +209,7 @@ def _name_errors(settings: Configuration, made: Sequence[Metric], unmade: Sequen
 def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Sequence[str]) -> Iterator[str]:
     all_names = [*names, *unmade]
     for name in keys:
-        if name not in all_names and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
+        if name not in all_names and not get_close_matches(name, unmade, n=1):  # reported with the misspelt metric
             meant = did_you_mean(name, names)
             yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(all_names) or 'none'}"
 
@@ -210,13 +221,13 @@ def _embeddings_problems(settings: Configuration, metrics: Sequence[Metric]) -> 
     named = settings.embeddings
     if named is not None:
         yield from named_problems("embeddings", named, lambda: embedder(named))
-    elif settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
+    elif settings.judge.model != "lexical":  # with the offline judge, embeddings are offline by default
         yield from _without_embeddings(settings)
     yield from _unpriced_embeddings(settings, metrics)
 
 
 def judge_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield why a configuration's judge, or a fallback of it, cannot be made."""
+    """Yield the reasons for which a configuration's judge, or one of its fallbacks, cannot be made."""
     judge = settings.judge
     for position, fallback in enumerate(judge.fallback):
         key = None if fallback.has_own_key else missing_key(fallback.model)
@@ -231,7 +242,7 @@ def judge_problems(settings: Configuration) -> Iterator[ConfigurationError]:
 
 
 def _shadow_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield why second judges cannot be made."""
+    """Yield the reasons for which second judges cannot be made."""
     try:
         for name, parameters, shadow in shadow_settings(settings):
             place = f"metrics.{name}.{SHADOW}"
@@ -244,15 +255,39 @@ def _shadow_problems(settings: Configuration) -> Iterator[ConfigurationError]:
         yield error
 
 
+def _jury_problems(settings: Configuration) -> Iterator[ConfigurationError]:
+    """Yield why juries cannot be made."""
+    checked = _without_new_cache(settings)
+    try:
+        for name, parameters, jury in of_juries(checked):
+            if jury is None:
+                continue
+            place = f"metrics.{name}.{JUDGES}"
+            members = [*jury.judges, *([] if jury.then is None else [jury.then])]
+            problems = [problem for each in members for problem in _juror_problems(checked, each, place)]
+            yield from problems or refusal_of(partial(jury_of, checked, name, jury))
+            for each in members:
+                yield from _find_unpriced(settings, each, "judge.budget")
+            if not _asks(name, parameters):
+                yield ConfigurationError(f"{place}: this metric asks no judge, and so no jury")
+    except ConfigurationError as error:
+        yield error
+
+
+def _juror_problems(settings: Configuration, juror: ChatModelSettings, place: str) -> Iterator[ConfigurationError]:
+    make = partial(asked_judge, settings, juror, place)
+    return named_problems(place, juror.model, make, own_key=juror.has_own_key)
+
+
 def _asks(name: str, parameters: Mapping[str, Any]) -> bool:
     try:
         return getattr(create(name, judge="lexical", embeddings="lexical", **parameters), "_judge", None) is not None
     except ConfigurationError:
-        return True  # why it cannot be made is told where the metrics are
+        return True  # _metrics reports the reason
 
 
 def _without_new_cache(settings: Configuration) -> Configuration:
-    """Return settings without the judge's cache if its file is not there yet: to check it would make it."""
+    """Return settings without the judge's cache if its file does not exist yet, because a check would create it."""
     cache = settings.judge.cache
     if cache in (None, "", "memory"):
         return settings
@@ -265,7 +300,7 @@ def _without_new_cache(settings: Configuration) -> Configuration:
 def _find_unpriced(
     settings: Configuration, judge: ChatModelSettings, place: str, budgets: Sequence[Budget] | None = None
 ) -> Iterator[ConfigurationError]:
-    """Yield that a budget in USD cannot be kept, as a model has no price; ``budgets``: None = the judge's."""
+    """Yield an error for each USD budget of a judge whose model has no price; ``budgets``: None = those of the judge."""
     kept = settings.judge.budget if budgets is None else budgets
     model = asked_model(judge)
     if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, judge) is None:
@@ -273,7 +308,7 @@ def _find_unpriced(
 
 
 def _unpriced_embeddings(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield that a budget in USD pays for a metric with embeddings whose model has no price."""
+    """Yield an error for each USD budget of a metric with embeddings if the embedding model has no price."""
     model = (settings.embeddings or "lexical").rpartition(":")[2]
     asking = [metric.name for metric in metrics if getattr(metric, "_embedder", None) is not None]
     if not asking or model == "lexical" or price_of(model, prices_of(prices_in(settings))) is not None:
@@ -292,13 +327,13 @@ def _no_price(place: str, model: str) -> ConfigurationError:
 def named_problems(
     place: str, named: str, make: Callable[[], object], *, own_key: bool = False
 ) -> Iterator[ConfigurationError]:
-    """Yield why a judge or embeddings cannot be made by name: the name is wrong, or this environment lacks something.
+    """Yield the reasons for which a named judge or named embeddings cannot be made: a wrong name, or a missing key or library.
 
     Args:
-        place: key or option that has the name.
+        place: key or option with the name.
         named: ``lexical`` or ``provider:model``.
-        make: makes it.
-        own_key: whether its settings have an API key of their own.
+        make: function that makes the judge or the embeddings.
+        own_key: whether the settings contain an API key.
     """
     key = None if own_key else missing_key(named)
     provider, colon, model = named.partition(":")
@@ -314,16 +349,16 @@ def named_problems(
     except ConfigurationError as error:
         if str(error).startswith(("judge.", "metrics.")):
             yield error
-        elif key is None:  # else it is the key that the client misses
+        elif key is None:  # otherwise the client fails because of the key
             yield ConfigurationError(f"{place}: {_why(named, error)}")
 
 
 def _why(named: str, error: ConfigurationError) -> str:
-    """Return why a name stands for no model; LangChain's long message is reduced to its list of providers."""
+    """Return why a name is no model; LangChain's long message is reduced to its list of providers."""
     provider, colon, _ = named.partition(":")
     message = str(error.__cause__ or error)
     listed = _PROVIDERS.split(message, maxsplit=1)
-    if len(listed) == 1 and not colon and error.__cause__ is not None:  # LangChain guessed whose it is
+    if len(listed) == 1 and not colon and error.__cause__ is not None:  # LangChain guessed the provider
         return f"{named!r} names no provider; write 'provider:model', such as 'openai:gpt-4o-mini'"
     if len(listed) == 1:
         return " ".join(str(error).split())
@@ -341,17 +376,17 @@ def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]
         try:
             create(name, judge=ModelStandIn(), **parameters)
         except NotReadyError:
-            continue  # told where the metrics are made
+            continue  # _metrics reports it
         except ConfigurationError as error:
             if "embeddings" in str(error):
                 yield ConfigurationError(f"embeddings: {error}; set embeddings: 'provider:model'")
 
 
 def _room_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield that metrics and dimensions have more combinations than the instruments may have."""
+    """Yield an error if metrics and dimensions have more combinations than the instruments allow."""
     try:
         shadows = len([*shadow_settings(settings)])
-    except ConfigurationError:  # told above
+    except ConfigurationError:  # _shadow_problems reports it
         shadows = 0
     place = "monitoring.dimensions: " if settings.monitoring.dimensions else "metrics: "
     compared = settings.compare is not None

@@ -1,4 +1,4 @@
-"""Sizes, traffic, prices and budgets → what a score costs, what a day costs, and the rates that budgets allow."""
+"""Cost estimates for ``spanscore check``: the cost of a score and of a day, and the rates that the budgets allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spanscore import semconv
-from spanscore.config.judging import Budget, ChatModelSettings, Spent
+from spanscore.config.judging import Budget, ChatModelSettings, JurySettings, Spent
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
@@ -19,14 +19,14 @@ from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.run import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
-from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
+from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
 from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 
 FORMS = "1e6, 1_000_000, 500k, 1.5M (a day), 12/s, 700/min, 40k/h, 1e6/d"
-"""How a rate of requests may be written."""
+"""Accepted spellings of a request rate."""
 _DAY_S = 86_400.0
 _A_DAY = {"s": 86_400.0, "min": 1_440.0, "h": 24.0, "d": 1.0}
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
@@ -35,7 +35,7 @@ _RATE = re.compile(
 )
 _COLUMNS = ["hour", "requests"]
 _HOURS = (24, 168)
-"""Rows of a profile: of a day, of a week."""
+"""Rows of a traffic profile: of a day, of a week."""
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
 _USAGE = (
     semconv.JUDGE_CALLS_ATTRIBUTE,
@@ -43,7 +43,7 @@ _USAGE = (
     semconv.JUDGE_INPUT_TOKENS,
     semconv.JUDGE_OUTPUT_TOKENS,
 )
-"""Attributes of a score's span for its judge's usage."""
+"""Attributes of a score's span with the usage of its judge."""
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------------
@@ -51,11 +51,11 @@ _USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the application's samples, stated or measured.
+    """Sizes of the application's samples, as stated by the user or measured.
 
     Attributes:
-        context_tokens: of the contexts of a request together; None = the short ones of the metric's card.
-        measured: metric → the mean cost of its stored scores, which replaces every estimate.
+        context_tokens: tokens of all contexts of a request; None = those of the short sample that ``cost_of`` uses.
+        measured: metric → mean cost of its stored scores, used in place of an estimate.
     """
 
     context_tokens: int | None = None
@@ -65,11 +65,12 @@ class Sizes:
         """Return the cost of a score.
 
         Args:
-            name: of the metric.
-            metric: its entry in the registry; ``parameters``: its parameters.
+            name: name of the metric.
+            metric: its registry entry.
+            parameters: its parameters.
 
         Raises:
-            ConfigurationError: it is not measured, and the offline judge cannot answer its questions.
+            ConfigurationError: the cost is not measured, and the offline judge cannot answer the metric's questions.
         """
         if name in self.measured:
             return self.measured[name]
@@ -83,14 +84,14 @@ class Sizes:
 
 
 def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
-    """Return metric → mean cost of its scores in a file of spans.
+    """Return metric → mean cost of its scores in a file of spans. A metric without such scores is left out.
 
     Args:
         file: OTLP-JSON lines; ``-`` = standard input.
         metrics: names of the metrics to look for.
 
     Raises:
-        ConfigurationError: the file cannot be read, or holds no score of these metrics with its judge's tokens.
+        ConfigurationError: the file cannot be read, or no score of these metrics has its judge's tokens.
         SampleError: a line is not OTLP-JSON.
     """
     usages: dict[str, list[tuple[float, float, float]]] = {name: [] for name in metrics}
@@ -110,7 +111,7 @@ def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]
 
 
 def _read_usage(attributes: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return calls, tokens read and tokens written."""
+    """Return judge calls, tokens read and tokens written."""
     calls, cached, read, written = (plain_number(attributes.get(key)) or 0.0 for key in _USAGE)
     return calls - cached, read, written
 
@@ -129,7 +130,7 @@ class ExpectedTraffic:
     """Requests to all replicas together.
 
     Attributes:
-        hourly: requests of each hour of a day or a week, which then begins again; one number if all hours are alike.
+        hourly: requests in each hour of a day (24) or a week (168), repeated; one number if all hours are equal.
     """
 
     hourly: tuple[float, ...]
@@ -140,12 +141,12 @@ class ExpectedTraffic:
         return 24 * sum(self.hourly) / len(self.hourly)
 
     def scale_to(self, per_day: float) -> ExpectedTraffic:
-        """Return the same profile with so many requests a day."""
+        """Return the same profile, scaled to this many requests a day."""
         return replace(self, hourly=tuple(share * per_day / self.per_day for share in self.hourly))
 
 
 def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic | None:
-    """Return the stated traffic: a number, a profile, or a profile scaled to the number; None if both are None.
+    """Return the stated traffic: a daily number, a profile, or a profile scaled to the number; None if neither is given.
 
     Raises:
         ConfigurationError: the profile is invalid; the message names its line.
@@ -157,21 +158,21 @@ def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic |
 
 
 def requests_per_day_in(text: str) -> float:
-    """Return requests a day.
+    """Return a request rate in requests a day.
 
     Raises:
-        ValueError: it is no rate above 0; the message lists the forms of one.
+        ValueError: the text is not a rate above 0; the message lists the accepted forms.
     """
     match = _RATE.fullmatch(text.strip())
     number = float(re.sub("[_,]", "", match["number"])) if match else 0.0
     per_day = number * _TIMES[match["times"]] * _A_DAY[match["unit"] or "d"] if match else 0.0
     if not 0 < per_day < float("inf"):
-        raise ValueError(f"{text!r} is no rate of requests; write for example {FORMS}")
+        raise ValueError(f"{text!r} is not a rate of requests; write for example {FORMS}")
     return per_day
 
 
 def _read_profile(file: Path) -> ExpectedTraffic:
-    """Read rows of hour and requests, each hour of a day or a week once; a first row may name the columns."""
+    """Read rows of hour and requests: each hour of a day or a week once. The first row may name the columns."""
     hours = dict[int, float]()
     try:
         with file.open(newline="", encoding="utf-8-sig") as opened:
@@ -179,7 +180,9 @@ def _read_profile(file: Path) -> ExpectedTraffic:
                 if row and (line > 1 or list(map(str.strip, row)) != _COLUMNS):
                     hour, requests = _read_row(f"{file}, line {line}", row)
                     if hour in hours:
-                        raise ConfigurationError(f"{file}, line {line}: hour {hour} is there twice")
+                        raise ConfigurationError(
+                            f"{file}, line {line}: hour {hour} is there twice; write each hour once"
+                        )
                     hours[hour] = requests
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
@@ -193,10 +196,10 @@ def _read_profile(file: Path) -> ExpectedTraffic:
     return ExpectedTraffic(tuple(hours[hour] for hour in range(length)))
 
 
-def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
-    """Return hour and requests."""
+def _read_row(place: str, row: Sequence[str]) -> tuple[int, float]:
+    """Return the hour and its requests; ``place``: file and line, for messages."""
     if len(row) != len(_COLUMNS):
-        raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
+        raise ConfigurationError(f"{place}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
     numbers = []
     for cell in row:
         try:
@@ -205,9 +208,9 @@ def _read_row(where: str, row: Sequence[str]) -> tuple[int, float]:
             numbers.append(nan)
     hour, requests = numbers
     if hour not in range(_HOURS[-1]):
-        raise ConfigurationError(f"{where}: {row[0]!r} is no hour; write 0 to 23 of a day, or 0 to 167 of a week")
+        raise ConfigurationError(f"{place}: {row[0]!r} is not an hour; write 0 to 23 of a day, or 0 to 167 of a week")
     if not 0 <= requests < inf:
-        raise ConfigurationError(f"{where}: {row[1]!r} is no number of requests; write 0 or more")
+        raise ConfigurationError(f"{place}: {row[1]!r} is not a number of requests; write 0 or more")
     return int(hour), requests
 
 
@@ -219,11 +222,13 @@ class CostPlan:
     """The cost of one score of a metric.
 
     Attributes:
-        calls: questions to its judge.
-        input_tokens: tokens that its judge reads; ``output_tokens``: that it writes.
+        calls: judge calls.
+        input_tokens: tokens that the judge reads.
+        output_tokens: tokens that the judge writes.
         usd: None if the judge's model has no price.
         batch_usd: of a score by batches; None if the model has no price, or its provider no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
+        most_usd: if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a price.
     """
 
     metric: str
@@ -233,6 +238,7 @@ class CostPlan:
     usd: float | None
     batch_usd: float | None
     counted_by: str
+    most_usd: float | None = None
 
     @property
     def spent(self) -> Spent:
@@ -242,15 +248,15 @@ class CostPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayPlan:
-    """The cost of a day of the stated traffic, for one metric, without the units that sampling rules add.
+    """The cost of one metric for a day of the stated traffic, without the units that sampling rules add.
 
     Attributes:
-        rate: configured rate, [0, 1].
-        factor: share of the configured rate that the budgets leave, [0, 1].
-        bought: highest rate that the budgets pay for, [0, 1]; None = no budget is for this metric.
-        scores: at the rate that the budgets leave.
-        calls: questions to the judge; None if the cost of a score is unknown.
-        tokens: read and written; None if the cost of a score is unknown.
+        rate: configured sampling rate, [0, 1].
+        factor: share of the configured rate that the budgets allow, [0, 1].
+        bought: highest rate that the budgets pay for, [0, 1]; None = no budget applies to this metric.
+        scores: scores a day at the rate that the budgets allow.
+        calls: judge calls; None if the cost of a score is unknown.
+        tokens: tokens read and written; None if the cost of a score is unknown.
         usd: None if the cost of a score is unknown, or the judge's model has no price.
     """
 
@@ -265,13 +271,16 @@ class DayPlan:
 
 
 def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
-    """Return the cost of a score of each metric; metrics of unknown cost are left out."""
-    rows = [(metric, *of, settings.judge) for metric, of in zip(metrics, entries(settings), strict=True)]
+    """Return the cost of a score of each metric; metrics with an unknown cost are left out."""
+    listed_metrics = zip(metrics, of_juries(settings), strict=True)
+    rows = [
+        (metric, name, own, settings.judge if jury is None else jury) for metric, (name, own, jury) in listed_metrics
+    ]
     return tuple(_costs(settings, rows, sizes))
 
 
 def shadow_costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
-    """Return the cost of a score of each second judge, under the name of its metric; unknown ones are left out."""
+    """Return the cost of a score of each second judge, by the name of its metric; unknown costs are left out."""
     own = [metric for metric, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
     rows = [(metric, *of) for metric, of in zip(own, shadow_settings(settings), strict=True)]
     return tuple(_costs(settings, rows, sizes))
@@ -280,13 +289,13 @@ def shadow_costs_of(settings: Configuration, metrics: Sequence[str], sizes: Size
 def days_of(
     costs: Sequence[CostPlan], rates: Mapping[str, float], budgets: Sequence[Budget], requests: float
 ) -> tuple[DayPlan, ...]:
-    """Return the cost of a day, for each metric.
+    """Return the cost of a day for each metric.
 
     Args:
-        costs: of one score; of sessions, whose number is unknown, none.
-        rates: metric → its sampling rate, without the rules that raise it.
-        budgets: of all replicas together.
-        requests: units a day to all replicas.
+        costs: cost of one score; metrics of sessions are left out, because the number of sessions is unknown.
+        rates: metric → sampling rate, without the rules that raise it.
+        budgets: budgets of all replicas together.
+        requests: units a day on all replicas together.
     """
     wanted = {cost.metric: requests * rates[cost.metric] for cost in costs}
     factors = _largest_factors(
@@ -307,7 +316,7 @@ def _day(
     budgets: Sequence[Budget],
     requests: float,
 ) -> DayPlan:
-    """Return the cost of a day; ``largest``: the factor that budgets leave, which may exceed 1, None = no limit."""
+    """Return the cost of a day; ``largest``: the factor that the budgets allow, possibly above 1; None = unlimited."""
     factor = 1.0 if largest is None else min(1.0, largest)
     scores = requests * rate * factor
     is_paid = cost is not None and any(budget.holds_for(metric) and cost.spent.of(budget.unit) for budget in budgets)
@@ -326,25 +335,31 @@ def _day(
 def cost_lines(
     costs: Sequence[CostPlan], shadows: Sequence[CostPlan], budgets: Sequence[Budget], sizes: Sizes
 ) -> Iterator[str]:
-    """Yield the cost of a score for each metric with a judge and each second judge, and the units that budgets buy."""
+    """Yield the cost of a score for each metric and second judge that calls a judge, then the units each budget pays for."""
     beside = (replace(cost, metric=name_within(cost.metric, semconv.SOURCE_SHADOW)) for cost in shadows)
     paid = [cost for cost in (*costs, *beside) if cost.calls]
     if paid:
-        yield f"what a score costs, {sizes}:"
+        yield f"cost of a score, {sizes}:"
     for cost in paid:
-        money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
-        tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
         batch = "" if cost.batch_usd is None else f"; by --batch {format_usd(1_000 * cost.batch_usd)} USD per 1,000"
-        yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}{batch}"
+        yield f"  {cost.metric}: {_format_cost(cost)}{measured}{batch}"
     for budget in budgets:
         per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
         if not per_unit:
-            yield f"budget of {budget}: nothing that is paid for is paid from it"
+            yield f"budget of {budget}: it applies to no metric that has a cost"
             continue
         units = budget.amount * (1 - KEPT_BACK) / per_unit
         a_day = units * _DAY_S / budget.window_s
         yield f"budget of {budget}: {units:,.0f} units with all its scores per window, {a_day:,.0f} a day"
+
+
+def _format_cost(cost: CostPlan) -> str:
+    money = "no price" if cost.usd is None else f"{format_usd(1_000 * cost.usd)} USD per 1,000"
+    if cost.most_usd is not None:
+        money += f" ({format_usd(1_000 * cost.most_usd)} if the jurors always disagree)"
+    tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
+    return f"{money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}"
 
 
 def money_line(
@@ -353,9 +368,9 @@ def money_line(
     """Return a sentence with the cost of a day, if traffic is stated, and of 1,000 units with all their scores.
 
     Args:
-        metrics: their names.
-        costs: of one score, those of second judges too.
-        days: of the metrics and the second judges; empty if no traffic is stated.
+        metrics: names of the metrics.
+        costs: cost of one score, including those of second judges.
+        days: costs of a day of metrics and second judges; empty if no traffic is stated.
         requests: units a day; None if no traffic is stated.
     """
     cost_of = {cost.metric: cost for cost in costs}
@@ -363,7 +378,7 @@ def money_line(
     if not uncounted and not any(cost.calls for cost in costs):
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
-        return f"what judging costs is not known: no price in judge.prices, or not counted: {', '.join(unknown)}"
+        return f"the cost of judging is unknown: no price in judge.prices, or not counted: {', '.join(unknown)}"
     units = f"1,000 units with all their scores cost {format_usd(1_000 * _sum_usd(costs))} USD"
     if requests is None:
         return units
@@ -377,17 +392,17 @@ def _sum_usd(costs: Iterable[CostPlan | DayPlan]) -> float:
 
 
 def asked_model(judge: ChatModelSettings) -> str:
-    """Return the model that a judge asks, without its provider."""
+    """Return the model name of a judge, without its provider."""
     return judge.model.partition(":")[2] or judge.model
 
 
 def price_in(settings: Configuration, judge: ChatModelSettings) -> Price | None:
-    """Return the price of a judge's model in a configuration; None if the model has none."""
+    """Return the price of a judge's model; None if the model has no price."""
     return price_of(asked_model(judge), prices_of(prices_in(settings)))
 
 
 def judge_line(settings: Configuration, metrics: Sequence[Metric]) -> str:
-    """Return the judge's model; if a metric needs a judge and none is named, also how to name one."""
+    """Return the judge's model; if a metric needs a judge and the configuration names none, also how to name one."""
     model = settings.judge.model
     if model != "lexical":
         return model
@@ -415,36 +430,79 @@ def _asks_a_judge(metric: Metric) -> bool:
 
 
 def _costs(
-    settings: Configuration, rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings]], sizes: Sizes
+    settings: Configuration,
+    rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]],
+    sizes: Sizes,
 ) -> Iterator[CostPlan]:
-    """Yield the cost of a score for each row of metric, registry entry, parameters and judge."""
-    for metric, name, parameters, judge in rows:
+    """Yield the cost of a score for each row of metric, registry entry, parameters and judge or jury."""
+    for metric, name, parameters, judges in rows:
+        jury = judges if isinstance(judges, JurySettings) else JurySettings.model_construct(judges=(judges,))
+        paid = [judge for judge in jury.judges if judge.model != "lexical"]
         try:
-            cost = _FREE if judge.model == "lexical" else sizes.cost_of(metric, name, parameters)
+            cost = sizes.cost_of(metric, name, parameters) if paid else _FREE
         except ConfigurationError:
-            continue  # the offline judge, which counts the tokens, cannot answer its questions
-        usd, batch_usd = (None, None) if cost.calls else (0.0, 0.0)
-        if cost.calls and (price := price_in(settings, judge)) is not None:
-            usd = cost_usd(price, cost.input_tokens, cost.output_tokens)
-            if judge.model.partition(":")[0] in PROVIDERS:
-                batch_usd = usd * price.batch
-        yield CostPlan(
-            metric=metric,
-            calls=cost.calls,
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            usd=usd,
-            batch_usd=batch_usd,
-            counted_by=cost.counted_by,
-        )
+            continue  # the offline judge counts the tokens, and cannot answer this metric
+        prices = [_price_cost(settings, judge, cost) for judge in paid]
+        by_batch = [_price_cost(settings, judge, cost, at_batch_price=True) for judge in paid]
+        then = None if jury.then is None else _price_cost(settings, jury.then, cost)
+        yield _plan_cost(metric, cost, prices, by_batch, then, is_measured=metric in sizes.measured)
+
+
+def _plan_cost(
+    metric: str,
+    cost: Cost,
+    prices: Sequence[float | None],
+    by_batch: Sequence[float | None],
+    then: float | None,
+    *,
+    is_measured: bool,
+) -> CostPlan:
+    """Return the cost of a score.
+
+    Args:
+        cost: of one juror; of all together if it was measured.
+        prices: USD of the cost for each juror; None = the model has no price.
+        by_batch: USD of the cost for each juror by batches; None = the model has no price, or its provider no batches.
+        then: USD of the judge that is asked if the jurors disagree; None = there is no such judge, or it has no price.
+        is_measured: whether the cost was measured.
+    """
+    times = 1 if is_measured else len(prices)
+    usd = _sum_prices(prices, times)
+    return CostPlan(
+        metric=metric,
+        calls=times * cost.calls,
+        input_tokens=times * cost.input_tokens,
+        output_tokens=times * cost.output_tokens,
+        usd=usd,
+        batch_usd=_sum_prices(by_batch, times),
+        counted_by=cost.counted_by,
+        most_usd=None if usd is None or then is None or is_measured else usd + then,
+    )
+
+
+def _sum_prices(prices: Sequence[float | None], times: int) -> float | None:
+    priced = [price for price in prices if price is not None]
+    return sum(priced) * times / max(1, len(prices)) if len(priced) == len(prices) else None
+
+
+def _price_cost(
+    settings: Configuration, judge: ChatModelSettings, cost: Cost, *, at_batch_price: bool = False
+) -> float | None:
+    """Return the USD of a cost at a judge's prices; None if its model has no price, or its provider no batches."""
+    if not cost.calls:
+        return 0.0
+    price = price_in(settings, judge)
+    if price is None or (at_batch_price and judge.model.partition(":")[0] not in PROVIDERS):
+        return None
+    return cost_usd(price, cost.input_tokens, cost.output_tokens, at_batch_price=at_batch_price)
 
 
 def _largest_factors(
     costs: Sequence[CostPlan], limits: Mapping[str, float], wanted: Mapping[str, float], budgets: Sequence[Budget]
 ) -> Mapping[str, float]:
-    """Return metric → the factor that budgets leave, up to its limit.
+    """Return metric → the factor that the budgets allow, at most its limit.
 
-    Budgets of one metric come first: the other metrics share the rest.
+    Budgets of a single metric are applied first; the other metrics share the rest.
     """
     factors = dict(limits)
     for budget in sorted(budgets, key=lambda budget: budget.metric is None):

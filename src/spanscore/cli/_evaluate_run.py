@@ -1,4 +1,4 @@
-"""``spanscore evaluate``: samples of a file → rows, a table, a page, and the quality gate."""
+"""One run of ``spanscore evaluate``: scores the samples of a file, prints and writes the results, applies the quality gate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.progress import (
@@ -26,6 +27,7 @@ from rich.text import Text
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.config.judging import JurySettings
 from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.printable import printable
@@ -36,7 +38,7 @@ from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
+from spanscore.metrics.catalog.configured import embedder_of, judge_named, judge_of, make_metric, of_juries
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
@@ -56,9 +58,9 @@ from spanscore.stored.quality_gate import (
 from spanscore.wiring.accounts import Accounts, purse_for
 
 FELL, INCOMPLETE = 1, 3
-"""Exit codes: a bound does not hold; too many cases have no score."""
+"""Exit codes: a bound of the gate does not hold; too many cases have no score."""
 _CASES = 10
-"""Changed cases that are printed."""
+"""Changed cases that are printed at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,10 @@ class QualityGate:
     """The gate of ``spanscore evaluate``: its options, its verdict, and the update of the baseline.
 
     Attributes:
-        baseline: file of the rows of an earlier run; None = no baseline.
+        baseline: file with the rows of an earlier run; None = no baseline.
         update: whether this run's rows replace the baseline.
-        max_drop: bounds such as ``metric=0.03``, on the fall of a mean quality.
-        least: bounds such as ``metric=0.98``, on the mean quality.
+        max_drop: bounds such as ``metric=0.03`` on the drop of a mean quality.
+        least: bounds such as ``metric=0.98`` on the mean quality.
         max_unscored: share of a metric's cases that may have no score, [0, 1].
         junit: file for the verdicts in JUnit's format; None = no file.
     """
@@ -87,7 +89,7 @@ class QualityGate:
         return bool(self.baseline or self.max_drop or self.least or self.junit)
 
     def gate(self, metrics: Collection[str]) -> QualityBounds:
-        """Return the bounds of these metrics, before anything is paid for; a baseline that is replaced bounds no fall.
+        """Return the bounds of these metrics, before a judge is paid. A baseline that will be replaced bounds no drop.
 
         Raises:
             ConfigurationError: an option is wrong, or there is no baseline yet.
@@ -126,7 +128,7 @@ class QualityGate:
         return held
 
     def print_verdict(self, held: GateResult) -> None:
-        """Print the cases whose quality fell, then the metrics."""
+        """Print the cases with a drop in quality, then the metrics."""
         terminal = Terminal()
         fallen = [change for change in held.changes if change.after < change.before]
         if fallen:
@@ -197,9 +199,9 @@ def _metrics(metrics: Sequence[MetricGate]) -> Table:
 
 def _lines(held: GateResult) -> Iterator[str]:
     if held.by_line:
-        yield "cases are told apart by their lines, as some have no id: the same line must be the same case"
+        yield "cases are identified by line, as some have no id: the same line must be the same case"
     if held.not_in_baseline:
-        yield f"{held.not_in_baseline:,} scored cases have no score in the baseline: they are compared with nothing"
+        yield f"{held.not_in_baseline:,} scored cases have no score in the baseline: they are not compared"
     if held.not_in_run:
         yield f"{held.not_in_run:,} cases of the baseline have no score in this run"
     for gate in held.metrics:
@@ -222,14 +224,13 @@ class ScoreRun:
     """One run of ``spanscore evaluate``, with its options.
 
     Attributes:
-        names: names of metrics, with commas between; empty = those of ``config``.
-        judge: empty = that of ``config``, else the offline one.
-        embeddings: empty = those of ``config``, else none, or the offline ones beside the offline judge.
-        concurrency: samples at once; None = 32, or as many as can be with ``batch``.
-        batch: whether the judge is asked by its provider's batch endpoint.
-        batch_cancel: whether the open batches are cancelled, and nothing is scored.
-        timeout: seconds; 0 = that of ``config``, else the scorer's default.
-        gate: options of the gate.
+        names: names of metrics, separated by commas; empty = the metrics of ``config``.
+        judge: empty = the judge of ``config``; without ``config`` the offline judge.
+        embeddings: empty = those of ``config``; otherwise the offline ones if the judge is offline, or no embeddings.
+        concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
+        batch: whether the judge is called by its provider's batch endpoint.
+        timeout: seconds for one metric on one sample; 0 = that of ``config``, otherwise the scorer's default.
+        gate: options of the quality gate.
     """
 
     file: str
@@ -243,7 +244,6 @@ class ScoreRun:
     cache: bool
     concurrency: int | None
     batch: bool
-    batch_cancel: bool
     timeout: float
     as_json: bool
     gate: QualityGate
@@ -256,9 +256,6 @@ class ScoreRun:
         """
         configured = self._read_configuration()
         metrics = self._metrics(configured)
-        if self.batch_cancel:
-            typer.echo(cancel_open_batches(metrics, self.out, "--out"))
-            return 0
         gate = self.gate.gate([metric.name for metric in metrics])
         refuse_unwritable(self.out)
         refuse_overwriting(self.file, "--out", self.out)
@@ -266,13 +263,8 @@ class ScoreRun:
             check_report(self.report)
         total = _count_records(self.file, gate)
         notes = Terminal(stderr=True, highlight=False, markup=False)
-        if (
-            configured is None
-            and not self.judge
-            and any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
-        ):
-            offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
-            notes.print(offline, soft_wrap=True)
+        if configured is None and not self.judge:
+            _note_offline(metrics, notes)
         batch = open_batch_run(metrics, self.out, "--out", notes) if self.batch else None
         scoring = self._score(metrics, configured, total, notes, batch)
         result = scoring.result()
@@ -283,6 +275,15 @@ class ScoreRun:
         if result.interrupted:
             return INTERRUPTED
         return 0 if held is None else exit_code(held)
+
+    def cancel_batches(self) -> None:
+        """Cancel the open batches of an earlier run, and print their numbers.
+
+        Raises:
+            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
+        """
+        metrics = self._metrics(self._read_configuration())
+        typer.echo(cancel_open_batches(metrics, self.out, "--out"))
 
     def _read_configuration(self) -> ConfigReport | None:
         if self.config is None:
@@ -303,7 +304,7 @@ class ScoreRun:
         console: Terminal,
         batch: BatchRun | None,
     ) -> Scoring:
-        """Score the file behind a bar, until its end or Ctrl-C."""
+        """Score the file behind a progress bar, until its end or Ctrl-C."""
         settings = configured.settings if configured else ScorerSettings()
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
         with Progress(*columns, PausedAccounts(Accounts(metrics)), BatchColumn(batch), console=console) as bar:
@@ -340,33 +341,37 @@ class ScoreRun:
 
     def _notes(self, result: Result, scoring: Scoring, batch: BatchRun | None) -> Iterator[str]:
         if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
-            yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps what is scored")
+            yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps the scored rows")
         if self.out is not None:
             left = scoring.left_in_file
-            beside = f", beside {left} of other samples, metrics or versions" if left else ""
+            beside = f", with {left} of other samples, metrics or versions" if left else ""
             taken = f"{result.taken_over} of them taken over from an earlier run"
             yield f"{len(result.rows)} rows are in {self.out}{beside}; {taken}."
         if self.report is not None:
             yield f"The page of {len(result.rows)} rows is {self.report}; open {self.report.absolute().as_uri()}"
         if result.interrupted:
-            yield "Interrupted: what was scored until then is above." + (
-                " Run it again to continue." if self.out else ""
-            )
-            yield from [] if batch is None else [interrupted_batches(batch, "the same command")]
+            yield "Interrupted: the scores until then are above." + (" Run it again to continue." if self.out else "")
+            yield from interrupted_batches(batch, "the same command")
+
+
+def _note_offline(metrics: Sequence[Metric], notes: Terminal) -> None:
+    if any(is_offline(getattr(metric, "_judge", None)) for metric in metrics):
+        offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
+        notes.print(offline, soft_wrap=True)
 
 
 class PausedAccounts(ProgressColumn):
-    """A column with the accounts that are paused, and the reasons: a bar that stands still has none."""
+    """A column of the progress bar that shows each paused account and the reason."""
 
     def __init__(self, accounts: Accounts) -> None:
         super().__init__()
         self._accounts = accounts
 
     def render(self, task: Task) -> Text:
-        """Return the sentences; empty if all accounts answer, and at the end."""
+        """Return a sentence per paused account; empty if every account answers, and at the end."""
         away = [state for state in self._accounts.states() if state.breaker != "closed" and not task.finished]
         sentences = (
-            f"{state.account!r} does not answer{f': {state.because}' if state.because else ''}; it is asked again"
+            f"{state.account!r} does not answer{f': {state.because}' if state.because else ''}; it is called again"
             for state in away
         )
         return Text("; ".join(sentences), style="yellow")
@@ -385,15 +390,15 @@ class BatchColumn(ProgressColumn):
 
 
 def named_clocks() -> tuple[ProgressColumn, ...]:
-    """Return the columns of a bar for the elapsed and the remaining time, each behind its name."""
+    """Return the columns of a progress bar for the elapsed and the remaining time, each after its name."""
     return TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
 def _count_records(file: str, gate: QualityBounds) -> int | None:
-    """Return the number of records; None for standard input, which can be read once only.
+    """Return the number of records; None for standard input, which can be read only once.
 
     Raises:
-        ConfigurationError: there is no record, or the gate cannot compare them.
+        ConfigurationError: the file has no record, or the gate cannot compare its records.
         SampleError: no record is a sample.
     """
     if file == "-":
@@ -412,17 +417,30 @@ def _count_records(file: str, gate: QualityBounds) -> int | None:
 
 
 def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
-    """Return the named metrics with their parameters in the configuration; without names all its metrics."""
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
-    listed = [] if settings is None else list(entries(settings))
-    if names:
-        configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}
-        listed = [configured.get(name) or configured.get(current_name(name), (name, {})) for name in names]
-    if not listed:
-        raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
+    """Return the named metrics with their configured parameters; without names, all metrics of the configuration."""
+    entries = _find_entries(metrics, settings)
     judging, vectors = _judge(settings, judge), _embedder(settings, embeddings)
     with _naming_embeddings():
-        return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
+        return [
+            create(name, judge=judging, embeddings=vectors, **parameters)
+            if jury is None or settings is None or judge
+            else make_metric(settings, name, parameters, jury, judge=judging, embeddings=vectors)
+            for name, parameters, jury in entries
+        ]
+
+
+def _find_entries(
+    metrics: str, settings: Configuration | None
+) -> list[tuple[str, Mapping[str, Any], JurySettings | None]]:
+    """Return the name, the parameters and the jury of each named metric, or of all metrics of the configuration."""
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    listed = [] if settings is None else list(of_juries(settings))
+    if names:
+        configured = {str(entry[1].get("name", entry[0])): entry for entry in listed}
+        listed = [configured.get(name) or configured.get(current_name(name), (name, {}, None)) for name in names]
+    if not listed:
+        raise ConfigurationError("name the metrics: --metrics faithfulness,exact_match or --config spanscore.yaml")
+    return listed
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Options and checks that commands share."""
+"""Options and checks that several commands share."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ SourceOfReplay = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="Where the spans are, as of 'replay': a file or folder of OTLP-JSON lines, "
+        help="Source of the spans, as in 'replay': a file or folder of OTLP-JSON lines, "
         "'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
     ),
 ]
 UnitsSince = Annotated[
     str,
     typer.Option(
-        metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Of a store 7d if not given."
+        metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Default for a trace store: 7d."
     ),
 ]
-UnitsUntil = Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")]
-TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces since 7d, 12h, 2026-07-01T12:00Z.")]
-TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces before 7d, 12h, 2026-07-01T12:00Z.")]
+UnitsUntil = Annotated[
+    str, typer.Option(metavar="TIME", help="Units that began before: 7d, 12h, or 2026-07-01T12:00Z.")
+]
+TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store since 7d, 12h, 2026-07-01T12:00Z.")]
+TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store before 7d, 12h, 2026-07-01T12:00Z.")]
 InBatches = Annotated[
     bool,
     typer.Option(
@@ -47,7 +49,7 @@ CancelBatches = Annotated[
 
 
 def refuse_unwritable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written, before the command takes minutes or costs money; None is skipped.
+    """Refuse files that cannot be written, before the command takes minutes or costs money. None is skipped.
 
     Raises:
         ConfigurationError: a path is a folder, its folder does not exist, or this user may not write it.
@@ -64,7 +66,7 @@ def refuse_unwritable(*paths: Path | None) -> None:
 
 
 def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
-    """Refuse to write a command's source, or a file in the folder that is its source.
+    """Refuse to overwrite a command's source, or a file in the folder that is its source.
 
     Raises:
         ConfigurationError: ``path`` is such a file.
@@ -73,15 +75,15 @@ def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
     if path is None or not path.exists() or not read.exists():
         return
     if path.samefile(read) or (read.is_dir() and path.parent.samefile(read)):
-        raise ConfigurationError(f"{option} {path} is what is read here; choose another file")
+        raise ConfigurationError(f"{option} {path} is read by this command; choose another file")
 
 
 def budget_spent(unscored: int, how: str) -> str:
-    """Return the line by which a command reports that ``judge.budget`` is spent.
+    """Return the line that reports a spent ``judge.budget``.
 
     Args:
-        unscored: scores that ended ``budget_exhausted``.
-        how: the options that go on from here without paying twice, as in "with --out FILE".
+        unscored: scores with the outcome ``budget_exhausted``.
+        how: the options that continue without paying twice, as in "with --out FILE".
     """
     return (
         f"judge.budget is spent: {unscored:,} scores ended as 'budget', and nothing was sent for them. Run the command again "

@@ -1,4 +1,4 @@
-"""Topics of a configuration, such as its spool: each is read once into its problems and the lines that ``check`` shows."""
+"""Topics of a configuration, such as its spool: one reader per topic yields its problems and its ``check`` lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from spanscore.cli._cost_plan import CostPlan, asked_model
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import confluent_config
-from spanscore.config.judging import ChatModelSettings
+from spanscore.config.judging import ChatModelSettings, JurySettings
 from spanscore.config.sampling import Rule, head_shares
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Replicas
@@ -26,7 +26,8 @@ from spanscore.core.files import check_disk
 from spanscore.core.plugins import Registry
 from spanscore.core.printable import format_bytes, format_count, format_duration, format_usd
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.metrics.catalog.configured import entries, metrics_of, per_session, shadow_settings, shadows_of
+from spanscore.judges.jury import Jury
+from spanscore.metrics.catalog.configured import metrics_of, of_juries, per_session, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
 from spanscore.monitoring.calibration import SavedCalibration, calibrations_of, refuse_unknown
 from spanscore.monitoring.health import refused_evaluator_versions
@@ -48,22 +49,22 @@ from spanscore.wiring.outputs import check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
 
 Topic = Iterator[ConfigurationError | str]
-"""The problems of a topic, and its lines; they hold if there is no problem but a ``NotReadyError``."""
+"""Problems and lines of a topic. The lines are valid only if each problem is a ``NotReadyError``."""
 
 _DAY_S: Final = 86_400.0
 _SMALL: Final = 0.05
-"""Share of the answers that turn; ``check`` shows how many samples reveal it."""
+"""Share of the answers that change; ``check`` shows how many labelled samples reveal such a change."""
 _PRESUMES: Final[dict[Replicas, str]] = {
-    "one": "every turn of a conversation reaches this one process; of several, each would end a part of it as the whole: set "
-    "sticky where all turns of one reach the same, else any",
-    "sticky": "all turns of a conversation reach the same process; one that moves is scored in parts",
-    "any": "any process may have any turn: only scorer.end_session() and max_turns end a conversation, on a turn that brought "
-    "the whole history along; else it is incomplete",
+    "one": "every turn of a conversation reaches this one process; of several processes, each would end its part as a "
+    "conversation: set sticky if all turns of a conversation reach the same process, otherwise any",
+    "sticky": "all turns of a conversation reach the same process; if one moves, it is scored in parts",
+    "any": "any process may have any turn: only scorer.end_session() and max_turns end a conversation, and the last turn must "
+    "contain the whole history; otherwise it is incomplete",
 }
 
 
 def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[ConfigurationError]:
-    """Yield the error by which a check refuses a configuration, if it does; ``place``: before its message."""
+    """Yield the error with which ``check`` refuses a configuration, if it does; ``place``: prefix of the message."""
     try:
         check()
     except ConfigurationError as error:
@@ -74,7 +75,7 @@ def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[Configu
 
 
 def session_metrics_in(settings: Configuration, metrics: Sequence[Metric]) -> list[Metric]:
-    """Return the metrics that score sessions; ``metrics``: those of the configuration, in its order.
+    """Return the metrics that score sessions; ``metrics``: all metrics of the configuration, in its order.
 
     Raises:
         ConfigurationError: ``per`` of a metric is neither unit nor session.
@@ -98,8 +99,8 @@ def _sessions(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
                 f"sampling.rules: one looks at the score of {rule.when.score.metric}, which scores sessions; rules are of units"
             )
     yield (
-        f"{', '.join(names)}: one score per conversation, when it has ended; rates and alerts are of conversations, not of "
-        "requests, and what a day costs hangs on how many there are: it is in no sum here"
+        f"{', '.join(names)}: one score per conversation, after its end; rates and alerts count conversations, not requests. "
+        "The cost depends on the number of conversations, so it is in no sum here"
     )
     if sessions.replicas == "any":
         yield f"a conversation ends by scorer.end_session() or with its turn {sessions.max_turns:,}"
@@ -119,7 +120,7 @@ def _remote_scoring(settings: Configuration, metrics: Sequence[Metric]) -> Topic
         return
     try:
         of_sessions = session_metrics_in(settings, metrics)
-    except (ConfigurationError, ValueError):  # the topic of sessions has this problem; or not all metrics are made
+    except (ConfigurationError, ValueError):  # _sessions reports it; or a metric cannot be made
         of_sessions = []
     sessions = settings.sessions.model_copy(update={"metrics": tuple(of_sessions)})
     yield from refusal_of(partial(left_to_the_other, settings.model_copy(update={"sessions": sessions})))
@@ -127,13 +128,13 @@ def _remote_scoring(settings: Configuration, metrics: Sequence[Metric]) -> Topic
         yield from refusal_of(partial(confluent_config, remote.kafka, "remote_scoring.kafka"))
     else:
         yield from refusal_of(partial(token_in_file, remote.token_file or "", "remote_scoring.token_file"))
-    yield f"units go to {remote.shown} to be scored, with their content, after the redactor"
+    yield f"units are sent to {remote.shown} for scoring, with their content, after the redactor"
     if remote.endpoint is not None and not _is_private(remote.endpoint):
-        yield "remote_scoring.endpoint is no https: content and token travel as plain text"
+        yield "remote_scoring.endpoint is not https: content and token travel as plain text"
 
 
 def _is_private(endpoint: str) -> bool:
-    """Whether content that is sent there is unreadable for others: by TLS, or as it stays on the machine."""
+    """Return whether others cannot read content that is sent to the endpoint: TLS, or the endpoint is on this machine."""
     parts = urlsplit(endpoint)
     try:
         return parts.scheme == "https" or parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
@@ -150,21 +151,23 @@ def _spool(settings: Configuration, _: Sequence[Metric]) -> Topic:
         return
     if settings.limits.job_queue != "memory":
         yield ConfigurationError(
-            "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
+            "spool and limits.job_queue are both given, but units wait in one place only; remove one of them"
         )
     if not spool.score_here and settings.sampling.feedback is not None:
         yield ConfigurationError(
-            "sampling.feedback cannot stand beside spool.score_here: false: nothing is judged there"
+            "sampling.feedback is not possible with spool.score_here: false, because this process judges nothing"
         )
     path = Path(spool.path).expanduser().absolute()
     if not path.parent.is_dir():  # the scorer may run elsewhere
         yield NotReadyError(f"there is no folder {path.parent}; spool.path needs it")
     elif not spool.allow_network_disk:
         yield from refusal_of(partial(check_disk, path))
-    who = "scored in this process, or in any that shares it" if spool.score_here else "scored by spanscore worker"
+    who = (
+        "scored in this process, or in any process that shares it" if spool.score_here else "scored by spanscore worker"
+    )
     yield f"spool: {spool.path}, up to {format_bytes(spool.max_bytes)} and {format_duration(spool.max_age)}; {who}"
-    survives = "the loss of power" if spool.sync == "full" else "kill -9, not the loss of power"
-    yield f"  it holds prompts and answers, as the redactor leaves them; what is in it survives {survives}"
+    survives = "a power failure" if spool.sync == "full" else "kill -9, not a power failure"
+    yield f"  it holds prompts and answers, as the redactor returns them; its content survives {survives}"
 
 
 def _collect(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
@@ -174,15 +177,17 @@ def _collect(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
     yield from refusal_of(partial(check_conditions, collect, {metric.name: metric for metric in metrics}))
     yield from _file_problems("collect.out", collect.path)
     if settings.remote_scoring is not None or (settings.spool is not None and not settings.spool.score_here):
-        yield "collect: cases are written where units are scored, and not by this process"
+        yield "collect: the process that scores the units writes the cases, not this process"
         return
-    yield f"collect: content is written to {collect.path}, of units of which {' or '.join(collect.when)} holds"
-    redacted = "as the redactor leaves it" if settings.redactor is not None else "as it is, as there is no redactor"
+    yield f"collect: content is written to {collect.path}, for units with {' or '.join(collect.when)}"
+    redacted = (
+        "as the redactor returns it" if settings.redactor is not None else "unchanged, because there is no redactor"
+    )
     size = format_bytes(collect.max_bytes)
     yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {size}"
     mode = stat.S_IMODE(collect.path.stat().st_mode) if collect.path.exists() else 0
     if mode & 0o077:
-        yield f"  others can read {collect.path} now (mode {mode:04o}): the first case makes it its owner's alone (0600)"
+        yield f"  others can read {collect.path} now (mode {mode:04o}): writing the first case restricts it to its owner (0600)"
 
 
 def _spans_file(settings: Configuration, _: Sequence[Metric]) -> Topic:
@@ -195,11 +200,11 @@ def _spans_file(settings: Configuration, _: Sequence[Metric]) -> Topic:
 
 
 def _file_problems(key: str, path: Path) -> Iterator[ConfigurationError]:
-    """Yield why a scorer cannot write the file that a key names."""
+    """Yield the reasons for which a scorer cannot write the file that a key names."""
     if not path.parent.is_dir():
         yield NotReadyError(f"there is no folder {path.parent}; {key} needs it")
     elif path.exists() and not path.is_file():
-        yield ConfigurationError(f"{key}: {path} is there, and is no file")
+        yield ConfigurationError(f"{key}: {path} exists, and is not a file")
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
         yield NotReadyError(f"{path} cannot be written by this user; {key} needs it")
 
@@ -215,7 +220,7 @@ def _calibrations(settings: Configuration, metrics: Sequence[Metric]) -> Topic:
     except ConfigurationError as error:
         yield error
         return
-    if len(metrics) == len(settings.metrics):  # else a file may be of a metric that cannot be made
+    if len(metrics) == len(settings.metrics):  # otherwise a file may belong to a metric that cannot be made
         yield from refusal_of(partial(refuse_unknown, calibrations, metrics))
     present = dict[str, str]()
     with suppress(ConfigurationError):  # the judge cannot be made here: its evaluator version is unknown
@@ -228,7 +233,7 @@ def _describe_calibration(saved: SavedCalibration, evaluator_version: str | None
     if evaluator_version is not None and evaluator_version != saved.evaluator_version:
         return (
             f"not calibrated: the labels are of evaluator version {saved.evaluator_version}, and its scores are of "
-            f"{evaluator_version}; its pass rate is not corrected until `spanscore calibrate` has seen verdicts of that"
+            f"{evaluator_version}; its pass rate is not corrected until you run `spanscore calibrate` with verdicts of that"
         )
     j = saved.calibration.informedness.value
     correction = f"its pass rate is corrected by {saved.calibration.labels:,} labels (J {j:.2f})"
@@ -237,7 +242,7 @@ def _describe_calibration(saved: SavedCalibration, evaluator_version: str | None
         return correction
     drop = alert.min_drop
     return (
-        f"{correction}; alerts are not: a true drop shows as {j:.2f} × the drop. min_drop {drop:g}, as the judge sees it, is "
+        f"{correction}; alerts are not: a true drop shows as {j:.2f} × the drop. min_drop {drop:g} of the judge's pass rate is "
         f"a true drop of {drop / j:.2g}; to see one of {drop:g} write min_drop: {j * drop:.2g}"
     )
 
@@ -250,14 +255,14 @@ TOPICS: Final[Mapping[str, Callable[[Configuration, Sequence[Metric]], Topic]]] 
     "spans_to": _spans_file,
     "calibrations": _calibrations,
 }
-"""Topic → its reader, given a configuration and those of its metrics that can be made."""
+"""Topic → its reader: takes a configuration and its metrics that can be made."""
 
 
 # --- judge check ----------------------------------------------------------------------------------------------------
 
 
 def judge_check_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield why the judges cannot be checked; a missing file may be there where the scorer will run."""
+    """Yield the reasons for which the judge check cannot run. A missing file may exist on the machine of the scorer."""
     judge_check = settings.judge_check
     if judge_check is None:
         return
@@ -273,7 +278,7 @@ def judge_check_problems(settings: Configuration, metrics: Sequence[Metric]) -> 
 
 
 def judge_check_topic(settings: Configuration, metrics: Sequence[Metric], costs: Sequence[CostPlan]) -> Iterator[str]:
-    """Yield the work and the cost of a judge check without a problem; ``costs``: of a score, where known."""
+    """Yield the work and the cost of a valid judge check; ``costs``: known costs of a score of each metric."""
     judge_check = settings.judge_check
     if judge_check is None or not judge_check.path.exists():
         return
@@ -290,7 +295,7 @@ def judge_check_topic(settings: Configuration, metrics: Sequence[Metric], costs:
 
 
 def _describe_cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: float) -> str:
-    """Return questions and money of so many scores of each metric."""
+    """Return the judge calls and the cost of this many scores of each metric."""
     cost_of = {cost.metric: cost for cost in costs}
     watched = [cost_of.get(plan.metric) for plan in plans]
     calls = scores * sum(cost.calls for cost in watched if cost is not None)
@@ -303,10 +308,10 @@ def _describe_power(plan: JudgeCheckPlan, samples: int) -> str:
     turned = least_turned(plan.below)
     if turned > samples:
         few = format_count(samples, "labelled sample")
-        return f"no change can be seen with {few}: {turned} answers must turn (p below {plan.below:.2g})"
+        return f"no change is detectable with {few}: {turned} answers must change (p below {plan.below:.2g})"
     share = f"{turned / samples:.2g} of them"
-    sentence = f"a change is seen where {turned} of {samples:,} answers turn, all one way ({share})"
-    return f"{sentence}; to see {_SMALL:g} of them turn, label {ceil(turned / _SMALL):,}"
+    sentence = f"a change is detected if {turned} of {samples:,} answers change, all in one direction ({share})"
+    return f"{sentence}; to detect a change of {_SMALL:g} of them, label {ceil(turned / _SMALL):,}"
 
 
 # --- sampling -------------------------------------------------------------------------------------------------------
@@ -320,23 +325,23 @@ def rule_lines(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def sampling_notes(settings: ScorerSettings) -> Iterator[str]:
-    """Yield consequences of rules that their words do not say, and the weights of units without ``ot=th``."""
+    """Yield unobvious consequences of the sampling rules, and the weights of units without ``ot=th``."""
     yield from _describe_weights(settings)
     for rule in settings.sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:
             yield (
-                f"the sampling rule {rule.name} takes runs whose status is error: they failed, and failed runs have no sample. "
-                "any_error: true also takes those that answered although something inside failed; capture.score_failed: true "
-                "scores what the model of a failed run had answered"
+                f"the sampling rule {rule.name} takes runs with status error, and failed runs have no sample. any_error: true "
+                "also takes runs that answered although a step inside failed; capture.score_failed: true scores the answer "
+                "that the model of a failed run had given"
             )
         lost = [key for key in rule.when.metadata or {} if key not in settings.capture.metadata]
         if settings.capture.enabled and lost:
             yield (
-                f"the sampling rule {rule.name} looks at metadata that the callback's spans do not have: replay and workers "
-                f"read these, and will decide otherwise; capture.metadata: [{', '.join(lost)}] exports it"
+                f"the sampling rule {rule.name} uses metadata that the callback's spans do not have: replay and workers "
+                f"read these spans, and will decide otherwise; capture.metadata: [{', '.join(lost)}] exports it"
             )
         if rule.when.score is not None:
-            yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} looks at it"
+            yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} uses it"
 
 
 def _describe_weights(settings: ScorerSettings) -> Iterator[str]:
@@ -372,7 +377,7 @@ def _conditions(rule: Rule) -> Iterator[str]:
 
 
 def part_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield why parts of a scorer refuse a configuration: each is made here."""
+    """Yield the reasons for which parts of a scorer refuse a configuration; makes each part to find out."""
     rules, key = settings.sampling.rules, settings.sampling.key
     made: list[tuple[str, Callable[[], object]]] = [
         ("", lambda: RateSampler({}, rules=rules, key=DEFAULT_KEY if key is None else key)),
@@ -399,45 +404,58 @@ def part_problems(settings: Configuration) -> Iterator[ConfigurationError]:
 
 @dataclass(frozen=True, slots=True)
 class ModelStandIn:
-    """A chat model that answers nothing: a metric with it has all its properties but the answers."""
+    """A chat model without answers, for metrics whose answers are not needed."""
 
     model: str = "any"
 
     async def ask(self, prompt: Any) -> Any:
-        """Answer nothing."""
+        """Raise, because no answer is needed.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError
 
 
 def evaluator_version_problems(settings: Configuration) -> Iterator[ConfigurationError]:
-    """Yield each alert whose evaluator version its metric cannot have.
+    """Yield an error for each alert with an evaluator version that its metric cannot have.
 
-    If the judge cannot be made here, its model's name gives its evaluator version; metrics that compare by embeddings are then
-    left out.
+    If the judge cannot be made here, the evaluator version is computed from its model's name. Metrics that compare by
+    embeddings are then left out.
     """
     if all(alert.evaluator_version is None for alert in settings.alerts.values()):
         return
     try:
         metrics, shadows = metrics_of(settings), shadows_of(settings)
-    except ConfigurationError:  # a problem of the judge, and reported as such
+    except ConfigurationError:  # judge_problems reports it
         metrics, shadows = _stand_ins(settings)
     yield from map(ConfigurationError, refused_evaluator_versions(settings.alerts, metrics, shadows))
 
 
 def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
     try:
-        own = [_make_metric(name, parameters, settings.judge, settings) for name, parameters in entries(settings)]
+        own = [
+            _make_metric(name, parameters, settings.judge if jury is None else jury, settings)
+            for name, parameters, jury in of_juries(settings)
+        ]
         shadows = [_make_metric(*of_shadow, settings) for of_shadow in shadow_settings(settings)]
     except ConfigurationError:
         return [], []
     return [metric for metric in own if not hasattr(metric, "embeddings")], shadows
 
 
-def _make_metric(name: str, parameters: Mapping[str, Any], judge: ChatModelSettings, settings: Configuration) -> Metric:
+def _make_metric(
+    name: str, parameters: Mapping[str, Any], judge: ChatModelSettings | JurySettings, settings: Configuration
+) -> Metric:
+    if isinstance(judge, JurySettings):
+        jurors = [ModelStandIn(asked_model(juror)) for juror in judge.judges]
+        then = None if judge.then is None else ModelStandIn(asked_model(judge.then))
+        return create(name, judge=Jury(jurors, then=then), embeddings="lexical", **parameters)
     if judge.model == "lexical":
         return create(name, judge="lexical", **parameters)
     alert = settings.alerts.get(str(parameters.get("name", name)))
     _, _, rest = ((alert and alert.evaluator_version) or "").partition("/")
     pinned, model = rest.rpartition("/")[0], asked_model(judge)
-    # Some integrations put a path before it: models/gemini-2.5-pro.
+    # Some integrations put a path before the model's name: models/gemini-2.5-pro.
     stand_in = ModelStandIn(pinned if pinned.endswith(f"/{model}") else model)
     return create(name, judge=stand_in, embeddings="lexical", **parameters)

@@ -1,4 +1,4 @@
-"""A configuration → plan: what a scorer of it would do. No judge is asked for it."""
+"""The plan that ``spanscore check`` shows: the work, cost and alerts of a scorer with a configuration. No judge is called."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.samples.texts import CONTEXT_KEYS
 
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
-"""Time since a drop began → its seconds: for each, ``check`` shows the smallest drop that is seen."""
+"""Time since the start of a drop → seconds; for each, ``check`` shows the smallest drop that is detected."""
 _WHERE_IT_DOES_NOT = (
-    "stays: after a week of scores run `spanscore baseline`, which finds whether it swings with the day",
-    "repeats itself: after a week of scores run `spanscore baseline`, which finds whether it wanders",
+    "stays: after a week of scores run `spanscore baseline`, which measures whether it varies with the hour",
+    "repeats each period: after a week of scores run `spanscore baseline`, which measures whether it drifts",
 )
 
 _BY_HAND = "with spanscore.references({field}=…) around the request; without it, missing_field"
@@ -46,20 +46,22 @@ FOUND: Mapping[str, str] = {
     "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, else the one text, of the root's input",
     "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, else the one text, of the root's output",
     "retrieved_contexts": f"documents of the final state, retriever runs or tools, else {', '.join(CONTEXT_KEYS)} of the root",
-    "retrieved_context_ids": "the ids of the retrieved documents, where all have one",
+    "retrieved_context_ids": "the ids of the retrieved documents, if each has one",
+    "duration_s": "the time from the start to the end of the root",
+    "usage": "gen_ai.usage.input_tokens and gen_ai.usage.output_tokens of the models' spans, else of the root",
 }
-"""Field that a live trace holds → where in it."""
+"""Field of a sample → its place in a live trace."""
 _CONVERSATION = "the messages of a unit with tool calls or several human turns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPlan:
-    """One metric.
+    """The plan of one metric.
 
     Attributes:
-        question: the question that it answers; empty if its docstring has none.
-        rate: share of units, or of sessions, [0, 1].
-        highest: rate under the rule that raises it most.
+        question: the question that the metric answers; empty if its docstring has none.
+        rate: sampled share of units, or of sessions, [0, 1].
+        highest: highest rate under any sampling rule, [0, 1].
         per: ``unit`` or ``session``.
         fields: kind of sample → field → its place in a trace.
     """
@@ -75,13 +77,13 @@ class MetricPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """The scores that one window needs.
+    """The number of scores that one window of an alert needs.
 
     Attributes:
-        rate: of the metric, [0, 1], without the rules that raise it.
-        min_scores: effective scores before anything is said.
+        rate: sampling rate of the metric, [0, 1], without the rules that raise it.
+        min_scores: effective scores before the alert may fire.
         min_requests: units that yield ``min_scores``; None = never, the rate is 0.
-        scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = never, or not watched.
+        scores_to_see: effective scores at which half of the drops of ``min_drop`` alert; None = never, or not watched.
         requests_to_see: units that yield ``scores_to_see``; None = never, or not watched.
     """
 
@@ -94,13 +96,13 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPlan:
-    """The alert on one metric.
+    """The plan of the alert on one metric.
 
     Attributes:
-        volume: the scores that a window needs.
-        baseline: the normal mean: a number, or in words; None = no drop is watched.
-        windows: in seconds.
-        smallest: drop that is seen within an hour, a day and 14 days; empty if no drop is watched or no traffic is stated.
+        volume: number of scores that a window needs.
+        baseline: the normal mean, as a number or in words; None = drops are not watched.
+        windows: lengths in seconds.
+        smallest: drop that is detected within an hour, a day and 14 days; empty without a baseline or stated traffic.
         notes: assumptions that do not hold, in sentences.
     """
 
@@ -119,16 +121,16 @@ class ConfigPlan:
     """The work of a scorer with a configuration.
 
     Attributes:
-        judge_settings: key below ``judge`` → value, for those that are set; without credentials.
-        prices: judge's model → ``input`` and ``output``, USD per million tokens.
-        rules: of the sampling, a sentence each.
-        costs: of a score of each metric, where known.
-        shadow_costs: of a score of each second judge, where known.
-        spending: the costs and the budgets, in lines.
+        judge_settings: key below ``judge`` → value, only for keys that are set; without credentials.
+        prices: model of a judge → ``input`` and ``output``, USD per million tokens.
+        rules: sampling rules, a sentence each.
+        costs: cost of a score of each metric; unknown costs are left out.
+        shadow_costs: cost of a score of each second judge; unknown costs are left out.
+        spending: costs and budgets, in lines.
         requests_per_day: None if no traffic is stated.
-        days: the cost of a day of each metric; empty if no traffic is stated.
-        shadow_days: the cost of a day of each second judge; empty if no traffic is stated.
-        sessions: when conversations end, in lines; empty if no metric scores them.
+        days: cost of a day of each metric; empty if no traffic is stated.
+        shadow_days: cost of a day of each second judge; empty if no traffic is stated.
+        sessions: conditions for the end of a conversation, in lines; empty if no metric scores conversations.
         judge_check: the work of the judge check, in lines.
     """
 
@@ -151,12 +153,12 @@ class ConfigPlan:
 
 
 def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
-    """Return the plan of a configuration that has no error, without its secrets.
+    """Return the plan of a configuration without errors; secrets are masked.
 
     Args:
         report: the configuration.
-        traffic: None = unknown.
-        sizes: of the application's samples.
+        traffic: expected requests; None = unknown.
+        sizes: sizes of the application's samples.
     """
     settings, metrics = report.settings, report.metrics
     of_sessions = session_metrics_in(report.of_metrics, metrics)
@@ -197,10 +199,10 @@ def _days(
     shadow_costs: Sequence[CostPlan],
     requests: float,
 ) -> tuple[tuple[DayPlan, ...], tuple[DayPlan, ...]]:
-    """Return the cost of a day of requests, of metrics and of second judges, which are asked about scored units.
+    """Return the cost of a day of metrics and of second judges, which judge the scored units again.
 
     Args:
-        rates: metric → sampling rate; metrics of sessions, whose number is unknown, are left out.
+        rates: metric → sampling rate; metrics of sessions are left out, because the number of sessions is unknown.
     """
     days = days_of([cost for cost in costs if cost.metric in rates], rates, settings.judge.budget, requests)
     scored = {day.metric: day.rate * day.factor for day in days}
@@ -235,14 +237,14 @@ def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> M
 
 
 def volumes_of(plans: Sequence[DropPlan], settings: Configuration, metrics: Sequence[Metric]) -> dict[str, Volume]:
-    """Return metric name → volume, for each metric that ``alerts`` names; ``plans``: of the drops that are watched."""
+    """Return metric name → volume, for each metric with an alert; ``plans``: of the drops that are watched."""
     planned = {plan.metric: plan for plan in plans}
     volumes = {}
     for metric in metrics:
         if metric.name in settings.alerts:
             rate, least = settings.sampling.rates_of(metric.name)[0], least_of(settings.alerts[metric.name])
             plan = planned.get(metric.name)
-            # With fewer than the least, no alert speaks at all.
+            # With fewer scores than the minimum, no alert fires.
             seen = None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
             volumes[metric.name] = Volume(
                 rate=rate,
@@ -297,20 +299,20 @@ def _describe_undetectable(drop: float, smallest: Sequence[SmallestDrop]) -> Ite
 
 def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
     if scale.range is None:
-        yield "its scale is open: it has values and no quality, so nothing can be watched; give it a range="
+        yield "its scale is open: it has values and no quality, so no drop can be watched; give it a range="
         return
     if plan is None:
-        yield "without a baseline no drop is watched, only the threshold and missing scores; measure one and set it"
+        yield "without a baseline only the threshold and missing scores are watched, and no drop; measure a baseline and set it"
         return
     baseline = plan.baseline
     if not plan.holds:
-        yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
+        yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a continuous metric"
     if not baseline.is_learned:
         yield f"false_alarm_every holds for independent scores around a mean that {_WHERE_IT_DOES_NOT[bool(baseline.offset_s)]}"
     if baseline.offset_s:
-        yield "what was before follows a slow decline, which then alarms nobody"
+        yield "a baseline from an earlier window follows a slow decline, so a slow decline does not alert"
     if plan.to_see == inf:
-        yield f"its mean strays so much by itself that a drop of {plan.settings.min_drop:g} is not seen: raise min_drop"
+        yield f"its mean varies so much by itself that a drop of {plan.settings.min_drop:g} is not detected: raise min_drop"
 
 
 def _notes(report: ConfigReport) -> Iterator[str]:
@@ -319,30 +321,30 @@ def _notes(report: ConfigReport) -> Iterator[str]:
     yield from report.lines_of("calibrations")
     for name, _, shadow in shadow_settings(settings):
         paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
-        yield f"{name} has a second judge, {shadow.model}, asked about each unit that it scores: that costs more, from {paid}"
+        yield f"{name} has a second judge, {shadow.model}, called for each unit that it scores: that costs more, from {paid}"
     yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
     yield from sampling_notes(settings)
     for key, values in settings.monitoring.dimensions.items():
-        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
+        yield f"sums and alerts are split by {key}: {', '.join(values)}; any other value is in the sums only, as other"
     if not settings.capture.enabled:
-        yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
+        yield "capture.enabled is false: only submitted units and spans from elsewhere are scored"
     if not settings.outputs.span:
         yield "outputs.span is false: scores are not on the units' spans"
     if (
         settings.judge.model == "lexical"
-    ):  # here all metrics are made with the offline judge, also if another one is asked
+    ):  # all metrics of the plan have the offline judge, even if another judge is configured
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
 
 
 def _judge_notes(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
     if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
-        yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
+        yield f"judge.prices has no price of {asked_model(settings.judge)}: the cost of its answers is not counted"
     if settings.remote_scoring is None:
         yield from dear_lines(settings, metrics)
     attempt_s, score_s = settings.judge.timeout, settings.limits.timeout
     if attempt_s is not None and attempt_s > score_s:
         yield (
             f"judge.timeout is {attempt_s:g} s and limits.timeout {score_s:g} s: a score ends before the first attempt of its "
-            "judge does; raise limits.timeout to some attempts"
+            "judge does; raise limits.timeout to several attempts"
         )

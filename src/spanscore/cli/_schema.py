@@ -1,4 +1,4 @@
-"""The JSON Schema of a configuration (draft 2020-12), a row per key, and an example; docstrings have their texts."""
+"""The JSON Schema of a configuration (draft 2020-12), its table of keys, and the example file, all made from docstrings."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from spanscore.config.judging import OF_SCORER, ChatModelSettings, ShadowSettings
+from spanscore.config.judging import OF_SCORER, ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
 from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
 from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
-from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
+from spanscore.metrics.catalog.configured import JUDGES, PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
 
 # --- docstrings -----------------------------------------------------------------------------------------------------
 
 _DESCRIBED_BY: Mapping[type[BaseModel], Any] = {ChatModelSettings: judge}
-"""Section → the function whose parameters are its keys, and whose docstring says what they mean."""
+"""Section → the function that has the keys as parameters and describes them in its docstring."""
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]{4}.*\n|\n)+)", re.MULTILINE)
 _PARAMETER = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def parameters_in(documented: Any) -> dict[str, str]:
-    """Return parameter or attribute → its meaning by the docstring, in Markdown."""
+    """Return parameter or attribute → its description in the docstring, in Markdown."""
     text = inspect.cleandoc(documented.__doc__ or "") + "\n"
     sections = (match[1] for match in _SECTION.finditer(text))
     return {name: plain(meaning) for section in sections for name, meaning in _PARAMETER.findall(section)}
 
 
 def summary_of(documented: Any) -> str:
-    """Return the part of a docstring above its first heading, in Markdown, a line per paragraph."""
+    """Return the text of a docstring above its first heading, in Markdown, one line per paragraph."""
     text = re.split(r"^\w+:\n", inspect.cleandoc(documented.__doc__ or ""), maxsplit=1, flags=re.MULTILINE)[0]
     return "\n\n".join(plain(paragraph) for paragraph in text.strip().split("\n\n"))
 
 
 def plain(text: str) -> str:
-    """Return a docstring's words on one line, in Markdown."""
+    """Return a docstring's text on one line, in Markdown."""
     return " ".join(text.split()).replace("``", "`")
 
 
 def meaning_of(section: type[BaseModel], key: str) -> str:
-    """Return the meaning of a section's key, by the docstring of the section or of the section that the key holds."""
+    """Return the description of a section's key, from the docstring of the section or of the section that the key holds."""
     classes = [base for base in section.__mro__ if issubclass(base, BaseModel)]
     documented = [*classes, *(_DESCRIBED_BY[base] for base in classes if base in _DESCRIBED_BY)]
     meaning = next((meanings[key] for meanings in map(parameters_in, documented) if key in meanings), "")
@@ -66,24 +66,24 @@ def meaning_of(section: type[BaseModel], key: str) -> str:
 
 Schema = dict[str, Any]
 METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
-"""``my_pkg.metrics:Politeness``."""
+"""Pattern of a metric outside the package: ``my_pkg.metrics:Politeness``."""
 _NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
-"""Parameters of a metric that the configuration fills in by other keys, or that are objects."""
+"""Parameters of a metric that are objects, or that other keys of the configuration set."""
 _FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
 _PLAIN = ("number", "integer", "boolean")
 
 
 class _Untitled(GenerateJsonSchema):
-    """pydantic's generator, without the titles that it makes of names."""
+    """pydantic's generator, without titles, which it would derive from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: a key has a description."""
+        """Return False: each key has a description instead."""
         return False
 
 
 def schema() -> Schema:
     """Return the whole schema."""
-    models = [(Configuration, "validation"), (ShadowSettings, "validation")]
+    models = [(Configuration, "validation"), (ShadowSettings, "validation"), (JurySettings, "validation")]
     _, made = models_json_schema(models, schema_generator=_Untitled)  # type: ignore[arg-type]  # its literals are str here
     described = {section.__name__: section for section, _ in sections()}
     definitions = {name: _describe(made["$defs"][name], described[name]) for name in made["$defs"]}
@@ -97,7 +97,7 @@ def schema() -> Schema:
     environment = {
         "type": "string",
         "pattern": r"\$\{[A-Za-z_]\w*\}",
-        "description": "`${NAME}`: what the environment holds; shown in no message.",
+        "description": "`${NAME}` is replaced by the environment variable NAME; its value is shown in no message.",
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -113,9 +113,10 @@ def schema_file() -> str:
 
 
 def sections() -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield each section of the tree with its path, without positions and the user's names: ``sampling.rules.when``."""
+    """Yield each section with its path, without list positions and the user's names: ``sampling.rules.when``."""
     yield from _sections(Configuration, "")
     yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
+    yield from _sections(JurySettings, "metrics")
 
 
 def _sections(section: type[BaseModel], path: str) -> Iterator[tuple[type[BaseModel], str]]:
@@ -143,7 +144,7 @@ def _describe(definition: Schema, section: type[BaseModel]) -> Schema:
 
 
 def _with_file_default(schema: Schema, section: type[BaseModel], key: str) -> Schema:
-    """Return a key with its default as a file has it: without fields of Python alone, and a share as a number."""
+    """Return a key with its default in a file: without fields that only Python has, and with a share as a number."""
     if not isinstance(default := schema.get("default"), dict):
         return schema
     if set(default) == {*HeadSampling.model_fields}:
@@ -178,6 +179,8 @@ def _parameters(kind: type) -> Schema:
     if "judge" in signature:
         second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
+        jury = JurySettings.model_fields
+        properties |= {key: {"$ref": f"#/$defs/JurySettings/properties/{key}"} for key in jury}
     properties[PER] = {"$ref": "#/$defs/Per"}
     required = [name for name, parameter in settable.items() if parameter.default is parameter.empty]
     described = {"description": plain(metric_doc_of(kind).question)}
@@ -186,7 +189,7 @@ def _parameters(kind: type) -> Schema:
 
 
 def _type(hint: Any) -> Schema:
-    """Return the schema of a parameter; an empty one for objects of Python."""
+    """Return the schema of a parameter; empty for Python objects."""
     try:
         return TypeAdapter(hint).json_schema(schema_generator=_Untitled)
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
@@ -194,12 +197,12 @@ def _type(hint: Any) -> Schema:
 
 
 def _with_environment(node: Any) -> Any:
-    """Return a schema that also takes ``${NAME}`` for every value that is no text, with choices that hold no choices."""
+    """Return a schema that also accepts ``${NAME}`` for each value other than a text; nested choices are flattened."""
     if isinstance(node, list):
         return [_with_environment(item) for item in node]
     if not isinstance(node, dict):
         return node
-    inner = {name: value if name in {"enum", "default"} else _with_environment(value) for name, value in node.items()}
+    inner = {name: _keyword_with_environment(name, value) for name, value in node.items()}
     if "anyOf" in inner:
         return {**inner, "anyOf": _flat(inner["anyOf"])}
     if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
@@ -208,8 +211,14 @@ def _with_environment(node: Any) -> Any:
     return {"anyOf": [inner, _FROM_ENVIRONMENT], **beside}
 
 
+def _keyword_with_environment(keyword: str, value: Any) -> Any:
+    if keyword == "properties":  # their names may be keywords of a schema, such as ``pattern``
+        return {name: _with_environment(schema) for name, schema in value.items()}
+    return value if keyword in {"enum", "default"} else _with_environment(value)
+
+
 def _flat(choices: list[Schema]) -> list[Schema]:
-    """Return the choices and those in them, each once, ``${NAME}`` last."""
+    """Return the choices and their nested choices, each once, ``${NAME}`` last."""
     spread = [form for choice in choices for form in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
     distinct = [form for position, form in enumerate(spread) if form not in spread[:position]]
     return sorted(distinct, key=_FROM_ENVIRONMENT.__eq__)
@@ -220,6 +229,7 @@ def _flat(choices: list[Schema]) -> list[Schema]:
 _PYTHON: Final = {
     "metrics": "OnlineScorer(metrics=…)",
     f"metrics[].<metric>.{SHADOW}": "JudgeSettings(shadows=…)",
+    **{f"metrics[].<metric>.{key}": f"Jury({key}=…)" for key in JurySettings.model_fields},
     f"metrics[].<metric>.{SHADOW}.budget": "JudgeSettings(shadow_budget=…)",
     "embeddings": "embedder(…)",
     "judge": "judge({}=…)",
@@ -236,7 +246,7 @@ _PYTHON: Final = {
     "capture.extract": "Extract({}=…)",
     "serve_metrics": "scorer.serve_metrics(…)",
 }
-"""Key, or its section → its name in Python, unless it is an option of ``OnlineScorer``."""
+"""Key or section → its name in Python; other keys are arguments of ``OnlineScorer``."""
 _TYPES: Final = {
     "integer": "whole number",
     "boolean": "true or false",
@@ -256,29 +266,29 @@ _ORDER: Final = (
     "monitoring",
     "limits",
 )
-"""Sections as a user meets them; the others follow."""
+"""Sections in the order of the pages; the others follow."""
 _UNITS: Final = {"duration": "s", "list of durations": "s", "size": "bytes"}
 _PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
 _GUARD: Final = 10**9
-"""Larger bounds keep nonsense out; no user meets them."""
+"""Bounds above this only catch nonsense, so they are not shown."""
 _SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
 _NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
-"""Mapping of sections → a word for its keys."""
+"""Mapping of sections → placeholder for its keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One key.
+    """One key of a configuration.
 
     Attributes:
-        path: from the top; ``[]`` is each entry of a list, ``<metric>`` a name.
-        type: in words.
-        unit: of a number; empty = without one.
-        allowed: bounds, or the allowed words; empty = all of the type.
-        default: None = it must be given.
-        meaning: a sentence or more.
-        python: its name in Python; empty if only a file has it.
-        is_collection: whether it lists or names sections, whose keys follow.
+        path: dotted path from the top; ``[]`` is each entry of a list, ``<metric>`` a name.
+        type: type in words.
+        unit: unit of a number; empty = without a unit.
+        allowed: bounds or allowed words; empty = each value of the type.
+        default: None = the key is required.
+        meaning: description, a sentence or more.
+        python: name in Python; empty if only a file has the key.
+        is_collection: whether the key lists or names sections; their keys follow.
     """
 
     path: str
@@ -292,14 +302,18 @@ class Key:
 
     @property
     def section(self) -> str:
-        """The part of the file in which it stands."""
+        """The top-level section of the key."""
         return self.path.partition(".")[0].removesuffix("[]")
 
 
 def keys_in(schema: Schema) -> list[Key]:
-    """Return the keys, section by section, each in the order of the tree."""
+    """Return the keys, section by section, in the order of the schema."""
     shadow = f"metrics[].<metric>.{SHADOW}."
     keys = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
+    jury = _of_section(schema["$defs"]["JurySettings"], schema, "metrics[].<metric>.")
+    keys += [
+        key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields
+    ]  # jurors have judge's keys
     return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
 
 
@@ -309,7 +323,7 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
         forms = _forms(value, whole)
         inner = [*_inner_sections(forms, whole)] if path != "metrics" else []
         is_section = isinstance(value.get("default"), dict) or len(forms) == 1
-        if [place for place, _ in inner] != [""] or not is_section:  # the keys of a section say all
+        if [place for place, _ in inner] != [""] or not is_section:  # the keys of a section describe it
             yield _key(path, value, forms, required=name in section.get("required", ()))
         for place, form in inner:
             named = place.replace("*", _NAMES.get(name, ""))
@@ -317,7 +331,7 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
 
 
 def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the sections that a value is (``""``), lists (``[]``) or maps names to (``.*``)."""
+    """Yield the sections that a value is (``""``), contains as a list (``[]``) or maps names to (``.*``)."""
     for form in forms:
         for place, inner in (("", form), ("[]", form.get("items")), (".*", form.get("additionalProperties"))):
             listed = [form] if not place else _forms(inner, whole) if isinstance(inner, dict) else []
@@ -325,7 +339,7 @@ def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[st
 
 
 def _forms(value: Schema, whole: Schema) -> list[Schema]:
-    """Return the alternatives of a value, references resolved, without ``${NAME}``."""
+    """Return the alternatives of a value, with references resolved, without ``${NAME}``."""
     forms = [form for form in _choices(value) if form.get("$ref") != "#/$defs/FromEnvironment"]
     return [whole["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
 
@@ -362,7 +376,7 @@ def _type_name(form: Schema) -> str:
 
 
 def _types(forms: Sequence[Schema]) -> str:
-    """Return the types in words; a number of seconds or bytes is no type of its own beside a duration or size."""
+    """Return the types in words; plain numbers are left out if a duration or size is also accepted."""
     kinds = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
     units = [kind for kind in kinds if kind in _PATTERNS.values()]
     return " or ".join(units or kinds)
@@ -389,7 +403,7 @@ def _default(value: Schema, *, kind: str) -> str:
 
 
 def _format_value(value: Any, kind: str) -> str:
-    """Return a value as a person writes it in a file."""
+    """Return a value as it is written in a file."""
     if "duration" in kind and value:
         return format_duration(value).replace(" ", "")
     if kind == "size" and value:
@@ -399,7 +413,7 @@ def _format_value(value: Any, kind: str) -> str:
 
 
 def _python(path: str) -> str:
-    """Return the name of a key in Python, by itself or by its section."""
+    """Return the name of a key or its section in Python."""
     section, _, name = path.rpartition(".")
     if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
         return f"OnlineScorer({short}=…)"
@@ -421,16 +435,18 @@ _HEADER: Final = """\
 # yaml-language-server: $schema=spanscore.schema.json
 # For an editor that reads the line above: spanscore check --schema > spanscore.schema.json
 #
-# Every key of a configuration, with its default: as it stands, this file does what its metrics alone would do.
+# Every key of a configuration, with its default: this file does the same as its metrics alone.
 # Lines that begin with # in the first column are an example of an entry: remove the #, and the [], {} or null above them.
-# null is what a key is when it is left out. Durations: 500ms, 30s, 5m, 1h, 7d or seconds; sizes: 64MB, 500kB or bytes.
-# ${NAME} in a text is what the environment holds; SPANSCORE_SAMPLING__RATE=0.2 there is sampling.rate.
+# null is the value of a key that is left out. Durations: 500ms, 30s, 5m, 1h, 7d or seconds; sizes: 64MB, 500kB or bytes.
+# ${NAME} in a text is replaced by that environment variable; SPANSCORE_SAMPLING__RATE=0.2 there sets sampling.rate.
 """
 _GIVEN: Final[Mapping[str, str]] = {
     "metrics": "\n  - faithfulness\n  - string_presence",
     "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
     "metrics[].<metric>.shadow.budget[].calls": "1000",
     "metrics[].<metric>.shadow.budget[].per": "1d",
+    f"metrics[].<metric>.{JUDGES}": '["openai:gpt-5-mini", "anthropic:claude-haiku-4-5"]',
+    "metrics[].<metric>.then": '"openai:gpt-5"',
     "judge.fallback[].model": '"openai:gpt-4o-mini"',
     "judge.prices.<model>.input": "0.15",
     "judge.prices.<model>.output": "0.60",
@@ -453,7 +469,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "serve.tls.key": '"server.key"',
     "kafka.brokers": '["127.0.0.1:9092"]',
 }
-"""Key → its value in the example if it has no default, or if the default is no example."""
+"""Key → its value in the example, for keys without a default or with a default that shows nothing."""
 _NAMED: Final = {
     ("<metric>", "metrics"): "response_relevancy",
     ("<metric>", "alerts"): "faithfulness",
@@ -474,16 +490,16 @@ _OPTIONAL: Final = (
     "capture.extract",
     "sampling.feedback",
 )
-"""Sections that are not there by default."""
+"""Sections that are left out by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "sampling.head_sampling_rate.")
-"""Keys of sections that replace other ones, as their meaning says."""
+"""Keys of sections that replace other sections, as their descriptions state."""
 _WIDTH: Final = 110
 
 
 def example_file() -> str:
-    """Return a configuration file with every key, its meaning and its default.
+    """Return a configuration file with each key, its description and its default.
 
-    The file does the same as its metrics alone: collections are empty, and an entry of each follows as a comment.
+    The file does the same as its metrics alone: collections are empty, and a commented entry follows each.
     """
     whole = schema()
     keys = _keys_of_example(keys_in(whole))
@@ -502,7 +518,7 @@ def example_file() -> str:
 
 
 def _keys_of_example(keys: Sequence[Key]) -> list[Key]:
-    """Return the keys without alternatives, and without those that a judge below another section repeats."""
+    """Return the keys, without alternatives and without a judge's keys that another section repeats."""
     judge = {key.path.removeprefix("judge.") for key in keys if key.section == "judge"} - {"model", "budget"}
     chosen = []
     for key in keys:
@@ -514,7 +530,7 @@ def _keys_of_example(keys: Sequence[Key]) -> list[Key]:
 
 
 def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> Iterator[str]:
-    """Yield the line that opens a section: its name, or the dash of an entry; none if a row of its own has named it."""
+    """Yield the line that opens a section: its name, or the dash of a list entry; empty if its own row has opened it."""
     name, indent = place[-1], _indent(place[:-1])
     if name.endswith("[]"):
         yield _comment_out(f"{indent}  -", place)
@@ -527,7 +543,7 @@ def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> 
 
 
 def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
-    """Yield the meaning of a key, and the key with its default; without one in an example whose own keys follow."""
+    """Yield the description of a key, then the key with its default; the default is left out if the key's own keys follow."""
     place = key.path.split(".")
     indent = _indent(place[:-1])
     allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""

@@ -1,4 +1,4 @@
-"""``spanscore preview``, ``replay`` and ``collect``: one run of each over a trace source, and its report."""
+"""Runs of ``spanscore preview``, ``replay`` and ``collect``: each reads a trace source and prints a report."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ from spanscore.wiring.metrics import dialects_of
 from spanscore.wiring.preview import UnitCost, preview_of, tally_of
 
 _MOST_UNREAD: Final = 20
-_INTERRUPTED: Final = "Interrupted: the counts are of what was read until then."
+_INTERRUPTED: Final = "Interrupted: the counts cover the units that were read until then."
 
 
 # --- shared by preview and replay ------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def _make_tally(report: ConfigReport, source: TraceSource) -> ReplayTally:
 
 
 def _costs_per_unit(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
-    """Return metric → cost of one score, as ``spanscore check`` shows it; metrics with an unknown cost are left out."""
+    """Return metric → cost of one score, as in ``spanscore check``; metrics with an unknown cost are left out."""
     names = [metric.name for metric in report.metrics]
     costs = costs_of(report.of_metrics, names, sizes)
     return {
@@ -101,9 +101,9 @@ def _show_progress(
     """Show a line of progress until the block ends; yield the function that updates it.
 
     Args:
-        console: terminal of the line.
+        console: terminal for the line.
         describe: returns the text of the line.
-        transient: whether the line vanishes at the end, and is left out if the console is no terminal.
+        transient: whether the line disappears at the end, and is left out if the console is not a terminal.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     disabled = transient and not console.is_terminal
@@ -125,18 +125,18 @@ def _describe_traces(tally: ReplayTally) -> str:
 
 
 def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
-    """Yield notes on a store, on the spans that were read of it, and on the parts that could not be read."""
+    """Yield notes on a trace store, on its spans, and on the parts that could not be read."""
     yield from (f"lost in the store: {lost}" for lost in tally.source.store.lost)
     if tally.units and not tally.with_content:
         yield f"{tally.units:,} units, {NO_CONTENT}"
     for key, units in tally.lacking.items():
         yield (
-            f"{units:,} units have no metadata {key}, at which a sampling rule looks: for them it does not hold "
+            f"{units:,} units have no metadata {key}, which a sampling rule uses: the rule does not apply to them "
             "(capture.metadata exports it)"
         )
     yield from reader.translator.notes()
     if reader.orphans:
-        yield f"{reader.orphans:,} spans belong to units whose root is not there"
+        yield f"{reader.orphans:,} spans belong to units whose root is missing"
     yield from (f"{spans:,} of the spans have {what}: it is read as its start" for what, spans in reader.mended.items())
     yield from tally.source.describe_unread()
 
@@ -146,7 +146,7 @@ def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewRun:
-    """One run of ``spanscore preview``, with its options; an empty text is an option that was not given."""
+    """One run of ``spanscore preview``, with its options. An empty text is an option that was not given."""
 
     config: Path
     source: str
@@ -166,7 +166,7 @@ class PreviewRun:
         metrics, sampling = {metric.name: metric for metric in unit_metrics(report)}, report.settings.sampling
         if not metrics:
             raise ConfigurationError(
-                f"{self.config} has no metric that scores units and can be made here: sampling takes units for these alone"
+                f"{self.config} has no metric that scores units and can be made here; sampling needs one"
             )
         source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
         reader, counts = UnitReader(report.settings), _make_tally(report, source)
@@ -199,7 +199,7 @@ class PreviewRun:
     def _count(
         self, units: Iterator[StoredUnit], tally: PreviewTally, counts: ReplayTally, metrics: Mapping[str, Metric]
     ) -> bool:
-        """Count the units that the metrics would take; return whether Ctrl-C ended it."""
+        """Count the units that the metrics would take; return whether Ctrl-C ended the run."""
         try:
             for stored in units:
                 if self.limit is not None and tally.taken >= self.limit:
@@ -221,7 +221,7 @@ class PreviewRun:
         if any(cost.calls for cost in costs.values()):
             yield f"costs are {Sizes(self.context_tokens)}"
         if report.settings.judge.budget:
-            yield "judge.budget lowers the rates by the hour: what is told here is without that"
+            yield "judge.budget lowers the rates by the hour; this preview does not include that"
         if of_sessions := session_metrics_in(report.of_metrics, report.metrics):
             yield f"conversations are not previewed: {', '.join(metric.name for metric in of_sessions)}"
         if report.unmade:
@@ -236,14 +236,14 @@ _SCORES: Final = "scores.jsonl"
 _PAGE: Final = "report.html"
 _A_DAY_S: Final = 86_400.0
 _END_S: Final = 10.0
-"""Time for units that are being scored when Ctrl-C comes, and for the last evaluation spans to leave."""
+"""Time at Ctrl-C for units that are being scored, and for sending the last evaluation spans."""
 _BATCH_END_S: Final = 2.0
 """Time for the last scores, if Ctrl-C ends a run whose other units wait for batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRun:
-    """One run of ``spanscore replay``, with its options; an empty text is an option that was not given."""
+    """One run of ``spanscore replay``, with its options. An empty text is an option that was not given."""
 
     config: Path
     source: str
@@ -257,7 +257,6 @@ class ReplayRun:
     out: Path | None
     emit: bool
     batch: bool
-    batch_cancel: bool
     as_json: bool
 
     def run(self) -> bool:
@@ -267,17 +266,11 @@ class ReplayRun:
             SpanscoreError: an option, the configuration or the source is wrong.
         """
         report = valid(self.config)
-        if self.batch_cancel:
-            scores = self.resume or (self.out or _FOLDER) / _SCORES
-            with report.as_written.told():  # its own metrics have the offline judge
-                metrics = metrics_of(report.settings)
-            typer.echo(cancel_open_batches(metrics, scores, "--resume"))
-            return False
         source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
         tally, per_second = _make_tally(report, source), self._units_per_second()
         file = self._choose_file()
         evaluated = _read_evaluated(file)
-        beforehand = [*self._notes_beforehand()]  # the journal makes its file
+        beforehand = [*self._notes_beforehand()]  # before the journal creates its file
         journal = self._open_journal(file)
         made = self._make_scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
@@ -285,11 +278,7 @@ class ReplayRun:
             notes.print_line(note)
         reader = UnitReader(made.settings, evaluated)
         batch = self._open_batch_run(made, file, notes)
-
-        def describe() -> str:
-            return "; ".join(filter(None, (str(tally.state()), "" if batch is None else str(batch))))
-
-        with _show_progress(notes, describe) as on_progress:
+        with _show_progress(notes, lambda: _describe_progress(tally, batch)) as on_progress:
             replay = Replay(
                 tally=tally,
                 reader=reader,
@@ -311,19 +300,28 @@ class ReplayRun:
             typer.echo(json.dumps(document, indent=2))
         else:
             _print_summary(tally, made, reader, costs)
-        for note in self._notes_afterwards(tally, file, interrupted=interrupted, arrived=arrived):
+        for note in self._notes_afterwards(tally, file, batch, interrupted=interrupted, arrived=arrived):
             notes.print_line(note)
-        if interrupted and batch is not None:
-            notes.print_line(interrupted_batches(batch, f"the command with --resume {file}"))
         if self.emit and not (arrived or interrupted):
             raise ConfigurationError(
-                "not all that was scored has left: is the backend there? Run it again: the ids are the same, so what has "
-                "arrived is no second score; with --resume FILE no judge is asked twice"
+                "some scores were not delivered: is the backend running? Run the command again: ids are stable, so a "
+                "delivered score is not doubled; with --resume FILE no judge is called twice"
             )
         return interrupted
 
+    def cancel_batches(self) -> None:
+        """Cancel the open batches of an earlier run, and print their numbers.
+
+        Raises:
+            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
+        """
+        report = valid(self.config)
+        with report.as_written.told():  # the report's own metrics have the offline judge
+            metrics = metrics_of(report.settings)
+        typer.echo(cancel_open_batches(metrics, self.resume or (self.out or _FOLDER) / _SCORES, "--resume"))
+
     def _may_be_empty(self, source: TraceSource) -> bool:
-        """Whether a time was asked for, which may have no units, and something could be read."""
+        """Whether the user gave a time range, which may contain no unit, and the source could be read."""
         return bool(self.since or self.until) and bool(source.traces_read or not source.unread_total)
 
     def _units_per_second(self) -> float:
@@ -331,29 +329,25 @@ class ReplayRun:
             per_second = requests_per_day_in(self.rate) / _A_DAY_S if self.rate else inf
         except ValueError as error:
             raise ConfigurationError(f"--max-rate: {error}") from None
-        if self.rate and "/" not in self.rate:  # a rate of traffic is then one of a day
-            raise ConfigurationError(
-                f"--max-rate: {self.rate!r} does not say in which time; write {self.rate}/s, or /min"
-            )
+        if self.rate and "/" not in self.rate:  # without a unit the parser would read units per day
+            raise ConfigurationError(f"--max-rate: {self.rate!r} has no unit of time; write {self.rate}/s, or /min")
         return per_second
 
     def _choose_file(self) -> Path | None:
-        """Return the file that the scores are appended to, and earlier ones are read from; None = no file.
+        """Return the file for scores, which may hold earlier ones; None = no file.
 
         Raises:
-            ConfigurationError: two options contradict each other, or a file is there that ``--resume`` does not name.
+            ConfigurationError: two options contradict each other, or the file exists and ``--resume`` does not name it.
         """
         if self.emit and self.out is not None:
-            raise ConfigurationError("--export writes no files, and --out sends nothing: choose one of them")
+            raise ConfigurationError("--export only sends, and --out only writes files: choose one of them")
         if self.resume is not None and self.out is not None and self.resume.parent != self.out:
-            raise ConfigurationError(f"--resume {self.resume} goes on in its own folder: leave --out out")
+            raise ConfigurationError(f"--resume {self.resume} continues in its own folder: remove --out")
         if self.resume is not None or self.emit or self.dry_run:
             return self.resume
         file = (self.out or _FOLDER) / _SCORES
         if file.exists() and file.stat().st_size:
-            raise ConfigurationError(
-                f"{file} is there already: --resume {file} goes on with it, --out names another folder"
-            )
+            raise ConfigurationError(f"{file} exists already: --resume {file} continues it, --out names another folder")
         return file
 
     @property
@@ -374,7 +368,7 @@ class ReplayRun:
         return Journal(file, waits=self.emit)
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
-        if self.dry_run:  # asks no judge, and needs no key to one
+        if self.dry_run:  # calls no judge, and needs no API key
             return replay_scorer(self.config, metrics=unit_metrics(report))
         if journal is None:
             return replay_scorer(self.config, emits=self.emit, sinks=[tally], under_way=self._most_under_way)
@@ -388,7 +382,7 @@ class ReplayRun:
         )
 
     def _run_replay(self, replay: Replay, made: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
-        """Run the replay; return whether Ctrl-C ended it, and whether all of its spans have arrived."""
+        """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""
         interrupted, arrived, whole = False, True, False
         try:
             replay.run(dry=self.dry_run)
@@ -407,31 +401,36 @@ class ReplayRun:
 
     def _notes_beforehand(self) -> Iterator[str]:
         if self.resume is not None and not self.resume.exists():
-            yield f"--resume {self.resume} is not there: beginning anew"
+            yield f"--resume {self.resume} does not exist: starting from the beginning"
         if self.emit and not self.dry_run:
             yield (
-                "--export: evaluation spans have the times of the units that they are of; some stores refuse spans "
-                "that old, or put them where nobody looks"
+                "--export: evaluation spans have the times of their units; some stores refuse spans that old, or show "
+                "them only in old time ranges"
             )
 
     def _notes_afterwards(
-        self, tally: ReplayTally, file: Path | None, *, interrupted: bool, arrived: bool
+        self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, arrived: bool
     ) -> Iterator[str]:
         if self.dry_run:
             yield from [_INTERRUPTED] * interrupted
             return
         unpaid = sum(counts[Outcome.BUDGET_EXHAUSTED.value] for counts in tally.outcomes.values())
         if interrupted:
-            again = "" if file is None else f" To go on: --resume {file}"
-            yield f"Interrupted: what was scored until then is kept.{again}"
+            again = "" if file is None else f" To continue: --resume {file}"
+            yield f"Interrupted: the scores until then are kept.{again}"
+            yield from interrupted_batches(batch, f"the command with --resume {file}")
         elif file is not None and arrived and not unpaid:
             _remove_answers(file)
         if unpaid:
             yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
         if file is None or self.emit:
             return
-        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: what the judge read"
+        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
         yield _write_page(file)
+
+
+def _describe_progress(tally: ReplayTally, batch: BatchRun | None) -> str:
+    return "; ".join(filter(None, (str(tally.state()), "" if batch is None else str(batch))))
 
 
 def _remove_answers(file: Path) -> None:
@@ -445,7 +444,7 @@ def _write_page(file: Path) -> str:
     page = file.with_name(_PAGE)
     with writing(page):
         page.touch(0o600)
-        page.chmod(0o600)  # it may have been there, and others' to read; it holds what the judge read
+        page.chmod(0o600)  # the page has the judged texts; an existing file may be readable by others
         write(Journal.spans(file), page)
     return f"The page is {page}; open {page.absolute().as_uri()}"
 
@@ -461,7 +460,7 @@ def _read_evaluated(file: Path | None) -> EvaluatedUnits:
 
 
 def _plan_costs(report: ConfigReport, tally: ReplayTally, *, batch: bool) -> Iterator[dict[str, Any]]:
-    """Yield the cost of the units that each metric takes; None = it is not known, ``usd`` also without a price."""
+    """Yield the cost of the units that each metric takes; None = unknown, and ``usd`` is None also without a price."""
     costs = _costs_per_unit(report, Sizes(), batch=batch)
     for name in (metric.name for metric in report.metrics):
         units = tally.taken[name]
@@ -471,13 +470,13 @@ def _plan_costs(report: ConfigReport, tally: ReplayTally, *, batch: bool) -> Ite
 def _print_summary(
     tally: ReplayTally, made: ReplayScorer, reader: UnitReader, costs: Sequence[Mapping[str, Any]] | None
 ) -> None:
-    """Print the lines and the table of a replay; ``costs`` are those of a dry run, None of any other."""
+    """Print the lines and the table of a replay; ``costs``: those of a dry run, None for a run that scores."""
     terminal = Terminal()
     terminal.print_line(_describe_traces(tally))
     terminal.print(_table_scores(tally, made) if costs is None else _table_costs(tally, costs), highlight=False)
     if tally.from_store or tally.anew:
         terminal.print_line(
-            f"{tally.from_store:,} decisions to score are as the store tells them; {tally.anew:,} were made anew, by the "
+            f"{tally.from_store:,} sampling decisions come from the store; {tally.anew:,} were made anew, by the "
             "rates and rules of the configuration"
         )
     if costs is None and tally.calls:
@@ -506,7 +505,7 @@ def _table_costs(tally: ReplayTally, costs: Sequence[Mapping[str, Any]]) -> Text
         calls, tokens = format_number(cost["calls"]), format_number(cost["tokens"])
         price = format_usd(usd, "no price")
         rows.append((name, f"{tally.skipped[name]:,}", f"{cost['units']:,}", calls, tokens, price))
-    title = "what would be scored, and what that costs on short samples"
+    title = "units that would be scored, and the cost on short samples"
     return TextTable(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
 
 
@@ -514,12 +513,12 @@ def _table_costs(tally: ReplayTally, costs: Sequence[Mapping[str, Any]]) -> Text
 
 _REASONS: Final = 3
 _ANY_METRIC: Final = "response_relevancy"
-"""Scores a question with its answer, which every case has."""
+"""Metric for a question and its answer, which every case has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRun:
-    """One run of ``spanscore collect``, with its options; an empty text is an option that was not given."""
+    """One run of ``spanscore collect``, with its options. An empty text is an option that was not given."""
 
     source: str
     out: Path
@@ -536,7 +535,7 @@ class CollectRun:
         """Read the source, write its cases and print the counts.
 
         Raises:
-            SpanscoreError: an option, the configuration or the source is wrong, or there is no case.
+            SpanscoreError: an option, the configuration or the source is wrong, or no case is found.
         """
         conditions = [condition_of(text) for text in self.when]
         refuse_unwritable(self.out)
@@ -551,7 +550,7 @@ class CollectRun:
             return builder.job(SampledUnit(unit, {})).samples
 
         def describe() -> str:
-            return f"{counts.units:,} units, {counts.matched:,} of them wanted"
+            return f"{counts.units:,} units, {counts.matched:,} of them match"
 
         with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
             units = (stored for trace in source.traces() for stored in reader.units(trace))
@@ -578,7 +577,7 @@ class CollectRun:
         units = sum(case.times for case in cases)
         of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
         are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
-        yield f"{are} in {self.out}{of}; {counts.matched:,} of {counts.units:,} units were wanted"
+        yield f"{are} in {self.out}{of}; {counts.matched:,} of {counts.units:,} units matched"
         for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
             yield f"{times:,} left out: {reason}"
         yield from source.describe_unread()
@@ -597,19 +596,19 @@ def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None
 
 
 def _describe_lack(source: TraceSource, counts: CaseCounts, unknown: Sequence[str]) -> str:
-    """Return the reason why a source gives no case; ``unknown`` are metrics of conditions without any score."""
+    """Return the reason for which a source has no case; ``unknown``: metrics of conditions without any score."""
     if not counts.units:
         return source.describe_emptiness()
     if unknown and counts.metrics:
         reason = f"none with a {_describe_unknown(unknown[0], counts)}"
     elif unknown:
-        reason = "none with a score: are its evaluation spans in there? Without --when all units are taken"
+        reason = "none with a score: does the source contain its evaluation spans? Without --when all units are taken"
     elif not counts.matched:
-        reason = "and of none of them does a condition hold"
+        reason = "and no condition holds for any of them"
     elif counts.without_content:
         reason = NO_CONTENT
     else:
-        reason = f"and of none of them can a sample be made: {next(iter(counts.unusable))}"
+        reason = f"and none of them gives a sample: {next(iter(counts.unusable))}"
     return f"{source.name}: {format_count(counts.units, 'unit')}, {reason}"
 
 

@@ -1,4 +1,4 @@
-"""``spanscore annotations import``: a file of annotations → spans, events and counts, as ``feedback()`` sends them."""
+"""``spanscore annotations import``: sends a file of human annotations as spans, events and counts, like ``feedback()``."""
 
 import json
 from collections import Counter
@@ -15,23 +15,23 @@ from spanscore.core.terminal import Terminal
 from spanscore.stored.annotation_import import AnnotationImport
 
 _SHOWN = 10
-"""Wrong lines that are told of one by one."""
+"""Wrong lines that are printed one by one."""
 
 
 class AnnotationsAction(StrEnum):
-    """What is done with annotations."""
+    """Actions of ``spanscore annotations``."""
 
     IMPORT = "import"
 
 
 def annotations(
-    action: Annotated[AnnotationsAction, typer.Argument(metavar="import", help="Send them.")],
+    action: Annotated[AnnotationsAction, typer.Argument(metavar="import", help="Send the annotations.")],
     file: Annotated[
         Path,
         typer.Argument(
             metavar="FILE.jsonl",
-            help='A line each: {"human": "bad", "trace_id": "…", "span_id": "…", "when": "2026-03-01T12:00:00Z"}, or '
-            '"key" in place of the ids; "name", "annotator" and "comment" as needed.',
+            help='One annotation a line: {"human": "bad", "trace_id": "…", "span_id": "…", "when": '
+            '"2026-03-01T12:00:00Z"}. "key" may replace both ids; "name", "annotator" and "comment" are optional.',
         ),
     ],
     config: Annotated[
@@ -40,13 +40,13 @@ def annotations(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Send the annotations in a file to the backend, each as a span below the unit that it is about.
+    """Send the annotations in a file to the backend, each as a span below its unit.
 
-    They leave by OTLP, as the [bold]OTEL_EXPORTER_OTLP_*[/bold] variables say: as by [bold]feedback()[/bold] each is a span
-    of the scope spanscore below the unit's, a log event, a count. The ids of the spans come from the annotations, those of
-    lines with a [bold]when[/bold] whatever else was said: to import them again names the same spans. No judge is asked.
+    The [bold]OTEL_EXPORTER_OTLP_*[/bold] variables set the destination. As with [bold]feedback()[/bold], each annotation is a
+    span of the scope spanscore below the unit's span, a log event, and a count. Span ids are derived from the annotations, so
+    importing lines with a [bold]when[/bold] again gives the same spans. No judge is called.
 
-    Lines that are wrong are told and left out; then, or where an annotation may not have arrived, the exit code is 1.
+    Wrong lines are reported and left out. The exit code is 1 if a line is wrong, or if an annotation may not have arrived.
     """
     entries = [*annotations_in(file)]
     to = AnnotationImport.of(config)
@@ -66,5 +66,5 @@ def annotations(
     else:
         typer.echo(", ".join(f"{number:,} {what}" for what, number in counts.items()))
     if not delivered:
-        notes.print("the backend did not take all of it: see OTEL_EXPORTER_OTLP_ENDPOINT; import the file again")
+        notes.print("the backend did not accept all of them: see OTEL_EXPORTER_OTLP_ENDPOINT; import the file again")
     raise typer.Exit(0 if delivered and not faults else 1)

@@ -1,4 +1,4 @@
-"""``spanscore baseline``: weeks of scores in a Prometheus → what is normal in each hour of the week, and whether that holds."""
+"""``spanscore baseline``: learns the normal mean of each hour of the week from scores in Prometheus, and tests it."""
 
 from __future__ import annotations
 
@@ -29,29 +29,33 @@ _HOUR_S = 3_600
 
 
 def baseline(
-    prometheus: Annotated[str, typer.Option(metavar="URL", help="Its address, such as http://localhost:9090.")],
-    since: Annotated[str, typer.Option(help="How far back: at least 7d; from 14d on weeks are told apart.")] = "28d",
-    metric: Annotated[list[str] | None, typer.Option(help="Only this metric; can be given again.")] = None,
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Address of the Prometheus server, such as http://localhost:9090.")
+    ],
+    since: Annotated[str, typer.Option(help="How far back: at least 7d; weeks are compared from 14d on.")] = "28d",
+    metric: Annotated[list[str] | None, typer.Option(help="Only this metric. Repeat for more metrics.")] = None,
     evaluator_version: Annotated[
         str | None,
         typer.Option(
-            help="Only this evaluator version (spanscore_evaluator_version); else the one written last of each metric."
+            help="Only this evaluator version (spanscore_evaluator_version). Default: the latest version of each metric."
         ),
     ] = None,
-    job: Annotated[str | None, typer.Option(help="Only this job, the service; else all of them together.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Only this Prometheus job, which is a service. Default: all jobs together.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("baseline.yaml"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was learned as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the learned baselines as JSON.")] = False,
 ) -> None:
-    """Learn what is normal in each hour of the week from the scores in a Prometheus: the baseline of traffic that swings.
+    """Learn the normal mean of each hour of the week from scores in Prometheus: a baseline for traffic that varies.
 
-    [bold]false_alarm_every[/bold] holds for independent scores around a mean that stays. Where the mean swings with the day or
-    the week, the file that this writes is the baseline: [bold]alerts: {faithfulness: {baseline: {hour_of_week:
-    baseline.yaml}}}[/bold]. It is frozen: run this again after a change that is meant to stay.
+    [bold]false_alarm_every[/bold] holds for independent scores around a constant mean. If the mean varies with the day or the
+    week, use the file that this command writes as the baseline: [bold]alerts: {faithfulness: {baseline: {hour_of_week:
+    baseline.yaml}}}[/bold]. The file does not change by itself: run the command again after an intended change.
 
-    The mean of each hour is shrunk to that of its hour of the day, and to the mean of all, by as much as chance has in it. What
-    is printed is measured on each week against the profile of the others: how much of the variance it explains, whether what is
-    left is autocorrelated, and the baseline SD: how far the mean strays by itself, which is added to the
-    standard error of an alert.
+    The mean of each hour is shrunk towards the mean of its hour of the day, and towards the overall mean, depending on its
+    noise. The printed figures come from comparing each week with the profile of the other weeks. They are the share of variance
+    that the profile explains, whether the residuals are autocorrelated, and the baseline SD. The baseline SD is how far the
+    mean varies by itself; it is added to the standard error of an alert.
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     history = _read_history(
@@ -59,7 +63,7 @@ def baseline(
     )
     baselines, short = _learn_baselines(_last_written(history, metric or []))
     if not baselines:
-        raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores of the last {since}")
+        raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores in the last {since}")
     with writing(out):
         out.write_text(profiles_text({evaluator.metric: of for evaluator, of in baselines.items()}), encoding="utf-8")
     if as_json:
@@ -80,7 +84,7 @@ def _days(since: str) -> int:
     except ValueError as error:
         raise ConfigurationError(f"--since: {error}") from None
     if days < LEAST_DAYS:
-        raise ConfigurationError(f"--since {since}: what is normal in an hour of the week needs at least {LEAST_DAYS}d")
+        raise ConfigurationError(f"--since {since}: a baseline for each hour of the week needs at least {LEAST_DAYS}d")
     return days
 
 
@@ -97,11 +101,13 @@ def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> di
 def _last_written(
     history: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
 ) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    """Return the scores of the evaluator version that was written last, for each metric or each of ``metrics``."""
+    """Return the scores of the latest evaluator version, for each of ``metrics``; without ``metrics`` for every metric."""
     names = {evaluator_version.metric for evaluator_version in history}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
-        raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {', '.join(sorted(names))}")
+        raise ConfigurationError(
+            f"--metric {unknown[0]}: no scores of this metric; there are scores of {', '.join(sorted(names))}"
+        )
     last: dict[str, ScoredEvaluator] = {}
     for evaluator_version, steps in history.items():
         other = last.get(evaluator_version.metric)
@@ -117,7 +123,7 @@ def _last_written(
 def _learn_baselines(
     history: Mapping[ScoredEvaluator, dict[int, Moments]],
 ) -> tuple[dict[ScoredEvaluator, LearnedBaseline], list[str]]:
-    """Return the baselines, and for metrics without one the reason."""
+    """Return the baselines, and the reasons of metrics without a baseline."""
     baselines, short = {}, []
     for evaluator_version, steps in history.items():
         try:
@@ -166,18 +172,18 @@ def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
         yield f"{metric}: the hours do not differ beyond chance, so {flat}"
     if of.is_autocorrelated:
         yield (
-            f"{metric}: what the profile leaves is autocorrelated: the mean wanders for hours, by about "
+            f"{metric}: the residuals of the profile are autocorrelated: the mean drifts for hours, by about "
             f"{_baseline_sds(of, _HOUR_S)}. "
-            "The baseline SD keeps the false alarms to what is configured; a drop of less than z times that is not seen"
+            "The baseline SD keeps false alarms at the configured rate; a drop below z times this SD is not detected"
         )
     if of.min_scores is not None:
         yield (
-            f"{metric}: {of.design_effect:.0f} scores say no more than one, as equal answers come in bursts: without "
+            f"{metric}: {of.design_effect:.0f} scores carry the information of one, as equal answers come in bursts: without "
             "the file's "
             "design effect and min_scores as below, false alarms are far more frequent than configured"
         )
     if _HOUR_S not in of.baseline_sd:
-        yield f"{metric}: no hour holds the scores that it takes to learn a baseline SD of it; rate or traffic are low"
+        yield f"{metric}: no hour has enough scores for a baseline SD; the rate or the traffic is too low"
 
 
 def _alert(of: LearnedBaseline, out: Path) -> str:

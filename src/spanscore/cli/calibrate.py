@@ -1,4 +1,4 @@
-"""``spanscore calibrate``: annotations and the judge's verdicts → how good the judge is, and the corrected pass rate."""
+"""``spanscore calibrate``: measures a judge against human labels, and corrects its pass rate accordingly."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ from spanscore.stored.evaluation_result import Row, read_rows, row_key
 _DAY_S = 86_400.0
 _R = TypeVar("_R", Row, ReportRow)
 _QUALITIES = {
-    "sensitivity": "sensitivity: of what humans pass, it passes",
-    "specificity": "specificity: of what humans fail, it fails",
+    "sensitivity": "sensitivity: share that the judge passes, of those humans pass",
+    "specificity": "specificity: share that the judge fails, of those humans fail",
     "informedness": "J, sensitivity + specificity − 1",
     "kappa": "Cohen's κ",
 }
 _RATES = {
     "fresh": "by the labels, which are of this window (PPI++)",
     "corrected": "corrected by sensitivity and specificity",
-    "raw": "raw: as the judge says",
+    "raw": "raw: the judge's own",
 }
 
 
 def _error_rate_in(text: str) -> float:
-    """Return the rate of ``--annotator-error``, [0, .5): a number, or per cent."""
+    """Return the rate of ``--annotator-error``, [0, .5): a number, or a percentage."""
     try:
         rate = float(share_in(text))
     except ValueError:
         rate = -1.0
     if not 0.0 <= rate < 0.5:  # noqa: PLR2004  (a coin)
-        raise typer.BadParameter(f"{text!r} is no error rate; allowed is 0 or more, below 0.5, such as 0.05 or 5%")
+        raise typer.BadParameter(f"{text!r} is not an error rate; allowed is 0 or more, below 0.5, such as 0.05 or 5%")
     return rate
 
 
@@ -76,52 +76,54 @@ def calibrate(
         Path,
         typer.Argument(
             metavar="LABELS.jsonl|SPANS.jsonl",
-            help='Samples with what a human said, a line each: {"human": true, "user_input": …, "response": …}; the '
-            "annotations of ragas; or spans (OTLP-JSON lines) with labels, beside the scores of the same units.",
+            help='Samples with a human verdict, one a line: {"human": true, "user_input": …, "response": …}; the '
+            "annotations of ragas; or spans (OTLP-JSON lines) with labels and scores of the same units.",
         ),
     ],
-    metric: Annotated[str, typer.Option("--metric", "-m", help="Whose judge, by the name that its scores have.")],
+    metric: Annotated[str, typer.Option("--metric", "-m", help="The metric to calibrate, by the name of its scores.")],
     scores: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What the judge said, where the lines have no scores: rows of spanscore evaluate --out, found by their "
-            "sample; or spans with scores (OTLP-JSON lines), found by trace_id and span_id. All of it is the window that "
-            "is told of.",
+            help="The judge's verdicts, if the lines have no scores: rows of spanscore evaluate --out, matched by sample; "
+            "or spans with scores (OTLP-JSON lines), matched by trace_id and span_id. The printed pass rate is that of "
+            "the whole file.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A spanscore.yaml: the metric's scale, where humans gave numbers and it is no built-in."),
+        typer.Option(
+            help="A spanscore.yaml with the metric's scale; needed if humans gave numbers and it is no built-in."
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Only labels of this name, where the file has several.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only labels of this name, if the file has several names.")] = None,
     evaluator_version: Annotated[
-        str | None, typer.Option(help="Only verdicts of this evaluator version, where there are several.")
+        str | None, typer.Option(help="Only verdicts of this evaluator version, if there are several versions.")
     ] = None,
     annotator_error: Annotated[
         float | None,
         typer.Option(
             metavar="RATE",
             parser=_error_rate_in,
-            help="How often one annotator is wrong, below 0.5. If not given, it is measured on the units that two or more "
-            f"named annotators labelled, {LEAST_SHARED} units or more; else labels count as right.",
+            help="How often one annotator is wrong, below 0.5. Default: measured on units with labels of two or more "
+            f"named annotators, if there are {LEAST_SHARED} such units; otherwise labels count as right.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The file to write; calibration-METRIC-VERSION.json here if not given."),
+        typer.Option("--out", "-o", help="The file to write. Default: calibration-METRIC-VERSION.json in this folder."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Hold a judge against human labels: how often it is right, and what its pass rate is when that is taken into account.
+    """Compare a judge with human labels: how often it is right, and the pass rate corrected for its errors.
 
     [bold]spanscore evaluate labels.jsonl --config spanscore.yaml -m faithfulness --out scores.jsonl[/bold], then
-    [bold]spanscore calibrate labels.jsonl -m faithfulness --scores scores.jsonl[/bold]. Of live traffic [bold]--scores
+    [bold]spanscore calibrate labels.jsonl -m faithfulness --scores scores.jsonl[/bold]. For live traffic use [bold]--scores
     spans.jsonl[/bold], and labels with trace_id and span_id.
 
     The file that it writes is for [bold]monitoring: {calibrations: [FILE]}[/bold] and [bold]spanscore report --calibration
-    FILE[/bold]: they correct the pass rate of that evaluator version, and of no other. Refused are fewer than 5 labels of what
-    humans passed or failed, and a judge that tells the two hardly apart.
+    FILE[/bold], which correct the pass rate of that evaluator version only. Refused are fewer than 5 labels that humans passed
+    or failed, and a judge that hardly separates the two.
     """
     scale = _scale_of(metric, config)
     if _holds_spans(file):
@@ -152,8 +154,8 @@ class JudgeVerdict(NamedTuple):
     """The judge's verdict on one sample.
 
     Attributes:
-        evaluator_version: empty = unknown.
-        weight: 1 / probability with which the sample was chosen to be judged.
+        evaluator_version: version of the judge; empty = unknown.
+        weight: 1 / sampling probability of the sample, for being judged.
     """
 
     passed: bool
@@ -166,8 +168,8 @@ class JudgeVerdicts:
     """The verdicts of a judge.
 
     Attributes:
-        labelled: one per labelled sample, in their order; None = no verdict.
-        window: all verdicts of the window of the labels, these among them; empty = unknown.
+        labelled: verdict of each labelled sample, in their order; None = no verdict.
+        window: all verdicts of the labels' window, including those on labelled samples; empty = unknown.
     """
 
     labelled: tuple[JudgeVerdict | None, ...]
@@ -183,13 +185,13 @@ class JudgeVerdicts:
 
 
 def _choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
-    """Return the evaluator version to calibrate; ``wanted``: None = the only one.
+    """Return the evaluator version to calibrate; ``wanted``: None = the only version.
 
     Raises:
-        ConfigurationError: there are several versions, and none is wanted; or no verdict is of the wanted one.
+        ConfigurationError: there are several versions and none is wanted, or no verdict is of the wanted version.
     """
     counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
-    listed = ", ".join(f"{printable(version) or 'not known'} ({count})" for version, count in counts.most_common())
+    listed = ", ".join(f"{printable(version) or 'unknown'} ({count})" for version, count in counts.most_common())
     if wanted is not None and wanted not in counts:
         raise ConfigurationError(
             f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
@@ -205,7 +207,7 @@ def _holds_spans(path: Path) -> bool:
     """Return whether a file holds OTLP-JSON lines; rows and labels do not.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -213,20 +215,20 @@ def _holds_spans(path: Path) -> bool:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError:
-        return False  # rows may be cells
+        return False  # CSV rows are not JSON
     return isinstance(first, dict) and "resourceSpans" in first
 
 
 def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
-    """Return the labels of units on the label spans of a file: the last one of each annotator.
+    """Return the labels of units in a file of label spans: the last label of each annotator.
 
-    A label whose quality is at least .5 is a pass; one on no scale is left out.
+    A label with a quality of at least .5 is a pass; a label without a scale is left out.
 
     Args:
-        name: of the labels; None = all have the same.
+        name: name of the labels; None = all labels have the same name.
 
     Raises:
-        ConfigurationError: there are none, or of several names.
+        ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
         annotations = [(unit, annotation) for unit, every in labels(Spans.read(spans)).items() for annotation in every]
@@ -244,12 +246,12 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
             )
             samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=label))
     if not samples:
-        raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
+        raise ConfigurationError(f"{path} holds no labels: give a file of labels, and this one as --scores")
     return of_name(samples, name, path)
 
 
 def _verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
-    """Return the verdict of a line; ``scale`` is called for a value without a label, and may raise."""
+    """Return the verdict of a line. ``scale`` is called for a value without a label, and may raise."""
     if judged is None:
         return None
     label = judged.label
@@ -260,7 +262,7 @@ def _verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> 
 
 
 def _verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    """Return the verdicts in rows of ``spanscore evaluate --out``, found by the content of the samples."""
+    """Return the verdicts in rows of ``spanscore evaluate --out``, matched by the content of the samples."""
     rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
     by_key = {row.key: JudgeVerdict(row.label == "pass", row.evaluator_version) for row in rows}
     versions = {row.evaluator_version for row in rows}
@@ -278,7 +280,7 @@ def _verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: st
 
 
 def _verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    """Return the verdicts on spans with scores, found by ``trace_id`` and ``span_id``."""
+    """Return the verdicts on spans with scores, matched by ``trace_id`` and ``span_id``."""
     with stored_spans(str(path)) as spans:
         rows = _of_metric(path, metric, Spans.read(spans).rows())
     by_unit = {row.unit: JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight) for row in rows}
@@ -291,7 +293,7 @@ def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
     """Return the rows of a metric that have a verdict.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: the metric has no verdict.
     """
     judged = [row for row in rows if row.label]
     of_metric = [row for row in judged if row.metric == metric]
@@ -306,14 +308,14 @@ def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationFacts:
-    """Properties of labels besides their verdicts.
+    """Properties of labels other than their verdicts.
 
     Attributes:
-        times: when labels were given; labels without a time are left out.
-        timeless: labels without a time.
-        unnamed: labels without the name of an annotator.
-        agreement: of named annotators on the same units.
-        error: of one annotator; None = unknown, and labels count as right.
+        times: times of the labels; labels without a time are left out.
+        timeless: number of labels without a time.
+        unnamed: number of labels without an annotator's name.
+        agreement: agreement of named annotators on the same units.
+        error: error rate of one annotator; None = unknown, and labels count as right.
         measured: whether ``error`` comes from the agreement.
     """
 
@@ -325,14 +327,14 @@ class AnnotationFacts:
     measured: bool
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence on age, agreement and error each."""
+        """Yield one sentence each on age, agreement and error."""
         if self.times:
             now, ends = datetime.now(UTC), (min(self.times), max(self.times))
             oldest, newest = (f"{max(0.0, (now - end).total_seconds()) / _DAY_S:,.0f} days old" for end in ends)
             rest = f"; the age of {self.timeless:,} labels is unknown" if self.timeless else ""
             yield f"labels are from {ends[0]:%Y-%m-%d}, {oldest}, to {ends[1]:%Y-%m-%d}, {newest}{rest}"
         else:
-            yield "the age of the labels is unknown: none has a time (when)"
+            yield "the age of the labels is unknown: no label has a time (when)"
         share, units, error = self.agreement.share, self.agreement.units, self.error
         unnamed = f"; the annotator of {self.unnamed:,} labels is unknown" if self.unnamed else ""
         if share is None:
@@ -346,7 +348,7 @@ class AnnotationFacts:
             yield f"one annotator is wrong in {100 * error.rate:.1f} % ({source}): J, κ and pass rates are corrected for it"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values; None = unknown."""
+        """Return the values as JSON types; None = unknown."""
         return {
             "age": {
                 "oldest": min(self.times).isoformat() if self.times else None,
@@ -369,24 +371,24 @@ def _read_facts(
     pairs: Sequence[AnnotatedPair],
     error_rate: float | None,
 ) -> AnnotationFacts:
-    """Return the facts of labels.
+    """Return the properties of labels.
 
     Args:
-        labels: one per line; None = the line has none of these facts.
+        labels: label of each line; None = the line has none of these properties.
         units: the unit of each label.
-        pairs: the verdicts of each label.
-        error_rate: error of one annotator; None = it is measured, if enough units have several annotators.
+        pairs: the human's and the judge's verdict of each label.
+        error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
     Raises:
-        ConfigurationError: it is to be measured, and annotators disagree as often as coins do.
+        ConfigurationError: the rate is to be measured, and annotators agree no more often than by chance.
     """
     times: list[datetime] = []
     named: defaultdict[object, list[bool]] = defaultdict(list)
     for label, unit, pair in zip(labels, units, pairs, strict=True):
         if label is not None and label.when_ns is not None:
-            with suppress(OverflowError, ValueError, OSError):  # no date
+            with suppress(OverflowError, ValueError, OSError):  # not a date
                 times.append(datetime.fromtimestamp(label.when_ns / 1e9, UTC))
-        if label is not None and label.annotator != ANNOTATOR_HUMAN:  # any person
+        if label is not None and label.annotator != ANNOTATOR_HUMAN:  # the default name stands for any person
             named[unit].append(pair.human)
     agreement = agreement_of(named.values())
     error = agreement.error() if error_rate is None else AnnotatorError(error_rate)
@@ -402,13 +404,13 @@ def _read_facts(
 
 @dataclass(frozen=True, slots=True)
 class _CalibrateRun:
-    """The result of labels and verdicts.
+    """The calibration of a judge, from labels and verdicts.
 
     Attributes:
-        evaluator_version: empty = unknown.
-        window: the sums of all verdicts, 1 = passed; None if only verdicts on labels are known.
+        evaluator_version: version of the judge; empty = unknown.
+        window: sums of all verdicts, 1 = passed; None if only verdicts on labelled samples are known.
         left_out: labels without a verdict.
-        shared: labels of units with several; the majority of a unit's annotators is one label.
+        shared: labels on units with several labels; the majority of a unit's annotators counts as one label.
         tied: units without a majority, which are left out.
     """
 
@@ -423,7 +425,7 @@ class _CalibrateRun:
 
     @property
     def rates(self) -> dict[str, Estimated]:
-        """The pass rate of the window by each method, the best one first; empty without a window."""
+        """The pass rate of the window by each method, the best method first; empty without a window."""
         if self.window is None:
             return {}
         raw = Estimated(mean(self.window), *interval(self.window))
@@ -461,7 +463,7 @@ def _calibrate(
         metric=metric,
         evaluator_version=judged[0][1].evaluator_version,
         calibration=Calibration.of(agreed, error),
-        window=window if window.n > len(by_unit) else None,  # of the labels alone, their humans are right
+        window=window if window.n > len(by_unit) else None,  # labelled units alone need no estimate: humans judged all
         left_out=len(samples) - len(judged),
         shared=sum(len(of_unit) for of_unit in by_unit.values() if len(of_unit) > 1),
         tied=len(by_unit) - len(agreed),
@@ -472,9 +474,9 @@ def _calibrate(
 def _majorities(
     units: Iterable[Sequence[AnnotatedPair]], error: AnnotatorError | None
 ) -> tuple[list[AnnotatedPair], AnnotatorError]:
-    """Return one label per unit, by the majority of its annotators, and the error of these; a tie has no label.
+    """Return one label per unit, by majority of its annotators, and the error of these majorities; a tie has no label.
 
-    Labels by themselves would count as more units than there are.
+    Counting each label would overstate the number of units.
     """
     agreed, majorities = [], []
     for pairs in units:
@@ -486,13 +488,13 @@ def _majorities(
 
 
 def _unit_of(sample: AnnotatedSample) -> object:
-    """Return the unit, which labels of several annotators share; the line's own if it names no unit."""
+    """Return the unit of a label, which several annotators may share; without a unit, the line number."""
     label = sample.label
     return sample.line if label is None or (label.unit is None and label.key is None) else (label.unit, label.key)
 
 
 def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
-    """Return a function that looks up a metric's scale: true, false and labels pass and fail need none."""
+    """Return a function that looks up a metric's scale. true, false and the labels pass and fail need no scale."""
 
     def scale() -> Scale:
         if config is not None:
@@ -502,7 +504,7 @@ def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
         scale = named.get(metric) or named.get(own_name(metric))
         if scale is None:
             raise ConfigurationError(
-                f"the scale of {metric!r} is not known: say --config spanscore.yaml, or write true and false"
+                f"the scale of {metric!r} is not known: add --config spanscore.yaml, or write true and false"
             )
         return scale
 
@@ -524,17 +526,17 @@ def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -
             f"spanscore calibrate {file} --metric {metric} --scores spans.jsonl"
         )
     return message + (
-        f"Let the judge say it:\nspanscore evaluate {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
+        f"Let the judge score them:\nspanscore evaluate {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
         f"spanscore calibrate {file} --metric {metric} --scores scores.jsonl"
     )
 
 
 def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
-    """Write the file, and return its path; None without an evaluator version, as the file is of one alone."""
+    """Write the calibration and return its path; None without an evaluator version, which a file must have."""
     if not run.evaluator_version:
         if out is not None:
             raise ConfigurationError(
-                "the verdicts tell no evaluator version, of which alone a file would hold: give --scores, or "
+                "the verdicts have no evaluator version, which the file needs: give --scores, or "
                 "an evaluator_version with each score"
             )
         return None
@@ -573,18 +575,18 @@ def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
 def _notes(run: _CalibrateRun) -> Iterator[str]:
     of = run.calibration
     if of.assumed_random:
-        yield "no label tells with which probability it was drawn: they are assumed to be a random part of what was judged"
+        yield "no label has its sampling probability: labels are assumed to be a random part of the judged units"
     else:
-        yield "each label counts by the probability with which it was drawn"
+        yield "each label counts by its sampling probability"
     yield from run.facts.notes()
     if run.left_out:
         yield f"{run.left_out} labels have no verdict of the judge and are left out"
     if run.shared:
         ties = f"; {run.tied} such units are a tie and left out" if run.tied else ""
-        yield f"{run.shared} labels are of units that have several: what most say of a unit is one label{ties}"
+        yield f"{run.shared} labels share units with others: the majority of a unit counts as one label{ties}"
     yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
     if not run.evaluator_version:
-        yield "the verdicts tell no evaluator version, of which alone a file would hold: none is written"
+        yield "the verdicts have no evaluator version, which a file needs: no file is written"
 
 
 def _as_json(run: _CalibrateRun, path: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``spanscore check CONFIG``: what a configuration will do, and what is wrong with it, before anything runs."""
+"""``spanscore check CONFIG``: the errors of a configuration, or a plan of its work and cost, before anything runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check(
         bool,
         typer.Option(
             "--ready",
-            help="Exit with 3 where this environment lacks a key or a library: for the machine that will run it.",
+            help="Exit with 3 if this environment lacks a key or a library. Use it on the machine that will run the scorer.",
         ),
     ] = False,
     requests_per_day: Annotated[
@@ -80,28 +80,28 @@ def check(
         typer.Option(
             metavar="RATE",
             parser=_rate,
-            help=f"Requests that all replicas together see: {FORMS}. Then it is told what a day costs, which rates the budgets "
-            "buy, and which drops the alerts see.",
+            help=f"Requests to all replicas together: {FORMS}. Adds the cost of a day, the rates that the budgets pay for, "
+            "and the drops that the alerts detect.",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="How they come: rows hour,requests, of hour 0 to 23 of a day or 0 to 167 of a week. Alone, it is "
-            "also how many; beside --requests-per-day its shape counts.",
+            help="CSV with the columns hour,requests: 24 rows (a day) or 168 rows (a week). With --requests-per-day, only "
+            "the shape is used.",
         ),
     ] = None,
     context_tokens: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Tokens of the contexts of a request together; about 150 if not given."),
+        typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
     ] = None,
     measured: Annotated[
         str | None,
         typer.Option(
             "--costs-from",
             metavar="SPANS.jsonl",
-            help="Stored spans with scores, as OTLP-JSON lines: what a score costs is then what it cost there.",
+            help="Stored spans with scores, as OTLP-JSON lines. Their measured costs replace the estimates.",
         ),
     ] = None,
     example: Annotated[
@@ -110,7 +110,7 @@ def check(
             "--example",
             is_eager=True,
             callback=_print_example,
-            help="Print a configuration that has every key, with what it does and its default, and exit.",
+            help="Print a configuration with every key, its description and its default, and exit.",
         ),
     ] = False,
     schema: Annotated[
@@ -119,19 +119,19 @@ def check(
             "--schema",
             is_eager=True,
             callback=_print_schema,
-            help="Print the JSON Schema of a configuration, by which an editor completes and explains keys, and exit.",
+            help="Print the JSON Schema of a configuration, which lets an editor complete and explain keys, and exit.",
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, without a fault, the plan as JSON.")
+        bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, if there is no fault, the plan as JSON.")
     ] = False,
 ) -> None:
-    """Say what is wrong with a configuration, or what it will score, at which rate, by which judge, from which fields.
+    """Report the errors of a configuration, or its plan: the metrics, their rates, the judge and the fields.
 
-    What is wrong in the file is named with its key, the value and what is allowed, and the exit code is 2. What this
-    environment lacks, a key or a library, is a warning; with [bold]--ready[/bold] the exit code is 3. Else it is 0.
+    An error names its key, the value and the allowed values; the exit code is then 2. A key or a library that this environment
+    lacks is a warning; with [bold]--ready[/bold] the exit code is then 3. Otherwise the exit code is 0.
 
-    No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment count, as they will for the
+    No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment apply, as they do for the
     scorer.
     """
     warnings.simplefilter("ignore", ContextsHiddenWarning)  # the plan's notes have it
@@ -201,7 +201,7 @@ def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None, services
         names, costs = [metric.name for metric in plan.metrics], (*plan.costs, *plan.shadow_costs)
         console.print(Text(money_line(names, costs, days, plan.requests_per_day), style="bold"))
         console.print(_table(plan))
-        console.print(Text("\nfields: where a live trace holds them"))
+        console.print(Text("\nfields: their place in a live trace"))
         console.print(_fields(plan))
         for line in (*_lines(plan), *map(report.as_written, services)):
             console.print(Text(line))
@@ -226,7 +226,7 @@ def _table(plan: ConfigPlan) -> Table:
 
 
 def _fields(plan: ConfigPlan) -> Table:
-    """Return the place of each field, those that no trace holds last."""
+    """Return a table of the place of each field; fields that a trace cannot have come last."""
     places = {}
     for kind, fields in (item for metric in plan.metrics for item in metric.fields.items()):
         for name, place in fields.items():
@@ -253,11 +253,11 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
     yield from plan.judge_check
     yield from plan.notes
     if plan.requests_per_day is None:
-        yield "what a day costs and which drops are seen: --requests-per-day 1e6, or 500k, 12/s, 700/min"
+        yield "for the cost of a day and the drops that are detected: --requests-per-day 1e6, or 500k, 12/s, 700/min"
 
 
 def _day(plan: ConfigPlan) -> Iterator[Any]:
-    """Yield the cost of a day of the stated traffic, and the smallest drops that are seen in it."""
+    """Yield the cost of a day of the stated traffic, and the smallest drops that are detected in it."""
     if plan.requests_per_day is None:
         return
     headers = ("metric", "USD", "rate", "budgets buy", "scores", "judge calls", "tokens")
@@ -267,15 +267,15 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     yield ""
     yield TextTable(headers, rows, title=f"a day of {plan.requests_per_day:,.0f} requests")
     if plan.rules:
-        yield Text("without what sampling rules add")
+        yield Text("without the units that sampling rules add")
     alerts = [alert for alert in plan.alerts if alert.smallest]
     if alerts:
         windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
         drops = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
         yield ""
-        yield TextTable(windows, drops, title="smallest drop that is seen, half of the time")
+        yield TextTable(windows, drops, title="smallest drop that is detected, half of the time")
         if any("…" in cell for drop in drops for cell in drop):
-            yield Text("from … to: by the hour at which it begins")
+            yield Text("from … to: depending on the hour at which the drop begins")
 
 
 def _day_row(day: DayPlan) -> Sequence[str]:
@@ -284,7 +284,7 @@ def _day_row(day: DayPlan) -> Sequence[str]:
 
 
 def _day_cells(metric: str, rate: str, bought: str, days: Sequence[DayPlan]) -> Sequence[str]:
-    """Return a row with the sums of metrics; a sum with an unknown part is unknown."""
+    """Return a row with the sums of several metrics; a sum with an unknown part is unknown."""
     columns = ([getattr(day, name) for day in days] for name in ("usd", "scores", "calls", "tokens"))
     usd, scores, calls, tokens = (None if None in column else sum(column) for column in columns)
     amounts = (format_number(number, "not known") for number in (scores, calls, tokens))
@@ -316,10 +316,10 @@ def _alert(alert: AlertPlan) -> str:
     windows = ", ".join(map(format_duration, alert.windows))
     volume = alert.volume
     lines = [f"{watched_values}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
-    lines.append(f"  to speak at all: {_format_needed(volume.min_scores, volume.min_requests)}")
+    lines.append(f"  before it may alert: {_format_needed(volume.min_scores, volume.min_requests)}")
     if volume.scores_to_see is not None:
         seen = _format_needed(volume.scores_to_see, volume.requests_to_see)
-        lines.append(f"  to see a drop of {alert.min_drop:g} half of the time: {seen}")
+        lines.append(f"  to detect a drop of {alert.min_drop:g} half of the time: {seen}")
     return "\n".join(lines)
 
 

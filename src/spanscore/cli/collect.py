@@ -1,4 +1,4 @@
-"""``spanscore collect SOURCE``: a data set of the cases that matter in stored traces."""
+"""``spanscore collect SOURCE``: makes a data set from stored traces, of failing units or of a random sample."""
 
 from __future__ import annotations
 
@@ -14,42 +14,43 @@ def collect(
     source: SourceOfReplay,
     *,
     out: Annotated[
-        Path, typer.Option(help="The file to write, .jsonl, readable by its owner alone: it holds content.")
+        Path, typer.Option(help="The file to write, .jsonl, readable by its owner only, because it contains content.")
     ],
     when: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COND", help="Units of which it holds: 'faithfulness<0.5', 'harmless=fail'. Again for 'or'."
+            metavar="COND",
+            help="Condition for a unit: 'faithfulness<0.5', 'harmless=fail'. Repeat it to combine by 'or'.",
         ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Draw so many, each by the traffic for which it stands.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Draw this many cases, weighted by the traffic that each represents."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the draw: the same one draws the same cases.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw: equal seeds draw equal cases.")] = 0,
     config: Annotated[
-        Path | None, typer.Option(help="A spanscore.yaml: what it says of capture finds question, answer and contexts.")
+        Path | None, typer.Option(help="A spanscore.yaml: its capture section locates question, answer and contexts.")
     ] = None,
     redactor: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="Of a function of yours, text to text: 'my_pkg.privacy:redact'. It runs on all, in place of the "
-            "configuration's.",
+            help="Your function from text to text, such as 'my_pkg.privacy:redact'. It runs on all content, in place of "
+            "the configuration's redactor.",
         ),
     ] = "",
     since: TracesSince = "",
     until: TracesUntil = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Make a data set of stored traces: the failing ones, or a random share of all.
+    """Make a data set from stored traces: the failing ones, or a random sample of all.
 
     [bold]spanscore collect spans.jsonl --when 'faithfulness<0.5' --when harmless=fail --out cases.jsonl[/bold]
 
     A case is a sample in ragas's field names, with trace id, scores, evaluator version and sampling probability. Equal
-    questions are one case, which says how many they were. Spans hold content only with [bold]capture.content[/bold]. No judge
-    is asked.
+    questions become one case with their number. Spans hold content only with [bold]capture.content[/bold]. No judge is called.
     """
-    typer.echo("Collect: loading what it takes …", err=True)  # that is seconds
+    typer.echo("Collect: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import CollectRun
 
     CollectRun(

@@ -1,4 +1,4 @@
-"""``spanscore compare``: whether the second of two releases is worse on live traffic."""
+"""``spanscore compare``: whether the second of two releases is worse than the first on live traffic."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="FILES",
-            help="In place of --prometheus: the spans of both, OTLP-JSON lines; or one file with --control and --candidate.",
+            help="In place of --prometheus: two files of spans as OTLP-JSON lines, or one file with --control and --candidate.",
         ),
     ] = None,
     *,
     prometheus: Annotated[
-        str, typer.Option(metavar="URL", help="Where the sums are, such as http://localhost:9090.")
+        str, typer.Option(metavar="URL", help="Address of the server with the sums, such as http://localhost:9090.")
     ] = "",
-    control: Annotated[
-        str, typer.Option("--control", metavar="VALUE", help="The release that was there before: 1.4.")
-    ] = "",
+    control: Annotated[str, typer.Option("--control", metavar="VALUE", help="The earlier release, such as 1.4.")] = "",
     candidate: Annotated[
-        str, typer.Option("--candidate", metavar="VALUE", help="The one that may be worse: 1.5.")
+        str, typer.Option("--candidate", metavar="VALUE", help="The release that may be worse, such as 1.5.")
     ] = "",
     since: Annotated[
         str,
@@ -34,25 +32,26 @@ def compare(
         ),
     ] = "1d",
     tolerance: Annotated[
-        float, typer.Option(metavar="X", help="By how much the mean quality may be worse, from 0 to 1.")
+        float, typer.Option(metavar="X", help="Tolerated decrease of the mean quality, 0 to 1.")
     ] = 0.0,
-    level: Annotated[float, typer.Option(metavar="X", help="With which the interval of each metric holds.")] = 0.95,
-    metric: Annotated[list[str] | None, typer.Option(help="Only this metric; can be given again.")] = None,
-    job: Annotated[str, typer.Option(help="Only this job, the service; else all of them together.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    level: Annotated[float, typer.Option(metavar="X", help="Confidence level of each metric's interval.")] = 0.95,
+    metric: Annotated[list[str] | None, typer.Option(help="Only this metric. Repeat for more metrics.")] = None,
+    job: Annotated[str, typer.Option(help="Only this Prometheus job. Default: all jobs together.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Compare two releases on live traffic: is the second one worse?
 
     [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --control 1.4 --candidate 1.5 --tolerance
     0.05[/bold]
 
-    Per metric the weighted difference within the hour, with an interval that holds at every look: run it as often as you like.
-    There is an answer from ten quarters of an hour on in which both have traffic; before, "not yet", and from when. In the
-    configuration [bold]compare: {by: service.version}[/bold] says what tells releases apart.
+    The result is the weighted difference within the hour, per metric. Its interval holds at every look: run the command as
+    often as you like. A verdict needs ten quarters of an hour in which both releases have traffic; until then it is "not yet",
+    with the time of the first verdict. In the configuration, [bold]compare: {by: service.version}[/bold] names the attribute
+    that identifies a release.
 
-    The exit code is 0 where no metric is worse by more than --tolerance, 1 where one is, 3 where that is not decided yet: then
-    it says how long it takes at this traffic. With a tolerance of 0 a release that is just as good is never told from a worse
-    one: give one.
+    The exit code is 0 if no metric is worse by more than --tolerance, and 1 if one is. It is 3 if a verdict is still open; the
+    time that it needs at this traffic is then printed. Set a tolerance: with 0, an equally good release is never
+    distinguished from a worse one.
     """
     from spanscore.cli._compare_run import CompareRun
 

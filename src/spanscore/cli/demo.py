@@ -1,4 +1,4 @@
-"""``spanscore demo``: a real chain and a real agent, scored live; retrieval breaks on the way, and the scores show it."""
+"""``spanscore demo``: scores a real chain and a real agent live; retrieval breaks half-way, and the scores reveal it."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
     from spanscore.testing.demo.run import Played, Tally
 
 _BATCH = 512
-"""Spans per line of a file."""
+"""Spans per line of the OTLP-JSON file."""
 
 
 def demo(
-    requests: Annotated[int, typer.Option(help="How many requests are made; at least 12.")] = 240,
+    requests: Annotated[int, typer.Option(help="Number of requests; at least 12.")] = 240,
     seconds: Annotated[
         float | None,
         typer.Option(
-            help="Spread the requests over this time; else as fast as they go, and files get the times of live traffic."
+            help="Spread the requests over this time. Default: as fast as possible, with times of live traffic in files."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
-    rate: Annotated[
-        float, typer.Option(help="Share of the chain's runs that is scored: more than 0, at most 1.")
-    ] = 0.5,
-    traces: Annotated[int, typer.Option(min=0, help="How many of the worst traces are shown.")] = 3,
+    rate: Annotated[float, typer.Option(help="Share of the chain's runs that is scored: above 0, at most 1.")] = 0.5,
+    traces: Annotated[int, typer.Option(min=0, help="Number of the worst traces to show.")] = 3,
     model: Annotated[
         str | None,
         typer.Option(
             metavar="PROVIDER:NAME",
-            help="A real model answers and judges, e.g. openai:gpt-4o-mini. It is used only when named here, even where a "
+            help="A real model that answers and judges, e.g. openai:gpt-4o-mini. Only this option selects it, even if an API "
             "key is set.",
         ),
     ] = None,
     otlp: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Send spans, metrics and events there too, e.g. http://localhost:4318."),
+        typer.Option(
+            metavar="URL", help="Also send spans, metrics and events to this endpoint, e.g. http://localhost:4318."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the spans as OTLP-JSON, one export request per line.")] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", help="Let a Prometheus fetch the metrics from this port (0 = any free one), until Ctrl-C."
+            metavar="PORT", help="Serve the metrics for Prometheus on this port (0 = any free port), until Ctrl-C."
         ),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write one HTML page that needs no network.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write what is shown as an SVG picture, too.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also write the output as an SVG picture.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
     """Run a small RAG chain and an agent, score them live, break retrieval half-way, and see which scores notice.
 
-    No key, no server, no network. Ctrl-C ends it with what there is.
+    The demo needs no key, no server and no network. Ctrl-C ends it early with the results so far.
     """
     refuse_unwritable(out, report, svg)
-    if sys.stderr.isatty():  # seconds, in which it would be blank
+    if sys.stderr.isatty():  # loading takes seconds, and the terminal would stay blank
         typer.echo(f"Loading LangChain and OpenTelemetry; then {requests} requests are answered and scored …", err=True)
     from spanscore.core.codecs.otlp import json_line
     from spanscore.core.codecs.sdk import span_data
@@ -111,15 +111,15 @@ def demo(
 
 
 def _refuse_losses(played: Played) -> None:
-    """Make sure that the backend of ``--otlp`` has everything.
+    """Raise an error if the backend of ``--otlp`` did not receive everything.
 
     Raises:
-        ConfigurationError: it lacks a part of a signal.
+        ConfigurationError: a part of a signal was not delivered.
     """
     if played.undelivered:
         lost = "; ".join(f"{signal} {played.deliveries[signal]}" for signal in played.undelivered)
         raise ConfigurationError(
-            f"--otlp {played.options.otlp}: not everything has arrived; is a backend there? {lost}"
+            f"--otlp {played.options.otlp}: not everything was delivered; is a backend running? {lost}"
         )
 
 
@@ -129,13 +129,13 @@ def _mention_unused_key(model: str | None) -> None:
 
 
 def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
-    """Return option → the file that was written for it, and its bytes."""
+    """Return option → the file that was written for it, and the file's size in bytes."""
     return {option: (str(path), path.stat().st_size) for option, path in written.items() if path is not None}
 
 
 @contextmanager
 def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
-    """Show one live line on stderr, gone when it is over; nothing where stderr is no terminal."""
+    """Show one live line on stderr, removed at the end; without a terminal on stderr there is no progress line."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from spanscore.core.terminal import Terminal

@@ -1,4 +1,4 @@
-"""``spanscore evaluate FILE``: scores for stored samples."""
+"""``spanscore evaluate FILE``: scores the samples of a file, and can act as a quality gate in a CI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def evaluate(
         str,
         typer.Argument(
             metavar="FILE|-",
-            help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields by ragas's names: "
+            help="Samples as .jsonl (one a line), .json or .csv; '-' reads standard input. The fields have ragas's names: "
             "user_input, response, retrieved_contexts, reference …, or the older question, answer, contexts, ground_truth.",
         ),
     ],
@@ -26,30 +26,30 @@ def evaluate(
         typer.Option(
             "--metrics",
             "-m",
-            help="Names with commas between: exact_match,polite. Needed without --config. See: spanscore metrics",
+            help="Names of metrics, separated by commas: exact_match,polite. Needed without --config. See: spanscore metrics",
         ),
     ] = "",
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A spanscore.yaml: its judge and its metrics with their parameters; --metrics then picks some."
+            help="A spanscore.yaml with a judge and metrics with their parameters; --metrics then selects some."
         ),
     ] = None,
     judge: Annotated[
         str,
-        typer.Option(help="Who judges: provider:model (openai:gpt-5), or lexical, the offline heuristic (default)."),
+        typer.Option(help="The judge: provider:model (openai:gpt-5), or lexical, the offline heuristic (default)."),
     ] = "",
     embeddings: Annotated[
         str,
         typer.Option(
             help="For metrics that compare meanings: provider:model, such as openai:MODEL; or lexical, which counts words "
-            "(default beside the lexical judge)."
+            "(default with the lexical judge)."
         ),
     ] = "",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write a row per sample and metric, .jsonl or .csv, as they come. Rows already in it are kept."
+            help="Write a row per sample and metric, .jsonl or .csv, during the run. Rows already in the file are kept."
         ),
     ] = None,
     report: Annotated[
@@ -59,15 +59,15 @@ def evaluate(
         bool,
         typer.Option(
             "--resume/--no-resume",
-            help="Rows in --out of the same sample, metric version, code and judge are taken over and not paid for again "
-            "(failures are tried again). --no-resume drops them and scores everything again.",
+            help="Reuse rows in --out of the same sample, metric version, code and judge, without paying again (failures are "
+            "retried). --no-resume drops them and scores everything again.",
         ),
     ] = True,
     cache: Annotated[
         bool,
         typer.Option(
             "--cache/--no-cache",
-            help="Ask a model equal questions once. --no-cache asks every one again, to see how much its answers differ.",
+            help="Send equal questions to a model once. --no-cache sends each one, to show how much the answers vary.",
         ),
     ] = True,
     batch: InBatches = False,
@@ -78,7 +78,7 @@ def evaluate(
             min=1,
             max=10_000,
             metavar="N",
-            help="Samples at once; 32 if not given, 10,000 with --batch.",
+            help="Samples that are scored at the same time. Default: 32, with --batch 10,000.",
             show_default=False,
         ),
     ] = None,
@@ -87,53 +87,58 @@ def evaluate(
         typer.Option(
             min=0.0,
             metavar="SECONDS",
-            help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 180.",
+            help="Time limit for one metric on one sample; 0 = limits.timeout of --config, otherwise 180.",
         ),
     ] = 0.0,
     baseline: Annotated[
         Path | None,
         typer.Option(
-            help="Rows of an earlier run (.jsonl, .csv): each case is compared with itself, by its id or line."
+            help="Rows of an earlier run (.jsonl, .csv). Each case is compared with its earlier row, by id or line."
         ),
     ] = None,
     update_baseline: Annotated[
         bool,
-        typer.Option(
-            "--update-baseline", help="Write this run's rows to --baseline, whatever comes of the comparison."
-        ),
+        typer.Option("--update-baseline", help="Write this run's rows to --baseline, whatever the verdict is."),
     ] = False,
     max_drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=X", help="How far its mean quality may fall: faithfulness=0.03. Again for another."),
+        typer.Option(
+            metavar="NAME=X", help="Allowed drop of a mean quality: faithfulness=0.03. Repeat for more metrics."
+        ),
     ] = None,
     least: Annotated[
         list[str] | None,
-        typer.Option("--min", metavar="NAME=X", help="The lowest mean quality: harmless=0.98. Again for another."),
+        typer.Option(
+            "--min", metavar="NAME=X", help="Lowest allowed mean quality: harmless=0.98. Repeat for more metrics."
+        ),
     ] = None,
     max_unscored: Annotated[
         float,
         typer.Option(
-            metavar="SHARE", help="Cases of a metric without a score, for any reason but its applies_when, at most."
+            metavar="SHARE",
+            help="Allowed share of a metric's cases without a score; cases that its applies_when excludes do not count.",
         ),
     ] = 0.05,
-    junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit does, for a CI to show.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the verdicts in JUnit's format, which a CI can show.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
 ) -> None:
-    """Score the samples in a file, with the metrics that score live traces.
+    """Score the samples in a file with the metrics that also score live traces.
 
     [bold]spanscore evaluate samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out
     scores.jsonl[/bold]
 
-    Ctrl-C keeps what there is; the same command again continues from there, with --batch also a day later. What could not be
-    scored is counted by reason and is in no mean.
+    Ctrl-C keeps the scores so far; the same command continues from there, with --batch also a day later. Samples without a
+    score are counted by reason and are in no mean.
 
-    With --baseline, --max-drop or --min it is a gate: the exit code is 1 where something fell by more than is allowed and by
-    more than noise, 3 if more than --max-unscored of a metric's cases have no score; lines that cannot be read and cases of the
-    baseline that are gone count, cases that its applies_when leaves out do not.
+    With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than is
+    allowed and by more than noise. It is 3 if more than --max-unscored of a metric's cases have no score. Unreadable lines and
+    missing cases of the baseline count as unscored; cases that the metric's applies_when excludes do not.
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     source = "standard input" if file == "-" else printable(file)
-    typer.echo(f"Scoring {source}: loading what it takes …", err=True)  # that is seconds
+    typer.echo(f"Scoring {source}: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._evaluate_run import QualityGate, ScoreRun
 
     gate = QualityGate(
@@ -144,7 +149,7 @@ def evaluate(
         max_unscored=max_unscored,
         junit=junit,
     )
-    ended = ScoreRun(
+    score_run = ScoreRun(
         file=file,
         names=metrics,
         config=config,
@@ -156,10 +161,11 @@ def evaluate(
         cache=cache,
         concurrency=concurrency,
         batch=batch,
-        batch_cancel=batch_cancel,
         timeout=timeout,
         as_json=as_json,
         gate=gate,
-    ).run()
-    if ended:
-        raise typer.Exit(ended)
+    )
+    if batch_cancel:
+        score_run.cancel_batches()
+    elif exit_code := score_run.run():
+        raise typer.Exit(exit_code)

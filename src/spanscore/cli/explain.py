@@ -1,4 +1,4 @@
-"""``spanscore explain SOURCE``: the spans of stored traces that are read, the source of each part, and what is missing."""
+"""``spanscore explain SOURCE``: shows how stored traces are read: units, the span of each text, and missing parts."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ def explain(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="CONFIG", help="A configuration whose units, capture and metrics are in force; else the defaults."
+            metavar="CONFIG", help="A configuration with units, capture and metrics. Without it the defaults apply."
         ),
     ] = None,
-    trace: Annotated[str, typer.Option(metavar="TRACE_ID", help="The trace of this id alone, 32 hex digits.")] = "",
+    trace: Annotated[str, typer.Option(metavar="TRACE_ID", help="Only the trace with this id, 32 hex digits.")] = "",
     since: TracesSince = "",
     until: TracesUntil = "",
     texts: Annotated[
         bool,
-        typer.Option("--texts/--no-texts", help="Whether question, answer, contexts and calls are shown, redacted."),
+        typer.Option(
+            "--texts/--no-texts", help="Whether the redacted question, answer, contexts and tool calls are shown."
+        ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Show per trace its tree, the root of each unit, what was taken from which span, and what would have it scored.
+    """Show the tree of each trace, the root of each unit, the span of each text, and how to get missing parts scored.
 
     [bold]spanscore explain spans.jsonl[/bold]
 
-    No judge is asked. Each span is shown with the translation that reads it, or with none: its writer is unknown, or it is
-    no span of a model, an agent or a tool. A trace that cannot be scored is shown with the switch of its writer, or the key
-    of the configuration, that changes this.
+    No judge is called. Each span is shown with the normalizer that reads it. A span without one has an unknown writer, or is
+    not a span of a model, an agent or a tool. For a trace that cannot be scored, the instrumentation's switch or the
+    configuration key that changes this is shown.
     """
-    typer.echo("Explain: loading what it takes …", err=True)  # that is seconds
+    typer.echo("Explain: loading libraries …", err=True)  # this takes seconds
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
     from spanscore.stored.trace_stores import TraceSource

@@ -1,4 +1,4 @@
-"""``spanscore``: the commands of this folder; the function ``rules`` in ``rules.py`` is ``spanscore rules``."""
+"""The ``spanscore`` command: finds the commands in this folder; function ``rules`` in ``rules.py`` is ``spanscore rules``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _GROUPS = {
     "Improve": ("evaluate", "collect", "annotations", "tune", "calibrate", "baseline"),
 }
 _ORDER = [name for names in _GROUPS.values() for name in names]
-"""Commands from the first five minutes on; others follow by name."""
+"""Commands in the order of the help page; a command without a group follows by name."""
 
 
 def app(only: str | None = None) -> typer.Typer:
-    """Return the command line, made anew.
+    """Return a new command line.
 
     Args:
-        only: the one command that will run: the others take a second to load. None = all.
+        only: the one command to load, because loading all of them takes a second longer. None = all.
     """
     made = _without_commands()
     for name in [only] if only else _commands():
@@ -42,7 +42,7 @@ def app(only: str | None = None) -> typer.Typer:
 
 
 def _overview() -> typer.Typer:
-    """Return the command line with the help of each command, none of which is loaded before it runs."""
+    """Return the command line with the help of every command; a command's module is loaded when the command runs."""
     made = _without_commands()
     for name in _commands():
         made.command(
@@ -81,10 +81,10 @@ def _without_commands() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line. A user's mistake is printed on stderr without a traceback; the exit code is 2."""
+    """Run the command line. User errors are printed on stderr without a traceback, and the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
+            # A pipe that is not UTF-8 gets a ? for a table's lines, and no traceback.
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
@@ -98,8 +98,8 @@ def main() -> None:
 def _find_modules_here() -> None:
     """Let a configuration name a metric of a module in the working directory, as ``python`` would find it.
 
-    The directory comes after everything that is installed: a ``queue.py`` in it replaces no module. The library itself uses
-    Python's path as it is.
+    The directory comes after all installed packages, so that a ``queue.py`` in it replaces no module. The library itself uses
+    Python's path unchanged.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -127,7 +127,7 @@ def _group_of(name: str) -> str:
 
 
 def _flowing(docstring: str | None) -> str:
-    """Return a docstring with a line per paragraph: the source's line breaks do not fit a terminal's width."""
+    """Return a docstring with one line per paragraph, because the source's line breaks do not fit every terminal."""
     paragraphs = (docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -1,4 +1,4 @@
-"""``spanscore metrics``: what can be scored, what it needs, what it costs, and where it is blind."""
+"""``spanscore metrics``: lists the metrics with their question, range, fields, cost and blind spot."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from spanscore.metrics.catalog.registry import ALIASES, RENAMED, MetricDoc, buil
 
 ONLINE = "live traffic: no reference needed"
 _GROUPS = {
-    ONLINE: "a trace holds all of it",
+    ONLINE: "a trace holds each field",
     "with a reference": "live by spanscore.references(reference=…)",
-    "conversations and agents": "with what was expected of the whole",
+    "conversations and agents": "with the expected outcome of the whole",
     "text against text": "the answer against a reference, without a judge",
 }
-"""Title → what a sample needs for it; in the order of the page."""
+"""Title of a group → the fields that its samples need; in the order of the page."""
 _RANGE_WIDTH = 13
-"""Characters: the longest bracket that is not broken."""
+"""Characters: the longest range that is not broken."""
 _PAIR = {"response", "reference"}
 _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
 def _price_in(text: str) -> tuple[float, float]:
-    """Return USD per million tokens, read and written."""
+    """Return the prices of tokens read and tokens written, USD per million."""
     try:
         read, written = map(float, text.split(","))
     except ValueError:
         read = written = -1.0
     if not 0 <= min(read, written) <= max(read, written) < inf:
         raise typer.BadParameter(
-            f"{text!r} is no price; write USD per million tokens read and written: 0.15,0.60", param_hint="--price"
+            f"{text!r} is not a price; write USD per million tokens read and written: 0.15,0.60", param_hint="--price"
         )
     return read, written
 
@@ -56,30 +56,31 @@ def metrics(
     metric: Annotated[
         str,
         typer.Option(
-            "--metric", "-m", help="All about one: a built-in's name or alias, or 'my_pkg.metrics:Politeness'."
+            "--metric", "-m", help="Details of one metric: a built-in's name or alias, or 'my_pkg.metrics:Politeness'."
         ),
     ] = "",
     online: Annotated[
-        bool, typer.Option("--online", help="Only those that can score live traffic: no reference is needed.")
+        bool, typer.Option("--online", help="Only metrics that can score live traffic, because they need no reference.")
     ] = False,
     price: Annotated[
         str,
         typer.Option(
             metavar="READ,WRITTEN",
-            help="USD per million tokens that a judge reads and writes, 0.15,0.60: then 1,000 scores have a cost, too.",
+            help="USD per million tokens that a judge reads and writes: 0.15,0.60. Adds the cost of 1,000 scores.",
         ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the metrics: the question each answers, its range, the fields it needs, judge calls and tokens per score.
 
-    They stand in groups by what a sample needs; [bold]spanscore metrics --online[/bold] shows those that need no reference.
+    The metrics are grouped by the fields that a sample needs; [bold]spanscore metrics --online[/bold] shows the metrics that
+    need no reference.
 
-    What a day of your own configuration costs says [bold]spanscore check CONFIG --requests-per-day 1e6[/bold].
+    [bold]spanscore check CONFIG --requests-per-day 1e6[/bold] shows the cost of a day for your own configuration.
 
     Calls and tokens are counted on a fixed sample: a question with three short contexts, or a conversation with one tool call.
 
-    [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
+    [bold]spanscore metrics --metric faithfulness[/bold] shows a metric's formula, blind spot, source, and deviations from it.
     """
     names = [own_name(metric)] if metric else sorted(built_ins())
     prices = _price_in(price) if price else None
@@ -115,7 +116,7 @@ def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
 
 
 def _group(requires: Mapping[str, list[str]], cost: Cost | None) -> str:
-    """Return the group of a metric, by the fields that must come with a sample and that no live trace holds."""
+    """Return the group of a metric, by the fields that its samples need and that a live trace does not have."""
     online, reference, conversation, texts = _GROUPS
     if any(FOUND.keys() >= set(fields) for fields in requires.values()):
         return online
@@ -127,17 +128,17 @@ def _group(requires: Mapping[str, list[str]], cost: Cost | None) -> str:
 def _cost(name: str) -> tuple[Cost | None, str | None]:
     try:
         return cost_of(name), None
-    except ConfigurationError as error:  # a library that is not installed, mostly
+    except ConfigurationError as error:  # usually a library that is not installed
         return None, str(error)
 
 
 def _parameters(kind: Any) -> dict[str, Any]:
-    """Return parameter → default."""
+    """Return parameter → default of a metric."""
     defaults = dict[str, Any]()
     for name, parameter in inspect.signature(kind).parameters.items() if callable(kind) else ():
         value = parameter.default
         if value is None and name == "name":
-            value = getattr(kind, "name", None)  # the class has it
+            value = getattr(kind, "name", None)  # the default is an attribute of the class
         elif value is parameter.empty:
             value = "(must be given)"
         if name not in _NOT_PARAMETERS:
@@ -146,21 +147,21 @@ def _parameters(kind: Any) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Group:
-    """Return a table per group."""
+    """Return one table per group."""
     groups = {title: [row for row in rows if row["group"] == title] for title in _GROUPS}
     return Group(
         *(_group_table(title, members) for title, members in groups.items() if members),
         *(_aspects(row) for row in rows if row["aspects"]),
         Text(
-            f"calls, tokens: of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
+            f"calls, tokens: those of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
         ),
-        Text("USD: of 1,000 scores, by --price 0.15,0.60 (per million tokens read, written)."),
-        Text("↓: lower is better. All about one: spanscore metrics --metric NAME"),
+        Text("USD: cost of 1,000 scores, by --price 0.15,0.60 (per million tokens read, written)."),
+        Text("↓: lower is better. Details of one metric: spanscore metrics --metric NAME"),
     )
 
 
 def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Return a row per metric, its name above its question, so that no name is cut at 80 columns."""
+    """Return a table with a row per metric, its name above its question, so that 80 columns are enough for names."""
     headline = Text.assemble((title, "bold"), f"; {_GROUPS[title]} ({len(rows)})")
     table = Table(
         title=headline, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1), expand=True
@@ -183,14 +184,14 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _aspects(row: Mapping[str, Any]) -> Padding:
-    """Return the ready aspects of a metric, each with its definition."""
+    """Return the built-in aspects of a metric, each with its definition."""
     title = Text.assemble(("ready aspects", "bold"), f"; {row['name']}: {{aspect: NAME}} ({len(row['aspects'])})")
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1), expand=True)
     table.add_column("aspect", no_wrap=True)
     table.add_column("definition: 1 if it holds", ratio=1)
     for name, aspect in row["aspects"].items():
         table.add_row(name + _arrow(aspect), aspect["definition"])
-    return Padding(table, (0, 0, 0, 2))  # no row of a metric begins so far right
+    return Padding(table, (0, 0, 0, 2))  # indented further than the rows of metrics
 
 
 def _arrow(row: Mapping[str, Any]) -> str:
@@ -203,13 +204,13 @@ def _also(row: Mapping[str, Any]) -> str:
 
 def _range(row: Mapping[str, Any]) -> str:
     if "grade" in row["range"]:
-        return "as the rubric says"
-    ends = re.match(r"[\[{].*?[\]}]", row["range"])  # "[0, 1] in steps of 1/4": the steps stand in the detail
+        return "by the rubric"
+    ends = re.match(r"[\[{].*?[\]}]", row["range"])  # --metric shows the rest of "[0, 1] in steps of 1/4"
     return (ends[0] if ends else row["range"]) + _arrow(row)
 
 
 def _needs(requires: Mapping[str, list[str]]) -> str:
-    """Return the fields of each kind of sample; a conversation's ``user_input`` is its messages."""
+    """Return the required fields of each kind of sample; in a conversation ``user_input`` is its messages."""
     names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
     return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
 

@@ -1,4 +1,4 @@
-"""``spanscore preview CONFIG SOURCE``: which stored units a configuration would score, and at what cost."""
+"""``spanscore preview CONFIG SOURCE``: the stored units that a configuration would score, and the cost."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def preview(
     since: UnitsSince = "",
     until: UnitsUntil = "",
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop when so many units would be scored.")
+        int | None, typer.Option(min=1, metavar="N", help="Stop after this many units that would be scored.")
     ] = None,
     context_tokens: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Tokens of the contexts of a request together; about 150 if not given."),
+        typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:
-    """Tell which units each rate and rule would take, how many, what that would cost, and ten of them by name.
+    """Show the units that each rate and rule would take: their number, their cost, and ten of them by name.
 
     [bold]spanscore preview spanscore.yaml spans.jsonl[/bold]
 
-    No judge is asked, and nothing is shown of what was asked or answered. The dice are those of the live scorer; what was
-    decided then has no say, so that a changed configuration can be tried on last week's spans.
+    No judge is called, and no question or answer is shown. Sampling uses the same random numbers as the live scorer. Decisions
+    in the stored spans are ignored, so that you can try a changed configuration on last week's spans.
     """
-    typer.echo("Preview: loading what it takes …", err=True)  # that is seconds
+    typer.echo("Preview: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import PreviewRun
 
     interrupted = PreviewRun(

@@ -1,4 +1,4 @@
-"""``spanscore replay CONFIG SOURCE``: scores for stored traces."""
+"""``spanscore replay CONFIG SOURCE``: scores stored traces as the live scorer would have."""
 
 from __future__ import annotations
 
@@ -16,57 +16,58 @@ def replay(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="Where the spans are: a file or folder of OTLP-JSON lines (.jsonl, .json, also .gz; the Collector's 'file' "
+            help="Source of the spans: a file or folder of OTLP-JSON lines (.jsonl, .json, also .gz; the Collector's 'file' "
             "exporter), 'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
         ),
     ],
     *,
     since: UnitsSince = "",
     until: UnitsUntil = "",
-    rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Units at most: 50/s, 700/min.")] = "",
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Score so many units at most.")] = None,
+    rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Highest rate of units: 50/s, 700/min.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Score at most this many units.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Score nothing: tell what would be scored, and what that costs.")
+        bool, typer.Option("--dry-run", help="Score nothing: show the units that would be scored, and their cost.")
     ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Go on: what is in the file is not scored again, and what is scored is added to it. A replay writes one "
-            "without this, too: scores.jsonl.",
+            help="File of an earlier replay to continue. Its scores are not repeated, and new scores are added to it. Without "
+            "this option, a replay writes such a file, scores.jsonl.",
         ),
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--rescore", help="Score also what has scores of the same id, as a further revision beside them."),
+        typer.Option(
+            "--rescore", help="Also score units with scores of the same id; the new scores are a new revision."
+        ),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder for scores.jsonl and report.html; 'replay' if not given. Nothing leaves."
-        ),
+        typer.Option(metavar="DIR", help="Folder for scores.jsonl and report.html. Default: replay. No score is sent."),
     ] = None,
     emit: Annotated[
         bool,
         typer.Option(
-            "--export", help="Send evaluation spans by OTEL_EXPORTER_OTLP_* instead, with the times of their units."
+            "--export",
+            help="Send evaluation spans by OTEL_EXPORTER_OTLP_* and write no files; the spans have the times of their units.",
         ),
     ] = False,
     batch: InBatches = False,
     batch_cancel: CancelBatches = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Score stored traces, with the decisions and score ids that they have live, or would have had.
+    """Score stored traces, with the sampling decisions and score ids that they have live, or would have had.
 
     [bold]spanscore replay spanscore.yaml 'jaeger:http://localhost:16686?service=bot' --since 7d --dry-run[/bold]
 
-    What the traces tell of decisions stands; what they hold of scores is not scored again. Nothing is emitted without
-    [bold]--export[/bold]. Ctrl-C keeps what there is and exits with 130; [bold]--resume[/bold] goes on from there.
+    Sampling decisions in the traces are kept, and units that already have a score are not scored again. Scores are sent only
+    with [bold]--export[/bold]. Ctrl-C keeps the scores so far and exits with 130; [bold]--resume[/bold] continues from there.
     """
-    typer.echo("Replay: loading what it takes …", err=True)  # that is seconds
+    typer.echo("Replay: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import ReplayRun
 
-    interrupted = ReplayRun(
+    replay_run = ReplayRun(
         config=config,
         source=source,
         since=since,
@@ -79,8 +80,9 @@ def replay(
         out=out,
         emit=emit,
         batch=batch,
-        batch_cancel=batch_cancel,
         as_json=as_json,
-    ).run()
-    if interrupted:
+    )
+    if batch_cancel:
+        replay_run.cancel_batches()
+    elif replay_run.run():
         raise typer.Exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""``spanscore report``: one HTML page of stored spans."""
+"""``spanscore report``: writes one HTML page about stored spans and their scores."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def report(
             metavar="FILE|-", help="Spans as OTLP-JSON lines, the Collector's 'file' exporter's format; - reads stdin."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write; replaced where it exists.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write; an existing file is replaced.")] = Path(
         "report.html"
     ),
-    title: Annotated[str | None, typer.Option(help="Names what was scored; the services' names if not given.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page. Default: the names of the services.")] = None,
     calibration: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Of spanscore calibrate: the pass rate of its evaluator version is told as humans would have it, "
-            "too; may come several times, for one metric each.",
+            help="Calibration file written by spanscore calibrate. The report then also shows the pass rate corrected by human "
+            "labels. Repeat for more metrics.",
         ),
     ] = None,
 ) -> None:
-    """Turn a file of spans with their scores into one HTML page: trends, outcomes, the worst traces. Needs no network.
+    """Turn a file of spans with scores into one HTML page: trends, outcomes, the worst traces. The page needs no network.
 
     Get such a file with [bold]spanscore demo --out FILE[/bold], from a scorer with [bold]spans_to[/bold], or from the
     Collector's file exporter.

@@ -1,4 +1,4 @@
-"""``spanscore rules``: a configuration → what an operator loads into Prometheus, Alertmanager and Grafana."""
+"""``spanscore rules``: writes the Prometheus, Alertmanager and Grafana files that monitor a configuration's scores."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from spanscore.monitoring.rules import RULES, operator_files, rule_files
 from spanscore.protocols import Metric
 
 _HOW_TO_GET_A_BASELINE = (
-    "no baseline, so no drop is watched. Let it run for a week of normal traffic, ask `spanscore baseline` what is normal, or "
-    "read the mean on the dashboard 'spanscore: overview', and write alerts: {{{name}: {{baseline: <that mean>}}}}"
+    "no baseline, so no drop is watched. After a week of normal traffic, run `spanscore baseline` to measure the normal mean, "
+    "or read the mean on the dashboard 'spanscore: overview', and write alerts: {{{name}: {{baseline: <that mean>}}}}"
 )
 _FALSE_ALARMS = (
-    "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every says"
+    "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every"
 )
-_NO_QUALITY = "an open scale, so no mean is watched; give the metric range="
+_NO_QUALITY = "an open scale, so the mean is not watched; give the metric range="
 _READING = {
-    "drop": "the smallest that matters, min_drop",
-    "z": "standard errors below what is tolerated (the baseline less a quarter of the drop); computed from false_alarm_every, "
-    "here of the window that asks for most",
-    "to speak": "what a window must hold before it may alert",
-    "scores": "effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
-    "often; to see the drop half of the time, a continuous metric needs fewer than is said here",
-    "requests": "units that the application must see in a window for that, at the metric's rate without rules",
+    "drop": "min_drop, the smallest drop that matters",
+    "z": "standard errors below the tolerated mean (baseline minus a quarter of the drop), computed from false_alarm_every; "
+    "here of the window with the highest value",
+    "to alert": "minimum for a window to alert",
+    "scores": "effective scores in a window. With one sampling rate this is their number; it is lower if sampling rules take "
+    "some units more often. A continuous metric needs fewer than shown to detect half of the drops",
+    "requests": "units of the application in a window that yield these scores, at the metric's rate without rules",
 }
 _DEFAULT_URL = Monitoring.model_fields["dashboard_url"].default
 
 
 class RulesFormat(StrEnum):
-    """The form of the files."""
+    """Forms of the written files."""
 
     PROMETHEUS = "prometheus"
     OPERATOR = "operator"
 
 
 def rules(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, a YAML file.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="Configuration of the scorer, a YAML file.")],
     out: Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")] = Path(
         "monitoring"
     ),
@@ -66,24 +66,24 @@ def rules(
     labels: Annotated[
         list[str] | None,
         typer.Option(
-            "--label", metavar="KEY=VALUE", help="With operator: a label of every object; may come several times."
+            "--label", metavar="KEY=VALUE", help="With operator: a label for every object. Repeat for more labels."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written and planned as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the files and the alert plan as JSON.")] = False,
 ) -> None:
-    """Write what watches the scores of a configuration: Prometheus rules and tests, an Alertmanager route, Grafana dashboards.
+    """Write the monitoring of a configuration's scores: Prometheus rules and tests, an Alertmanager route, Grafana dashboards.
 
-    In the configuration [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d,
-    threshold: 0.7}}[/bold] says when a drop of a metric is worth an alert; [bold]monitoring: {dashboard_url: …,
-    trace_url: …}[/bold] where an alert links to, and windows, dimensions and interval. No judge is asked.
+    In the configuration, [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d,
+    threshold: 0.7}}[/bold] states which drop of a metric alerts. [bold]monitoring: {dashboard_url: …, trace_url: …}[/bold]
+    has the links of an alert, and the windows, dimensions and interval. No judge is called.
 
-    Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;
-    alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
-    rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
+    Next, add prometheus/spanscore.rules.yml to rule_files of prometheus.yml, and grafana/ to Grafana's provisioning;
+    alertmanager.yml is an example to copy from. To test the files first: [bold]promtool check rules[/bold] and [bold]promtool
+    test rules[/bold] on prometheus/, [bold]amtool check-config[/bold] on Alertmanager's file.
 
-    With [bold]--format operator[/bold] it is [bold]kubectl apply --server-side -f operator/[/bold]: a PrometheusRule,
-    a PodMonitor of the pods with the label spanscore/scrape=true and the port spanscore, dashboards as ConfigMaps;
-    [bold]--label release=prometheus[/bold] where your Prometheus selects by one.
+    With [bold]--format operator[/bold], apply the files with [bold]kubectl apply --server-side -f operator/[/bold]: a
+    PrometheusRule, a PodMonitor of pods with the label spanscore/scrape=true and the port spanscore, and dashboards as
+    ConfigMaps. Add [bold]--label release=prometheus[/bold] if your Prometheus selects objects by a label.
     """
     report = valid(config)
     settings, metrics, judge_check = report.settings, report.metrics, report.settings.judge_check
@@ -114,16 +114,14 @@ def _files(made: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> di
     if form is RulesFormat.OPERATOR:
         return operator_files(made[RULES], dashboards, dict(map(_label, labels)))
     if labels:
-        raise typer.BadParameter(
-            "only objects of a cluster have labels: say --format operator, too", param_hint="--label"
-        )
+        raise typer.BadParameter("only objects of a cluster have labels; add --format operator", param_hint="--label")
     return made | dashboards
 
 
 def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"{text!r} is no label; write for example release=prometheus", param_hint="--label")
+        raise typer.BadParameter(f"{text!r} is not a label; write for example release=prometheus", param_hint="--label")
     return key, value
 
 
@@ -143,7 +141,7 @@ def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[D
 
 
 def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield the notes, and how to get a baseline once for all metrics that lack one."""
+    """Yield the notes; metrics without a baseline share one note on how to get it."""
     lacking = {f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}": metric.name for metric in metrics}
     names = [lacking[note] for note in notes if note in lacking]
     if names:
@@ -153,7 +151,7 @@ def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
 
 
 def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
-    """Return names with their texts beside them, wrapped to the terminal."""
+    """Return a table of names, each with its text in the next column, wrapped to the terminal."""
     table = Table.grid(padding=(0, 1))
     for name, text in lines:
         table.add_row(Text(name), Text(text))
@@ -169,13 +167,13 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
         to_see = _format_needed(volume.scores_to_see, volume.requests_to_see)
         drop = f"{plan.settings.min_drop:g}"
         rows.append((plan.metric, plan.baseline.short, drop, f"{plan.z:.2f}", to_speak, to_see))
-    headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
+    headers = ("metric", "baseline", "drop", "z", "to alert", "to detect the drop")
     return TextTable(headers, rows, title=f"drops, watched over {windows}")
 
 
 def _format_needed(scores: int | None, requests: int | None) -> str:
     if scores is None:
-        return "never: it strays\nby as much"
+        return "never: it varies\nby as much"
     return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} requests")
 
 

@@ -1,4 +1,4 @@
-"""``spanscore serve CONFIG``: OTLP in, scores out."""
+"""``spanscore serve CONFIG``: receives spans over OTLP, scores them, and sends the scores."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def serve(
         str,
         typer.Option(
             metavar="tee|proxy",
-            help="tee: a copy of the spans arrives, and only scores leave. proxy: spans are sent on, with their scores.",
+            help="tee: spanscore gets a copy of the spans and sends only scores. proxy: spans are forwarded with their scores.",
         ),
     ] = "",
     grpc: Annotated[
-        str, typer.Option(metavar="ADDR", help="Where to listen for OTLP/gRPC: 127.0.0.1:4317; none = nowhere.")
+        str, typer.Option(metavar="ADDR", help="Address of the OTLP/gRPC listener: 127.0.0.1:4317; none = no listener.")
     ] = "",
     http: Annotated[
-        str, typer.Option(metavar="ADDR", help="Where to listen for OTLP/HTTP: 127.0.0.1:4318; none = nowhere.")
+        str, typer.Option(metavar="ADDR", help="Address of the OTLP/HTTP listener: 127.0.0.1:4318; none = no listener.")
     ] = "",
 ) -> None:
-    """Take spans over OTLP, from any language or a Collector, and send scores out, by the same configuration.
+    """Receive spans over OTLP, from any language or a Collector, score them by a configuration, and send the scores.
 
-    What an option does not say, [bold]serve[/bold] in the file says. Scores leave by OTEL_EXPORTER_OTLP_*, those of a proxy,
-    where these name no endpoint, to where its spans go. Needs the extra [bold]serve[/bold].
+    Options override the section [bold]serve[/bold] of the file. Scores are sent by OTEL_EXPORTER_OTLP_*. A proxy without such
+    an endpoint sends scores to the backend of its spans. Needs the extra [bold]serve[/bold].
 
-    SIGTERM ends it: nothing more is accepted, and what is being scored has [bold]serve.drain[/bold]; the exit code is 0. A
-    second one ends it at once. Where the configuration is wrong, or a port is taken, the exit code is 2.
+    SIGTERM stops the server: new requests are rejected, and scoring has [bold]serve.drain[/bold] to finish; the exit code is 0.
+    A second SIGTERM stops it at once. The exit code is 2 if the configuration is wrong, or if a port is taken.
     """
     given = {"mode": mode, "grpc": grpc, "http": http}
     overrides = {name: None if value == "none" else value for name, value in given.items() if value}

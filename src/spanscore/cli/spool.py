@@ -1,4 +1,4 @@
-"""``spanscore spool``: what waits in a spool, who holds it, and what was put aside."""
+"""``spanscore spool``: shows the rows that wait in a spool, the processes that hold them, and the dead letters."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ _SHOWN = 20
 
 def spool(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What [bold]spool.path[/bold] of the configuration names.")
+        Path, typer.Argument(metavar="FILE", help="The spool's file, [bold]spool.path[/bold] of the configuration.")
     ],
     again: Annotated[
-        bool, typer.Option("--retry-dead-letters", help="Have rows that were put aside scored again.")
+        bool, typer.Option("--retry-dead-letters", help="Return the dead letters to the spool, to be scored again.")
     ] = False,
     older: Annotated[
         str | None,
         typer.Option(
             "--drop-older-than",
             metavar="AGE",
-            help="Delete what has waited for longer (7d, 12h), unless a running process holds it. Nobody counts it.",
+            help="Delete rows that are older than this (7d, 12h), unless a running process holds them. They have no outcome.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
 ) -> None:
-    """Show what waits in a spool: how much, since when, for which metrics, in whose hands, and what was put aside as dead
-    letters.
+    """Show the state of a spool: size, age, rows of each metric, the processes that hold rows, and the dead letters.
 
     [bold]spanscore spool /var/lib/spanscore/spool.db[/bold]
 
-    It prints no content, of rows that were put aside their ids; processes that use the spool go on meanwhile. Where there is no
-    spool the exit code is 2.
+    Content is never printed; of dead letters only the ids are. Other processes can use the spool at the same time. The exit
+    code is 2 if the file is not a spool.
     """
     age_s = None if older is None else _age_of(older)
-    inspected(file)  # what is no spool is not changed
+    inspected(file)  # a file that is not a spool stays unchanged
     notes = []
     if again:
         notes.append(f"{retry_dead_letters(file):,} will be tried again")
@@ -69,7 +68,7 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
     for note in notes:
         terminal.print(note)
     waits = f", the oldest for {format_age(state.oldest_s)}" if state.depth else ""
-    terminal.print(f"{state.depth:,} wait or are in work{waits}; {format_bytes(state.bytes)}")
+    terminal.print(f"{state.depth:,} wait or are being scored{waits}; {format_bytes(state.bytes)}")
     if inspection.held:
         table = Table("process", "holds", "in work", "lease", box=box.SIMPLE_HEAD)
         for owner in inspection.held:
@@ -81,7 +80,7 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
             table.add_row(metric, f"{units:,}", format_age(oldest_s))
         terminal.print(table)
     if inspection.dead_letters:
-        terminal.print(f"{len(inspection.dead_letters):,} put aside; --retry-dead-letters has them tried again")
+        terminal.print(f"{len(inspection.dead_letters):,} dead letters; --retry-dead-letters has them scored again")
         for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
             why = f"{crashes} crashes" if crashes else "could not be read"
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {format_age(age_s)} old  {why}"

@@ -1,4 +1,4 @@
-"""``spanscore tune``: human labels → a judge that is right more often, or the finding that nothing that was tried is."""
+"""``spanscore tune``: searches a judge's prompt by human labels; a change is kept only if it is shown to be better."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spanscore.wiring.accounts import Accounts, purse_for
 
 _TO_GO_ON = (
     "Run the command again in the next window (windows are aligned to UTC), or raise judge.budget; with judge.cache: "
-    "answers.sqlite, answers that are there are not paid for again."
+    "answers.sqlite, answers in the cache are not paid for again."
 )
 
 
@@ -42,51 +42,51 @@ def tune(
         typer.Argument(
             metavar="LABELS",
             help='Labelled samples, one a line: {"user_input": …, "response": …, "human": true}; or the JSON of ragas\'s '
-            "annotations. 100 or more.",
+            "annotations. Give 100 or more.",
         ),
     ],
-    metric: Annotated[str, typer.Option("--metric", "-m", help="The metric of CONFIG whose judge is taught.")],
+    metric: Annotated[str, typer.Option("--metric", "-m", help="The metric of CONFIG to tune.")],
     label: Annotated[
         str | None,
         typer.Option(
-            help="Only labels of this name, where the file has several; of ragas's annotations, those of this metric."
+            help="Only labels of this name, if the file has several names; with ragas's annotations, those of this metric."
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("fitted.json"),
-    demonstrations: Annotated[int, typer.Option(min=0, metavar="N", help="Worked cases in the judge's prompt.")] = 4,
-    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="How many are tried.")] = 16,
+    demonstrations: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Number of examples in the judge's prompt.")
+    ] = 4,
+    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="Number of candidate prompts to try.")] = 16,
     rewriter: Annotated[
         str,
-        typer.Option(
-            help="provider:model that proposes instructions from what the judge got wrong; none if not given."
-        ),
+        typer.Option(help="provider:model that proposes instructions from the judge's errors. Default: no rewriter."),
     ] = "",
     redactor: Annotated[
         str,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Run on each text before it is shown to a model; else that of the configuration.",
+            help="Function that runs on each text before a model reads it. Default: the redactor of the configuration.",
         ),
     ] = "",
-    seed: Annotated[int, typer.Option(help="Of the split, and of what is tried.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the candidates.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Teach a metric's judge by human labels: worked cases in its prompt, kept only where they are shown to help.
+    """Tune a metric's judge with human labels: examples are added to its prompt only if they are shown to help.
 
     [bold]spanscore tune spanscore.yaml labels.jsonl --metric polite --out fitted.json[/bold]
 
-    30 % of the labels give demonstrations, 35 % choose among the candidates, and on the last 35 % the best one must be right
-    more often than the judge is now (exact McNemar test, p ≤ .05); else the file holds the unchanged metric. What every later
-    question will hold is printed: it is content of your users.
+    30 % of the labels give examples, and 35 % select among the candidates. On the last 35 % the best candidate must be right
+    more often than the present judge (exact McNemar test, p ≤ .05); otherwise the file holds the unchanged metric. The command
+    prints the examples that every later question will contain, because they are content of your users.
     """
     notes = Terminal(stderr=True, highlight=False, markup=False)
-    notes.print(f"Fitting {printable(metric)}: loading what it takes …")  # that is seconds
+    notes.print(f"Fitting {printable(metric)}: loading libraries …")  # this takes seconds
     configured = valid(config)
     taught = _metric(configured, metric)
     labelled = read_annotations(labels, metric=label or taught.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
-    if not out.parent.is_dir():  # told before anything is paid for
+    if not out.parent.is_dir():  # refused before anything is paid for
         raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
     how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
     how |= {
@@ -107,13 +107,13 @@ def tune(
     typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
     line = f"\n{out} holds the unchanged metric."
     if fitted.kept:
-        place = f"prompts: {{file: {out}}} beside {fitted.metric.name}'s parameters"
+        place = f"prompts: {{file: {out}}} among {fitted.metric.name}'s parameters"
         line = f"\n{out} is written; for the configuration: {place}."
     notes.print(line, soft_wrap=True)
 
 
 def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
-    """Return a metric of a configuration by its name, with the configuration's judge."""
+    """Return the named metric of a configuration, with the configuration's judge."""
     with configured.as_written.told():
         made = {metric.name: metric for metric in metrics_of(configured.settings)}
     metric = made.get(name) or made.get(own_name(name))
@@ -121,7 +121,7 @@ def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
         hint = did_you_mean(name, made) or f"it has {', '.join(made)}."
         raise ConfigurationError(f"--metric {name}: the configuration has no such metric; {hint}")
     if not isinstance(metric, JudgedMetric):
-        raise ConfigurationError(f"--metric {name}: it asks no judge by steps of its own, so there is nothing to teach")
+        raise ConfigurationError(f"--metric {name}: it has no judge prompts of its own, so there is nothing to tune")
     return metric
 
 

@@ -1,4 +1,4 @@
-"""``spanscore worker CONFIG``: scores what a spool or a topic holds, in one or several processes."""
+"""``spanscore worker CONFIG``: scores the units of a spool or a topic, in one or several processes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from spanscore.service.lifetime import Say
 
 Work = Callable[[int], None]
-"""The work of a process, given its number from 0 on; can be pickled. It ends by a signal, and when its parent has ended."""
+"""Function that a process runs, given the process's number from 0 on; picklable. It ends by a signal or with its parent."""
 
 _BRIEF_S: Final = 10.0
-"""A process that ends sooner by itself will do so again."""
+"""A process that ends sooner by itself is expected to do so again, and is not restarted."""
 _FOR_GOOD: Final = (0, 2, 3)
-"""Exit codes after which a worker is not started again: it was asked to end, or a person must act."""
+"""Exit codes after which a worker is not restarted: it was told to stop, or a person must act."""
 _SIGNALED: Final = 128
-"""A shell adds it to a signal's number."""
+"""A shell adds this to a signal's number for the exit code."""
 _NOTHING_TO_READ: Final = 3
 
 
@@ -44,16 +44,16 @@ _NOTHING_TO_READ: Final = 3
 def in_processes(number: int, work: Work, say: Say) -> int:
     """Run processes until all have ended; pass on SIGTERM and SIGINT. Call it on the main thread, once in a process.
 
-    A process that crashes or is killed is started again, and its units are read again, by it or another process. One that ends
-    within ten seconds of its start, or with an exit code that asks a person to act, ends them all.
+    A process that crashes or is killed is restarted, and its units are read again, by it or another. A process that ends within
+    ten seconds of its start, or with an exit code that requires a person, ends all processes.
 
     Args:
-        number: of the processes.
-        work: the work of each.
+        number: number of processes.
+        work: function that each process runs.
         say: prints a line.
 
     Returns:
-        The exit code: 0 if each process ended with 0, else that of the first that did not.
+        The exit code: 0 if each process ended with 0, otherwise the first other code.
     """
     return _Processes(work, say).run(number)
 
@@ -78,7 +78,7 @@ class _Processes:
                     if process.exitcode is not None:
                         self._ended(place, process.exitcode, monotonic() - since_s)
         finally:
-            self._pass_on(signal.SIGTERM)  # if a process could not be started; else all have ended
+            self._pass_on(signal.SIGTERM)  # if a process could not be started; otherwise all have ended
         return self._code
 
     def _start(self, place: int) -> None:
@@ -86,7 +86,7 @@ class _Processes:
         process = spawn.Process(target=_apart, args=(self._work, place), name=_name(place))
         process.start()
         self._running[place] = process, monotonic()
-        if self._ending:  # the signal came while it was started
+        if self._ending:  # the signal came during the start
             process.terminate()
 
     def _ended(self, place: int, code: int, lived_s: float) -> None:
@@ -115,7 +115,7 @@ def _name(place: int) -> str:
 
 
 def _apart(work: Work, place: int) -> None:
-    os.setpgrp()  # what a terminal sends to all goes to the first process, which passes it on once
+    os.setpgrp()  # a terminal's signal then reaches only the first process, which passes it on once
     work(place)
 
 
@@ -137,29 +137,29 @@ def worker(
             "--startup-timeout",
             metavar="TIME",
             parser=_seconds,
-            help="How long at most to wait at the start for a broker or disk that is not there: 30s, 5m.",
+            help="Longest wait at the start for a missing broker or disk: 30s, 5m.",
         ),
-    ] = "30s",  # type: ignore[assignment]  # what a person would write; the parser makes seconds of it
+    ] = "30s",  # type: ignore[assignment]  # the default in a user's form; the parser converts it to seconds
     processes: Annotated[
         int,
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="How many processes share the work, of which each uses one core; their pages have the ports from that of"
-            " serve_metrics on. One that crashes is started again.",
+            help="Number of processes that share the work; each uses one core. Their metric pages have consecutive ports "
+            "from that of serve_metrics on. A crashed process is restarted.",
         ),
     ] = 1,
     rekey: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Score nothing; write the topic to this one, keyed by conversation.")
+        str, typer.Option(metavar="TOPIC", help="Do not score; copy the topic to this topic, keyed by conversation.")
     ] = "",
 ) -> None:
-    """Score what others have captured: the spool that applications on this machine write, a topic of traces, or both.
+    """Score units that other processes captured: from a spool of this machine, a topic of traces, or both.
 
-    By the same configuration as theirs: [bold]spool[/bold] and [bold]kafka[/bold] in the file say what is read. Any number of
-    workers share the work. Scores leave by OTEL_EXPORTER_OTLP_*. A topic needs the extra [bold]kafka[/bold].
+    Use the same configuration as the applications: its sections [bold]spool[/bold] and [bold]kafka[/bold] are the sources. Any
+    number of workers share the work. Scores are sent by OTEL_EXPORTER_OTLP_*. A topic needs the extra [bold]kafka[/bold].
 
-    SIGTERM ends it: nothing more is read, and what is being scored has [bold]worker.drain[/bold]; the exit code is 0. A second
-    one ends it at once. Where the configuration is wrong the exit code is 2; where there is nothing to read from, 3.
+    SIGTERM stops the worker: it stops reading. Scoring then has [bold]worker.drain[/bold] to finish; the exit code is 0.
+    A second SIGTERM stops it at once. The exit code is 2 if the configuration is wrong, 3 if there is no source to read.
 
     Example: spanscore worker spanscore.yaml --processes 2
     """
@@ -175,7 +175,7 @@ def worker(
 
 
 def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
-    """Run the same command in one of the processes, with the environment that tells it from the others."""
+    """Run the same command in one of several processes; its environment has the settings of this process."""
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(environments[place])

@@ -1,6 +1,6 @@
 """The sections of a configuration, as arguments of ``OnlineScorer``: ``OnlineScorer(…, sessions=Sessions(max_turns=50))``.
 
-Each public name is loaded on first use. YAML, environment, schema and messages stand here too, use of their values does not.
+Each public name is loaded on first use. The folder also reads YAML and the environment, and writes the schema and the messages.
 """
 
 from __future__ import annotations

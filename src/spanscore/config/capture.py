@@ -1,4 +1,4 @@
-"""Whether and how runs are recorded, and where in them question, answer and contexts are found."""
+"""The ``capture`` section: whether and how runs are recorded, and the places of question, answer and contexts in them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ else:
 
 
 class Extract(SettingsPart):
-    """Where question, answer and contexts are found, if the usual places do not have them.
+    """The places of question, answer and contexts in a run, if they are not at the usual places.
 
-    A place replaces the search for its field.
+    A given place replaces the search for its field.
 
     Attributes:
         user_input: place of the question, such as ``input.request``, or in Python a function of the unit; None = the usual
@@ -43,7 +43,7 @@ class Extract(SettingsPart):
         response: place of the answer, such as ``output.reply``; None = the usual places.
         retrieved_contexts: place of the contexts, such as ``output.docs``: texts, documents (``page_content``, ``content`` or
             ``text``), or one text; None = the usual places.
-        retrieval_tools: names of tools whose results are contexts; each text that a tool returns is one.
+        retrieval_tools: names of tools whose results are contexts. Each text that such a tool returns is one context.
 
     Example:
         >>> Extract(user_input="input.request.text", retrieved_contexts="output.passages").retrieval_tools
@@ -58,27 +58,26 @@ class Extract(SettingsPart):
 
 
 class Capture(SettingsPart):
-    """Whether and how runs are recorded, and where in them question, answer and contexts are found.
+    """Whether and how runs are recorded, and the places of question, answer and contexts in them.
 
     Attributes:
-        enabled: whether runs are recorded. False, for an application that another instrumentation traces already:
-            ``handler`` and ``install()`` then do nothing, ``submit()`` still scores.
-        content: whether prompts, answers and documents are exported; None = by
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
-        metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``; texts,
-            numbers and booleans, texts redacted. Readers of the exported spans (``spanscore serve``, ``replay``) need them
-            for rules on metadata and for dimensions. What others trace has its metadata on it.
+        enabled: whether runs are recorded. Set it to False if another instrumentation already traces the application:
+            ``handler`` and ``install()`` then do nothing, and ``submit()`` still scores.
+        content: whether prompts, answers and documents are exported. None = as the environment variable
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` sets it, by default no. Scoring works either way.
+        metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``. Values are
+            texts, numbers and booleans; texts are redacted. Readers of exported spans (``spanscore serve``, ``replay``) need
+            them for rules on metadata and for dimensions. Spans of other instrumentations carry their metadata already.
         metrics: whether tokens and durations of the application's model runs are emitted as histograms
-            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
-            ``outputs`` does not switch them; without ``enabled`` there are none. Off where another instrumentation emits them,
-            and under a head sampler that drops runs, which would be missing: decided when the first run starts;
-            ``status()`` shows it.
-        context: whether the span of a tool is OpenTelemetry's current one while the tool runs: spans that the tool
-            makes (a database, HTTP) become its children. Attributes that it sets on the current span are lost.
-        all_runs: whether prompts, parsers and lambdas get spans too.
-        score_abandoned: whether the partial answer of a stream that its reader left is scored; else it is ``no_sample``.
-        score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
-        extract: where question, answer and contexts are found, if the usual places do not have them; None = there.
+            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They measure runs, not scores, so ``outputs``
+            does not switch them off; ``enabled: false`` does. They are also off if another instrumentation emits them, or if a
+            head sampler drops runs, which would be missing. This is decided when the first run starts; ``status()`` shows it.
+        context: whether the span of a tool is OpenTelemetry's current span while the tool runs. Spans that the tool creates (a
+            database, HTTP) then become its children. Attributes that the tool sets on the current span are lost.
+        all_runs: whether prompts, parsers and lambdas also get spans.
+        score_abandoned: whether the partial answer of a stream is scored if its reader stopped early; else it is ``no_sample``.
+        score_failed: whether a failed run is scored if its model had answered; else it is ``no_sample``.
+        extract: the places of question, answer and contexts, if they are not at the usual places; None = the usual places.
     """
 
     section: ClassVar[str] = "capture"

@@ -1,4 +1,4 @@
-"""The section of collected units: conditions such as ``faithfulness<0.5``, and the data set."""
+"""The ``collect`` section: conditions such as ``faithfulness<0.5``, and the file that collects matching units as cases."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ _LABELS: Final = ("pass", "fail")
 
 
 class ScoreLike(Protocol):
-    """What a condition looks at, of a score that was just given or one that a store has."""
+    """A score that a condition can compare: a new score, or one from a trace store."""
 
     @property
     def value(self) -> float | None:
-        """On the metric's own scale; None where it has none."""
+        """The value on the metric's own scale; None if the score has no value."""
 
     @property
     def label(self) -> str | None:
-        """``pass`` or ``fail``; None likewise."""
+        """The label, ``pass`` or ``fail``; None if the score has no label."""
 
 
 class CaseCondition(NamedTuple):
-    """What a metric's score of a unit has to be.
+    """A condition on the score of one metric.
 
     Attributes:
-        bound: of its value; or its label, ``pass`` or ``fail``.
+        metric: name of the metric.
+        sign: comparison, such as ``<`` or ``!=``.
+        bound: number to compare the value with, or the label ``pass`` or ``fail``.
     """
 
     metric: str
@@ -52,17 +54,17 @@ class CaseCondition(NamedTuple):
     bound: float | str
 
     def holds(self, scores: Mapping[str, ScoreLike]) -> bool:
-        """Whether it holds of a unit; what has no score holds nothing."""
+        """Return whether the unit with these scores meets the condition; without a score of the metric it does not."""
         score = scores.get(self.metric)
         told = None if score is None else score.label if isinstance(self.bound, str) else score.value
         return told is not None and _COMPARE[self.sign](told, self.bound)
 
 
 def condition_of(text: str) -> CaseCondition:
-    """Read a condition.
+    """Parse a condition such as ``faithfulness<0.5``.
 
     Raises:
-        ConfigurationError: it is none; the message shows two.
+        ConfigurationError: the text is not a condition; the message shows two examples.
     """
     found = _WRITTEN.fullmatch(text)
     bound = None if found is None else _bound(found[3])
@@ -81,7 +83,7 @@ def _bound(text: str) -> float | str | None:
 
 
 LEAST_BYTES: Final = 10_000
-"""Half of it holds a case of some size."""
+"""Smallest ``max_bytes``: half of it holds one large case."""
 
 
 def _check_condition(text: str) -> str:
@@ -93,14 +95,16 @@ def _check_condition(text: str) -> str:
 
 
 class Collect(SettingsPart):
-    """Units of which a condition holds become cases of a data set, appended to a file of this machine. It holds what users
-    wrote, as the redactor leaves it; only its owner may read it, whatever its mode was.
+    """Units that meet a condition become cases of a data set, appended to a file on this machine.
+
+    The file holds users' texts, as returned by the redactor. Only its owner may read it; an existing file's mode is changed.
 
     Attributes:
-        when: conditions, any of which will do: ``faithfulness<0.5``, on the metric's own scale, or ``harmless=fail``.
-        out: file, JSON lines as ``spanscore collect`` writes them, seen from the working directory; made where it is not there,
-            in a folder that is. Equal questions are one case, as far as this process has written them.
-        max_bytes: size of it and the one before, which ends in ``.1``: at half of this the one becomes the other.
+        when: conditions, such as ``faithfulness<0.5`` on the metric's own scale, or ``harmless=fail``. One match is enough.
+        out: path of the file, relative to the working directory: JSON lines as ``spanscore collect`` writes them. A missing
+            file is created; its folder must exist. Equal questions become one case, among the cases that this process wrote.
+        max_bytes: combined size of the file and its predecessor, whose name ends in ``.1``. At half of this size the file
+            replaces the predecessor.
     """
 
     section: ClassVar[str] = "collect"
@@ -110,10 +114,10 @@ class Collect(SettingsPart):
 
     @property
     def conditions(self) -> tuple[CaseCondition, ...]:
-        """The conditions as they are read."""
+        """The parsed conditions."""
         return tuple(condition_of(text) for text in self.when)
 
     @property
     def path(self) -> Path:
-        """The file, wherever the process goes."""
+        """The absolute path of the file, so that a later change of the working directory has no effect."""
         return Path(self.out).expanduser().resolve()

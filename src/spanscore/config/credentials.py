@@ -1,4 +1,4 @@
-"""Bearer tokens, keys and passwords: read from files and variables, and shown in no message."""
+"""Bearer tokens, API keys and passwords: reads them from files and variables, and hides them in messages."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ __all__ = ["HOW_TO_GIVE", "bearer_token", "credentials_in", "may_be_credential",
 
 
 def bearer_token(secret: str | None, what: str) -> str:
-    """Return a token without the spaces around it.
+    """Return a bearer token without surrounding spaces.
 
     Args:
-        secret: as it was found; None = it was not.
-        what: where it was looked for, for people.
+        secret: the text that was read; None = its file or variable is missing.
+        what: name of the file or variable, for the message.
 
     Raises:
-        NotReadyError: it is not there.
-        ConfigurationError: it is empty, or none that a header can carry.
+        NotReadyError: the token is missing.
+        ConfigurationError: the token is empty, or has characters that an HTTP header cannot carry.
     """
     if secret is None:
-        raise NotReadyError(f"{what} is not there; it is to hold the token that clients send")
+        raise NotReadyError(f"{what} is missing; it must hold the token that clients send")
     if not secret.strip():
-        raise ConfigurationError(f"{what} is empty; it is to hold the token that clients send")
+        raise ConfigurationError(f"{what} is empty; it must hold the token that clients send")
     if not (secret.strip().isascii() and secret.strip().isprintable()):
-        raise ConfigurationError(f"{what} holds what no header can carry; a token is of printable ASCII, on one line")
+        raise ConfigurationError(
+            f"{what} has characters that a header cannot carry; a token is printable ASCII on one line"
+        )
     return secret.strip()
 
 
 def token_in_file(file: str | Path, key: str) -> str:
-    """Return the token in a file.
+    """Return the bearer token in a file.
 
     Args:
-        key: of the configuration that names the file.
+        file: path of the file.
+        key: key of the configuration that names the file, for the message.
 
     Raises:
         NotReadyError: the file cannot be read.
-        ConfigurationError: there is no token in it.
+        ConfigurationError: the file has no token.
     """
     try:
         text = Path(file).expanduser().read_text("utf-8")
@@ -53,12 +56,12 @@ _NAMES = re.compile(
     r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",
     re.IGNORECASE,
 )
-"""At the end of a name: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens`` or ``prompt_cache_key``."""
+"""Secrets by the end of their name: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens``."""
 _LIKELY = re.compile(
     r"key|token(?!s)|secret|passw|passphrase|credential|authorization|bearer|cookie|(?<![a-z])auth(?![a-z])",
     re.IGNORECASE,
 )
-"""Anywhere in a name: what is shown may leave out too much. ``tokens`` are counted."""
+"""Secrets by any part of their name: messages may hide too much. ``tokens`` are counts and are shown."""
 _OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
@@ -66,12 +69,12 @@ HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds
 
 
 def may_be_credential(name: object) -> bool:
-    """Whether what has this name could be a secret: then no message shows it."""
+    """Return whether the value of this name could be a secret; messages do not show such values."""
     return isinstance(name, str) and _LIKELY.search(name) is not None
 
 
 def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
-    """Yield where in a section of a file a secret stands itself; one that the environment holds (``${NAME}``) is none."""
+    """Yield the places of secrets that are written into the file; ``${NAME}``, a variable of the environment, is not one."""
     inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
         if _NAMES.search(str(name)) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
@@ -81,7 +84,7 @@ def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tu
 
 
 def without_credentials(value: Any) -> Any:
-    """Return a plain value as it may be shown."""
+    """Return a plain value with its secrets hidden, for a message."""
     if isinstance(value, str):
         return _OF_A_URL.sub(_HIDDEN, value)
     if isinstance(value, Mapping):

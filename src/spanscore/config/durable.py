@@ -1,4 +1,4 @@
-"""Sections of what outlives or leaves the process: the spool, a Kafka topic, and remote scoring."""
+"""Sections for data that outlives or leaves the process: ``spool``, ``kafka`` and ``remote_scoring``."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
 _CLIENT: Final = re.compile(
     r"(enable\.)?(sasl|ssl)\.|(https|socket|reconnect|broker|connections)\.|client\.(rack|dns\.)"
 )
-"""Properties of librdkafka by which a client reaches brokers; its other properties decide what is read, and are ours."""
+"""Properties of librdkafka for the connection to brokers. Its other properties decide what to read; spanscore sets them."""
 _SECURITY: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location")
 _SECRET: Final = re.compile(r"(password|secret|passphrase|ssl\.key\.pem|oauthbearer\.config)$")
 
 
 def _broker(text: str) -> str:
     if re.fullmatch(_BROKER, text) is None:
-        raise ValueError(f"{text!r} is no broker; write its host and port, as broker-1:9092")
+        raise ValueError(f"{text!r} is no broker; write its host and port, such as broker-1:9092")
     return text
 
 
 def _topic(text: str) -> str:
     if re.fullmatch(_TOPIC, text) is None or text in {".", ".."}:
-        raise ValueError(f"{text!r} is no topic; its name is of at most 249 letters, digits, dots, _ and -")
+        raise ValueError(f"{text!r} is no topic; write at most 249 letters, digits, dots, _ and -")
     return text
 
 
@@ -54,10 +54,10 @@ TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "stri
 
 
 class ValueInFile(SettingsPart):
-    """A value that stands in a file of its own, as a secret does.
+    """A value in a separate file, for secrets.
 
     Attributes:
-        file: path of the file; it holds one line of text.
+        file: path of the file; it has one line of text.
     """
 
     file: str
@@ -83,15 +83,15 @@ ClientProperties = Annotated[
 
 
 class KafkaSecurity(SettingsPart):
-    """How the brokers know the client, and the client the brokers. Secrets stand in files, never here.
+    """Authentication between client and brokers. Secrets are in files, never in the configuration.
 
     Attributes:
-        protocol: of the connection: plain text or TLS (``SSL``), and with ``SASL_`` a name and a password.
-        mechanism: of name and password; ``PLAIN`` sends the password itself, and so wants ``SASL_SSL``. ``OAUTHBEARER`` has
-            neither: ``client`` names the server of its tokens.
-        username_file: file that holds the name.
-        password_file: file that holds the password.
-        ca: file of the authorities, as PEM, by which the brokers' certificates are checked; null = those of the system.
+        protocol: protocol of the connection: plain text or TLS (``SSL``), with ``SASL_`` also name and password.
+        mechanism: SASL mechanism. ``PLAIN`` sends the password itself, so use it with ``SASL_SSL`` only. ``OAUTHBEARER`` has no
+            name and password; ``client`` names the server that issues its tokens.
+        username_file: file with the user name.
+        password_file: file with the password.
+        ca: PEM file of the certificate authorities that check the brokers' certificates; null = the system's authorities.
     """
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -116,12 +116,12 @@ class KafkaSecurity(SettingsPart):
 
 
 class KafkaTopic(SettingsPart):
-    """A topic of OTLP requests, as the Collector's ``kafka`` exporter writes them: ``otlp_proto``, by trace.
+    """A topic of OTLP requests, as the Collector's ``kafka`` exporter writes them: ``otlp_proto``, partitioned by trace.
 
     Attributes:
-        brokers: some of them, host and port each; the others are learned from these.
-        topic: its name.
-        security: how brokers and client know each other; without it in plain text, without a name.
+        brokers: host and port of some brokers; the client discovers the others.
+        topic: name of the topic.
+        security: authentication between client and brokers; by default plain text without a user name.
         client: further properties of librdkafka (``ssl.…``, ``sasl.oauthbearer.…``, ``socket.…``) → their values; a secret is
             ``{file: PATH}``.
     """
@@ -133,14 +133,15 @@ class KafkaTopic(SettingsPart):
 
 
 class KafkaSettings(KafkaTopic):
-    """The topic that ``spanscore worker`` reads; nothing else reads it.
+    """The topic that ``spanscore worker`` reads. Other commands ignore it.
 
     Attributes:
-        logs_topic: topic of OTLP log records whose content is joined to the spans; each worker reads all of it; null = none.
-        group: name of the group that shares the topic's partitions; its workers must have one configuration.
-        key: the key of the topic's messages. ``trace``: the trace id, as the Collector writes it; ``conversation``: the id of
-            the conversation, so that one worker reads all its turns. Metrics of conversations need it with several workers.
-        max_open_age: how long spans whose root does not come hold back their partition; then their unit is ``incomplete``.
+        logs_topic: topic of OTLP log records, whose content is joined to the spans. Each worker reads all of it. null = no
+            topic.
+        group: name of the consumer group that shares the topic's partitions. All its workers must have one configuration.
+        key: key of the topic's messages. ``trace``: the trace id, as the Collector writes it. ``conversation``: the id of the
+            conversation, so that one worker reads all its turns; several workers need it for metrics of conversations.
+        max_open_age: time for which spans without their root hold back their partition; then their unit is ``incomplete``.
     """
 
     logs_topic: TopicName | None = None
@@ -158,15 +159,16 @@ class KafkaSettings(KafkaTopic):
 
 
 def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:
-    """Return what a client of librdkafka must be told to reach a topic's brokers. It holds the password: never to be shown.
+    """Return the properties with which a client of librdkafka reaches a topic's brokers. They include the password: do not log
+    them.
 
     Args:
-        topic: which.
-        at: where that stands in the configuration, for messages.
+        topic: the topic, its brokers and their security.
+        at: section that has the topic, for messages.
 
     Raises:
         NotReadyError: a file cannot be read.
-        ConfigurationError: one that holds a name or a password is empty.
+        ConfigurationError: a file for the name or the password is empty.
     """
     security = topic.security
     config: dict[str, Any] = {
@@ -174,7 +176,7 @@ def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:
         "security.protocol": security.protocol,
         "client.id": "spanscore",
         "log_level": 0,
-        "logger": _SILENT,  # it would write to stderr: what matters comes as an error, and is told once
+        "logger": _SILENT,  # it would write to stderr; errors that matter also arrive as errors, and are logged once
     }
     if security.ca is not None:
         config["ssl.ca.location"] = str(_readable(security.ca, f"{at}.security.ca"))
@@ -205,14 +207,14 @@ def _readable(file: str, key: str) -> Path:
 
 
 class RemoteScoring(SettingsPart):
-    """Units are taken in this process, and scored in another one: a ``spanscore serve``, or the workers of a topic.
+    """Units are sampled in this process and scored in another process: a ``spanscore serve``, or the workers of a topic.
 
     Attributes:
-        endpoint: address of a serve's OTLP over HTTP, without ``/v1/traces``: https, as prompts, answers and the token go
-            there.
-        token_file: file that holds its bearer token; read again for each request, so that it can be changed.
-        timeout: time of one request.
-        kafka: the topic, in place of endpoint and token: brokers, topic and security, as in the section of that name.
+        endpoint: address of OTLP over HTTP of a ``spanscore serve``, without ``/v1/traces``. Use https: prompts, answers and
+            the token are sent to it.
+        token_file: file with the bearer token of the ``endpoint``. It is read for each request, so that it can be replaced.
+        timeout: time limit of one request.
+        kafka: topic that replaces ``endpoint`` and ``token_file``: brokers, topic and security, as in the section ``kafka``.
     """
 
     section: ClassVar[str] = "remote_scoring"
@@ -226,16 +228,18 @@ class RemoteScoring(SettingsPart):
         if (self.endpoint is None) == (self.kafka is None):
             raise ValueError("give endpoint, of a spanscore serve, or kafka, a topic")
         if self.endpoint is not None and self.token_file is None:
-            raise ValueError("endpoint needs token_file: a serve believes what was decided here only with its token")
+            raise ValueError(
+                "endpoint needs token_file: spanscore serve accepts sampling decisions only with its token"
+            )
         if self.endpoint is not None and self.endpoint.rstrip("/").endswith("/v1/traces"):
-            raise ValueError("endpoint is the address without /v1/traces, which is added")
+            raise ValueError("leave /v1/traces out of endpoint; spanscore adds it")
         if self.kafka is not None and self.token_file is not None:
-            raise ValueError("token_file is of endpoint, and kafka has security")
+            raise ValueError("token_file is for endpoint only; with kafka, write kafka.security")
         return self
 
     @property
     def shown(self) -> str:
-        """Where units go, for people: without user, password and query."""
+        """The destination of units, for messages: without user, password and query."""
         if self.kafka is not None:
             return f"the topic {self.kafka.topic}"
         parts = urlsplit(self.endpoint or "")
@@ -243,21 +247,23 @@ class RemoteScoring(SettingsPart):
 
 
 class Spool(SettingsPart):
-    """A file in which units wait for their scores: what is in it outlives the process, and other processes may score it.
+    """A file in which units wait for their scores. The units survive the end of the process, and other processes may score
+    them.
 
-    It holds prompts and answers, as the redactor leaves them; only its owner may read it, and what is done is wiped. A unit's
-    sampling decision goes along: the process that scores it draws no second time.
+    The file holds prompts and answers, as returned by the redactor. Only its owner may read it, and finished units are wiped.
+    The
+    sampling decision of a unit is stored with it: the process that scores it does not sample again.
 
     Attributes:
-        path: path of the file, on a disk of this machine, seen from the working directory; made where it is not there.
-        sync: ``full``: what is in it survives the loss of power. ``normal``: the end of the process alone, ``kill -9`` too; a
-            unit costs a third.
-        max_bytes: size of the file; past it units are ``queue_full``.
-        max_age: age after which a unit in it is ``expired``.
-        lease: time after which the units of a process that has stopped are others'; of one that has ended they are at once.
-        allow_network_disk: whether it may lie on one, where locks hold only if the server is right.
-        score_here: whether this process scores: its own units, and those that no other does. ``false``: it captures and writes,
-            and ``spanscore worker`` scores; then units end ``delegated`` here.
+        path: path of the file, on a local disk, relative to the working directory; a missing file is created.
+        sync: ``full``: units survive a power failure. ``normal``: units survive the end of the process, also ``kill -9``;
+            writing a unit takes a third of the time.
+        max_bytes: size of the file; units beyond it are ``queue_full``.
+        max_age: age at which a unit in the file is ``expired``.
+        lease: time after which others may take the units of a process that hangs. Units of an ended process are free at once.
+        allow_network_disk: whether the file may be on a network disk, whose locks depend on a correct server.
+        score_here: whether this process scores its own units and those without an owner. ``false``: it only captures and writes
+            them, ``spanscore worker`` scores them, and its units end as ``delegated``.
     """
 
     section: ClassVar[str] = "spool"

@@ -1,4 +1,4 @@
-"""Sections of judges: models, prices, and budgets in a window of time."""
+"""The ``judge`` section: judge models, prices, and budgets per window of time."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ __all__ = [
     "ByName",
     "ChatModelSettings",
     "JudgeSettings",
+    "JurySettings",
     "MetricCost",
     "ShadowSettings",
     "Spent",
@@ -43,27 +44,27 @@ _LONGEST_S: Final = 30 * 86_400.0
 
 
 class Spent(NamedTuple):
-    """What questions cost, in each unit that a budget may have."""
+    """The cost of questions to judges, in each unit that a budget may have."""
 
     usd: float = 0.0
     tokens: float = 0.0
     calls: float = 0.0
 
     def plus(self, other: Spent, times: float = 1.0) -> Spent:
-        """Return the sum with so many of another."""
+        """Return the sum of this cost and ``times`` another cost."""
         return Spent(*(mine + times * theirs for mine, theirs in zip(self, other, strict=True)))
 
     def of(self, unit: BudgetUnit) -> float:
-        """Return the amount in one unit."""
+        """Return the cost in one unit."""
         return float(getattr(self, unit))
 
 
 class MetricCost(NamedTuple):
-    """What the questions of one metric cost since the start, what is reserved for those that are out included.
+    """The cost of one metric's questions since the start, including reservations for open questions.
 
     Attributes:
-        spent: all of it.
-        reserved: of it, for questions that are out.
+        spent: total cost, reservations included.
+        reserved: the part of it that is reserved for open questions.
     """
 
     spent: Spent = Spent()
@@ -96,22 +97,23 @@ _PER: Final = {
 
 
 class Budget(SettingsPart):
-    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``. Several budgets may hold at once.
+    """A limit on the cost of judges per window, in one of ``usd``, ``tokens`` and ``calls``. A scorer may have several budgets.
 
-    At one that is spent nothing more is sent; one in usd or tokens may be overrun by as much as an answer is longer than any
-    before it. The first twentieth of the first window knows of no cost yet, and lowers no rate unless it ends early.
+    When a budget is spent, no more questions are sent. A budget in usd or tokens may be overrun if an answer is longer than
+    every answer before it, by the difference. In the first twentieth of the first window no cost is measured yet: rates are
+    lowered only if this part's share of the budget is spent early.
 
-    The sampling rates are lowered so that a window's money lasts to its end; π and T on every score are the true ones.
-    Spending is counted in memory: a restart begins anew.
+    The sampling rates are lowered so that a window's budget lasts to its end; π and T on every score are the true ones.
+    Spending is counted in memory, so a restart begins at zero.
 
     Attributes:
-        usd: US dollars; needs the prices of the models that are asked.
-        tokens: tokens that are read and written.
-        calls: requests that may be billed, repeated ones included.
-        per: the window, ``1m`` to ``30d``, or its seconds. Windows are aligned to UTC.
-        metric: the one metric that it is for; None = all of the scorer together.
-        lowers_rates: False for stored samples, whose rates stay as they are: the rest of a window ends ``budget_exhausted``.
-            Python only.
+        usd: US dollars; needs the prices of the judge models.
+        tokens: input and output tokens.
+        calls: requests that may be billed, including repeated ones.
+        per: length of the window, ``1m`` to ``30d``, or in seconds. Windows are aligned to UTC.
+        metric: name of the one metric that the budget limits; None = all metrics of the scorer together.
+        lowers_rates: whether sampling rates are lowered to make the budget last. False for stored samples: their rates stay,
+            and the rest of a window ends as ``budget_exhausted``. Python only.
     """
 
     model_config = ConfigDict(
@@ -137,30 +139,30 @@ class Budget(SettingsPart):
 
     @property
     def unit(self) -> BudgetUnit:
-        """The one that is given."""
+        """The unit of the budget."""
         return next(unit for unit in UNITS if getattr(self, unit) is not None)
 
     @property
     def amount(self) -> float:
-        """How much of it, per window."""
+        """The amount per window, in ``unit``."""
         return float(getattr(self, self.unit))
 
     @property
     def window_s(self) -> float:
-        """How long a window is, in seconds."""
+        """Length of a window, in seconds."""
         return _seconds(self.per)
 
     @property
     def window(self) -> str:
-        """The window as it is written."""
+        """Length of a window as configured, such as ``1d``."""
         return self.per if isinstance(self.per, str) else f"{self.per:g}s"
 
     def holds_for(self, metric: str) -> bool:
-        """Whether what a metric asks is paid from it."""
+        """Return whether the budget limits this metric."""
         return self.metric is None or self.metric == metric
 
     def part(self, share: float) -> Budget:
-        """Return the part of it that is one replica's; ``share`` is in (0, 1]."""
+        """Return the budget of one replica; ``share`` is in (0, 1]."""
         return self.model_copy(update={self.unit: self.amount * share})
 
     def __str__(self) -> str:
@@ -169,13 +171,13 @@ class Budget(SettingsPart):
 
 
 class PriceSettings(SettingsPart):
-    """What a model costs: USD per million tokens.
+    """The price of a model, in USD per million tokens.
 
     Attributes:
-        input: of tokens that it reads.
-        output: of tokens that it writes.
-        cached_input: of those that the provider reads from its cache; None = as ``input``.
-        batch: share of it all that is billed for answers at the price of batches (``service_tier: flex``).
+        input: price of input tokens.
+        output: price of output tokens.
+        cached_input: price of input tokens that the provider reads from its cache; None = as ``input``.
+        batch: share of these prices that is billed for answers at the batch price (``service_tier: flex``, ``--batch``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)
@@ -184,14 +186,14 @@ class PriceSettings(SettingsPart):
     batch: Rate = 0.5
 
     def numbers(self) -> tuple[float, ...]:
-        """Return it as ``judge(…, prices=…)`` takes it."""
+        """Return the prices in the form of ``judge(…, prices=…)``."""
         return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
 
 
 class ChatModelSettings(SettingsPart):
-    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, which explains each.
+    """A chat model by ``provider:model`` and its settings: the keywords of ``spanscore.judge()``, which explains each.
 
-    A key to it is in the environment or in a file of its own, never in this one.
+    The API key is in the environment or in a separate file, never in the configuration.
     """
 
     model: str
@@ -207,17 +209,18 @@ class ChatModelSettings(SettingsPart):
     tokens_per_minute: PerMinute | None = None
     max_input_tokens: Count | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
+    prompt_order: Literal["evidence_first", "instruction_first"] = "evidence_first"
 
     @property
     def has_own_key(self) -> bool:
-        """Whether it is asked with another key than its provider's usual one, or with none."""
+        """Whether the model is called with a key of its own, or without a key, instead of its provider's usual key."""
         return bool(self.api_key_env or self.api_key_file or self.base_url)
 
 
 OF_SCORER = ("budget", "replica_share", "trace", "shadows", "shadow_budget")
-"""Fields of ``judge`` that a scorer reads; the others make the judge of metrics that a file names."""
+"""Fields of ``judge`` for the scorer. The other fields build the judge of the metrics in a file."""
 _PROVIDERS = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "gemini-": "google_genai"}
-"""How the models of a provider begin."""
+"""Beginning of a model's name → its provider."""
 
 
 def _by_name(value: Any) -> Any:
@@ -229,31 +232,32 @@ def _by_name(value: Any) -> Any:
 
 
 ByName = (BeforeValidator(_by_name), AlsoWritten("string"))
-"""A section that may be written as the name of its model; where that says it, without the provider."""
+"""A section that may also be written as its model's name, without the provider if the name implies it."""
 
 
 class JudgeSettings(ChatModelSettings):
-    """Who judges: a chat model, or ``lexical`` for the offline judge; and who does while it is away.
+    """The judge: a chat model, or ``lexical`` for the offline judge; and its replacements while it is unavailable.
 
     Attributes:
-        model: a chat model by ``provider:model``, or ``lexical``. ``judge: gpt-4o-mini`` is short for ``judge: {model:
-            openai:gpt-4o-mini}``: in the short form names with ``gpt-``, ``chatgpt-``, ``claude-`` or ``gemini-`` in front
-            need no provider.
-        fallback: who is asked in their order while the judge is away (its breaker is open): names, or sections as this one.
-            What is not set of one is as of the judge, but for address, key and parameters. What it says is an evaluator version
-            of its own.
-        prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``, the longest wins) → what it costs; a
-            dated name has the price of the undated one. What is not in it has no cost.
-        budget: what judges may be paid, several at once: ``[{usd: 2, per: 1h}]``. The rates are lowered so that it lasts.
-        replica_share: this process's part of every budget, (0, 1]: 0.25 for one of four replicas.
-        trace: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
-            is ``spanscore.score.id``, linked to the evaluation span; with prompt and answer only by ``capture.content``.
-        shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
-            evaluation spans of its own and in the source ``shadow``, which is in no mean, alert or unit's span; ``status()``
-            compares them. Only ``flush`` and ``shutdown`` wait for it. Python only: a file has ``shadow`` beside a metric's
-            parameters.
-        shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``. Python only: a file has
-            ``budget`` in a metric's ``shadow``.
+        model: chat model by ``provider:model``, or ``lexical``. ``judge: gpt-4o-mini`` is short for
+            ``judge: {model: openai:gpt-4o-mini}``: in the short form, names that begin with ``gpt-``, ``chatgpt-``, ``claude-``
+            or ``gemini-`` need no provider.
+        fallback: models that are asked, in this order, while the judge is unavailable (its breaker is open): names, or sections
+            such as ``judge``. Each inherits the settings of ``judge``, except ``base_url``, the API key and ``model_kwargs``.
+            Its scores have an evaluator version of their own.
+        prices: model name as the provider returns it, or a pattern (``gpt-4o*``; the longest match is used) → its prices. A
+            dated name has the price of the undated one. Models without a price have no cost.
+        budget: limits on the cost of judges: ``[{usd: 2, per: 1h}]``. Sampling rates are lowered so that each limit lasts.
+        replica_share: share of every budget that this process may spend, (0, 1]: 0.25 for one of four replicas.
+        trace: whether each call of a judge becomes a span of the scope ``spanscore.judge``. The spans of a score are a trace of
+            their own, whose id is ``spanscore.score.id``, linked to the evaluation span. They have prompt and answer only with
+            ``capture.content``.
+        shadows: metrics with the name of a configured metric, but another judge or prompt. Each scores the units of its
+            namesake, as separate evaluation spans with the source ``shadow``. No mean, alert or unit's span has these scores;
+            ``status()`` compares them. Only ``flush`` and ``shutdown`` wait for them. Python only: in a file, write ``shadow``
+            into a metric's parameters.
+        shadow_budget: limits on the cost of the shadows' judges, counted separately; None = equal to ``budget``. Python only:
+            in a file, write ``budget`` into a metric's ``shadow``.
     """
 
     section: ClassVar[str] = "judge"
@@ -269,15 +273,46 @@ class JudgeSettings(ChatModelSettings):
 
 
 class ShadowSettings(ChatModelSettings):
-    """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``): asked beside the first, counted apart.
+    """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``). It gets the same units and is counted
+    apart.
 
-    What is left out is as of ``judge``, but for its fallback; address, key and parameters only where the provider is the same.
+    Missing keys are inherited from ``judge``, except its fallback. Address, key and parameters are inherited only if the
+    provider is the same.
 
     Attributes:
-        model: a chat model by ``provider:model``, or ``lexical``; beside it may stand what else ``judge`` has.
-        budget: what it may be paid for this metric; None = as much again as the judge.
+        model: chat model by ``provider:model``, or ``lexical``. The section may have the other keys of ``judge``, too.
+        budget: limits on the cost of the shadow for this metric; None = equal to the judge's.
     """
 
     model: str = ""
     cache: str | None = None
     budget: Items[Budget] | None = None
+
+
+class JurySettings(SettingsPart):
+    """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
+
+    The keys stand beside the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
+    or the majority for a pass/fail metric; a tie has no value.
+
+    Attributes:
+        judges: two or more judges of different models: names, or sections as ``judge``. Each inherits omitted keys from
+            ``judge``, but not its fallback; address, key and parameters only for the same provider.
+        then: another judge, asked only if the jurors disagree; its value counts as one more. None = no further judge.
+        when: when ``then`` is asked. ``disagree``: some jurors gave a value and some did not, or their highest and lowest
+            quality differ by more than 0.25.
+    """
+
+    judges: Items[Annotated[(ChatModelSettings, *ByName)]]
+    then: Annotated[(ChatModelSettings, *ByName)] | None = None
+    when: Literal["disagree"] = "disagree"
+
+    @model_validator(mode="after")
+    def _check_judges(self) -> Self:
+        if len(self.judges) < 2:  # noqa: PLR2004  (a jury)
+            raise ValueError(f"judges lists {len(self.judges)}; allowed are two or more, each of a different model")
+        if self.then is None and "when" in self.model_fields_set:
+            raise ValueError(
+                "when stands without then; write then: provider:model, the judge that is asked in that case"
+            )
+        return self

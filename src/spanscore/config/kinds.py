@@ -1,4 +1,4 @@
-"""Kinds of values in a configuration: durations, sizes, shares, names of parts; and the base class of every section."""
+"""The value types of a configuration (durations, sizes, shares, names of parts), and the base class of every section."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ __all__ = [
 ]
 
 SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
-"""How one is written."""
+"""Regular expression of a size, such as ``2MB``."""
 
 _SIZE_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SPELLED = {unit.lower(): size for unit, size in _SIZE_UNITS.items()}
 
 
 def bytes_of(text: str) -> int:
-    """Return a size in bytes; a number without a unit is bytes.
+    """Parse a size into bytes; a number without a unit is bytes.
 
     Raises:
-        ValueError: it is none; the message says what is.
+        ValueError: the text is not a size; the message shows examples.
     """
     found = re.fullmatch(SIZE, text)
     size = None if found is None else _SPELLED.get((found[2] or "B").lower())
@@ -81,39 +81,40 @@ def bytes_of(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AlsoWritten:
-    """Another form in which the reader takes a value: no JSON Schema can be made of the validator that reads it.
+    """The JSON Schema of a value's other form, such as a text for a number. Pydantic makes no schema of the validator that
+    reads it.
 
     Attributes:
-        type: as JSON Schema calls it.
-        pattern: of a text; None = any.
+        type: type in JSON Schema.
+        pattern: regular expression of a text; None = any text.
     """
 
     type: str
     pattern: str | None = None
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON Schema of both."""
+        """Return the JSON Schema that allows both forms."""
         also = {"type": self.type} if self.pattern is None else {"type": self.type, "pattern": f"^{self.pattern}$"}
         bounded = {_BOUNDS.get(name, name): value for name, value in handler(core).items()}
         return {"anyOf": [bounded, also]}
 
 
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""What pydantic calls a bound that is checked behind a validator → what JSON Schema does."""
+"""Pydantic's name of a bound that is checked behind a validator → the name in JSON Schema."""
 
 
 def seconds_in(value: Any) -> Any:
-    """Return the seconds that a text such as ``5m`` stands for, and what is no text as it is."""
+    """Return the seconds of a text such as ``5m``; other values are returned unchanged."""
     return parse_duration(value) if isinstance(value, str) else value
 
 
 _LONGEST_S: Final = 100 * 365 * 86_400.0
-"""What is longer was meant to be something else, and overflows the clocks and the PromQL that it goes into."""
+"""Longest duration, in seconds. A longer one is a mistake, and would overflow clocks and PromQL."""
 _MOST: Final = 10**15
 
 
 def share_in(value: Any) -> Any:
-    """Return the share that a text such as ``5%`` stands for, and what is none as it is."""
+    """Return the share of a text such as ``5%``; other values are returned unchanged."""
     found = re.fullmatch(PERCENT, value) if isinstance(value, str) else None
     return value if found is None else float(found[1]) / 100
 
@@ -125,7 +126,7 @@ def _check_no_switch(value: Any) -> Any:
 
 
 NUMBER: Final = BeforeValidator(_check_no_switch)
-"""Refuses true and false, which pydantic reads as 1 and 0."""
+"""Rejects true and false, which pydantic reads as 1 and 0."""
 PERCENT: Final = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
 _ASPERCENT: Final = AlsoWritten("string", PERCENT)
 
@@ -135,15 +136,15 @@ PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_
 Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), NUMBER, _ASPERCENT]
 Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), NUMBER, _ASPERCENT]
 InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), NUMBER, _ASPERCENT]
-"""Neither none of it nor all."""
+"""A share in the open interval (0, 1)."""
 Count = Annotated[int, Field(ge=1, le=_MOST), NUMBER]
 TaskCount = Annotated[int, Field(ge=1, le=10_000), NUMBER]
-"""Each is a task of the loop, some kB, from the start on."""
+"""Number of tasks. Each is a task of the loop, some kB, from the start on."""
 PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
 
 
 def is_web_address(text: str) -> bool:
-    """Whether a text is an address that begins with http:// or https://."""
+    """Return whether a text is an address that begins with http:// or https://."""
     parts = urlsplit(text)
     return parts.scheme in {"http", "https"} and bool(parts.netloc) and text.isprintable()
 
@@ -157,7 +158,7 @@ def _web_address(text: str) -> str:
 WebAddress = Annotated[
     str, AfterValidator(_web_address), WithJsonSchema({"type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://[^/]"})
 ]
-"""What a person may click on in a notification."""
+"""Address that people open from a notification."""
 
 
 if TYPE_CHECKING:
@@ -166,18 +167,18 @@ else:
     AnyPath = Annotated[
         str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path), Field(min_length=1)
     ]
-"""Path of a file, seen from the working directory; a text, whatever was given."""
+"""Path of a file, relative to the working directory; stored as a text."""
 
 _read_size = BeforeValidator(lambda value: bytes_of(value) if isinstance(value, str) else value)
 Size = Annotated[int, _read_size, Field(ge=1, le=_MOST), NUMBER, AlsoWritten("string", SIZE)]
-"""In bytes."""
+"""Size in bytes."""
 
 
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 Items = Annotated[Sequence[T], AfterValidator(tuple)]
-"""Several values, in their order; a tuple, whatever was given."""
+"""Several values in their order, stored as a tuple."""
 
 
 class FrozenDict(dict[K, V]):
@@ -200,7 +201,7 @@ Table = Annotated[Mapping[K, V], AfterValidator(FrozenDict)]
 
 
 def _check_part(value: Any) -> Any:
-    """Refuse a value that a file may hold and that names no part; every other value is an object of the user's own."""
+    """Reject a value that a file may hold and that names no part. Every other value is an object of the user."""
     named = {value: None} if isinstance(value, str) else value
     if isinstance(named, list | tuple | int | float) or (
         isinstance(named, Mapping) and not all(isinstance(params, Mapping | None) for params in named.values())
@@ -210,7 +211,7 @@ def _check_part(value: Any) -> Any:
 
 
 def _objects(of: str, is_object: Callable[[Any], bool]) -> Any:
-    """Return the check of a field that Python alone can give."""
+    """Return the check of a field that can be set in Python only."""
 
     def check(value: Any) -> Any:
         if not all(map(is_object, value if isinstance(value, list | tuple) else [value])):
@@ -254,7 +255,7 @@ if TYPE_CHECKING:
 else:
 
     class _RaisesConfigurationError(type(BaseModel)):
-        """Turns the error of pydantic, where Python code makes a section, into a ``ConfigurationError``."""
+        """Turns pydantic's error into a ``ConfigurationError`` when Python code creates a section."""
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:
             try:
@@ -272,18 +273,18 @@ class SettingsPart(_Section):
     A section of a configuration file and an argument of ``OnlineScorer`` are the same object.
 
     Raises:
-        ConfigurationError: a key or a value is wrong; the message has a line for each, with what is allowed.
+        ConfigurationError: a key or a value is wrong; the message has one line for each, with the allowed values.
     """
 
     # An application that reads no file builds none of them: 2 ms of its start.
     # A key of the judge is called ``model_kwargs``, which older pydantics would keep for themselves.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, protected_namespaces=())
     section: ClassVar[str] = ""
-    """Where it stands in a configuration file: ``sampling.feedback``."""
+    """Key of the section in a configuration file: ``sampling.feedback``."""
 
     @classmethod
     def _refuse(cls, error: ValidationError) -> Exception:
-        from spanscore.config.messages import told  # only where something is wrong
+        from spanscore.config.messages import told  # only on an error
 
         lines = [
             (f"{cls.section}.{line}" if place else f"{cls.section}: {line}") if cls.section else line

@@ -1,4 +1,4 @@
-"""A wrong setting → a line that a person can act on: the key, the value, the right form, and the new name of an old key."""
+"""Messages about wrong settings: the key, the value, the allowed form, and the new name of a renamed key."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NEW_KEYS: Final[Mapping[str, str]] = {
     "units.foreign_scores": "units.external_scores",
     "units.quiet": "units.idle_timeout",
 }
-"""Key of a configuration file → its present name; ``*`` stands for the name of a metric."""
+"""Old key of a configuration file → present key; ``*`` is the name of any metric."""
 
 NEW_OPTIONS: Final[Mapping[str, str]] = {
     "attach": "outputs",
@@ -89,7 +89,7 @@ Arguments that became a field of the same name are found in the sections."""
 
 
 def renamed_key(place: Sequence[int | str]) -> str | None:
-    """Return the present name of a key that was called otherwise; None if it was not."""
+    """Return the present name of a renamed key; None if the key was not renamed."""
     parts = [str(part) for part in place if not isinstance(part, int)]
     for path in (parts, [*parts[:1], "*", *parts[2:]]):
         if new := NEW_KEYS.get(".".join(path)):
@@ -100,24 +100,24 @@ def renamed_key(place: Sequence[int | str]) -> str | None:
 Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
 _LONGEST: Final = 100
-"""Characters of a form that is shown."""
+"""Longest form that a message shows, in characters."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
-"""A text that YAML reads as itself without quotes; words that it reads as something else aside."""
+"""A text that YAML reads as a text without quotes, except the words in ``_NOT_TEXT``."""
 _NOT_TEXT: Final = {"true", "false", "yes", "no", "on", "off", "null"}
 _MAPPING: Final = re.compile(r"\b(?:dict|Mapping)\[")
 _FOR_PYTHON: Final = get_args(SkipJsonSchema[int])[1]
-"""Note of a field that no JSON Schema has, as only Python can give it."""
+"""Pydantic's marker of a field that can be set in Python only, and is left out of the JSON Schema."""
 _SOME_METRIC: Final = "faithfulness"
 
 
 def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
-    """Return how a value is written; empty where that is not known.
+    """Return the correct YAML for a value; empty if it is unknown.
 
-    A text under a key that is none is shown only where the key is known elsewhere: it may be a misspelt ``api_key``.
+    A text under an unknown key is shown only if the key exists elsewhere: it may be a misspelt ``api_key``.
 
     Args:
-        place: the setting that is wrong: a key that is none, or one with a value of another kind.
-        value: the value that was given.
+        place: the wrong setting: an unknown key, or a key with a value of the wrong type.
+        value: the given value.
         tree: the settings.
     """
     found = _path_and_field(place, value, tree)
@@ -126,7 +126,7 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
     path, field = found
     shown = without_credentials(value)
     forms = list(_fitted(path, field, shown, tree))
-    if path == place and forms and isinstance(forms[0][1], list):  # it stands in its section already
+    if path == place and forms and isinstance(forms[0][1], list):  # the value is in its section already
         forms = [(place[-1:], forms[0][1])]
     written = []
     for target, fitted in forms:  # as YAML under its keys, from the innermost list on
@@ -137,7 +137,7 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
 
 
 def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
-    """Return the section at a place; positions in lists and keys of the user's own lead to the one below them."""
+    """Return the section at a place. A position in a list, or a key of the user, leads to the section below it."""
     for part in place:
         if part in tree.model_fields:
             tree = _model(tree.model_fields[str(part)].annotation) or tree
@@ -145,13 +145,13 @@ def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
 
 
 def file_fields(section: type[BaseModel]) -> list[str]:
-    """Return the keys of a section that a file may have, without those that only Python can give."""
+    """Return the keys of a section that a file may have; keys for Python only are left out."""
     fields = section.model_fields.items()
     return [name for name, field in fields if not any(type(note) is type(_FOR_PYTHON) for note in field.metadata)]
 
 
 def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Yield every key below a section, with the sections above it: ``sampling.rate``."""
+    """Yield the path of every key below a section: ``sampling.rate``."""
     for name in file_fields(tree):
         yield f"{above}{name}"
         annotation = tree.model_fields[name].annotation
@@ -161,7 +161,7 @@ def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
 
 
 def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Place, FieldInfo | None] | None:
-    """Return where the value belongs, and what may stand there; None as the field = anything."""
+    """Return the right path of the value, and its field; None as the field = any value."""
     name, above = str(place[-1]), place[:-1]
     section = section_at(tree, above)
     if name in section.model_fields:
@@ -178,7 +178,7 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
 
 
 def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
-    """Return the path of what is spelt alike and does not take a number as it is: there more is wrong than a letter."""
+    """Return the path of a key with similar spelling that does not accept the given number: more than a letter is wrong."""
     near = get_close_matches(name, [*section.model_fields, *getattr(tree, "python_names", ())])
     near.sort(key=lambda other: other[0] != name[0])
     if not near or not isinstance(value, bool | int | float):
@@ -188,7 +188,7 @@ def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[Bas
 
 
 def _known_elsewhere(name: str, tree: type[BaseModel]) -> tuple[str, ...] | None:
-    """Return the path of a key that stands elsewhere in the file, or is an argument of ``OnlineScorer``."""
+    """Return the path of a key that exists elsewhere in the file, or is an argument of ``OnlineScorer``."""
     if name in tree.model_fields:
         return (name,)
     known: str | None = getattr(tree, "python_names", {}).get(name)
@@ -200,9 +200,10 @@ def _ends_with(name: str, section: type[BaseModel]) -> tuple[str, ...] | None:
 
 
 def _free_mapping(section: type[BaseModel], entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of a mapping in a section that takes an entry, with a key of the user's own; None where none does.
+    """Return the path of a mapping in a section that accepts this entry under a key of the user; None if there is no such
+    mapping.
 
-    A text is for ``metadata`` alone: under another key it may be a secret.
+    A text is accepted for ``metadata`` only: under another key it may be a secret.
     """
     is_text = isinstance(next(iter(entry.values())), str)
     paths = [tuple(path.split(".")) for path in paths_in(section)]
@@ -217,7 +218,7 @@ def _field(section: type[BaseModel], path: Sequence[str]) -> FieldInfo:
 
 
 def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
-    """Yield the place and the form of a value that may stand there; two where a key has a brother of one value."""
+    """Yield a place with an accepted form of the value; two if the key's singular, for one value, is a key too."""
     if field is None or _fits(field, value):
         yield path, value
     elif _fits(field, [value]):
@@ -234,7 +235,7 @@ def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseMod
 
 
 def _in_section(section: type[BaseModel], value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a section with a value under its first key, or its first one of yes or no, or as a key of the user's own."""
+    """Yield a section with the value under its first key, its first boolean key, or a key of the user."""
     fields = section.model_fields
     names = [name for name, field in fields.items() if (field.annotation is bool) is isinstance(value, bool)]
     is_plain = not isinstance(value, str) or _PLAIN.fullmatch(value)
@@ -254,14 +255,14 @@ def _fits(field: FieldInfo, value: Any) -> bool:
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a value is, or is made of; None for a plain value."""
+    """Return the section type of a value or of its items; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for one in get_args(annotation) if (found := _model(one))), None)
 
 
 def yaml_of(section: Mapping[str, Any]) -> str:
-    """Return keys with values as one line of YAML: ``sampling: {rate: 0.1}``."""
+    """Return keys and values as one line of YAML: ``sampling: {rate: 0.1}``."""
     return _yaml(section)[1:-1]
 
 
@@ -285,7 +286,7 @@ def _yaml(value: Any) -> str:
 # below a mistyped ``api_key``.
 
 _LONGEST_VALUE = 100
-"""Characters of a wrong value that are shown."""
+"""Longest wrong value that a message shows, in characters."""
 _METRICS = (
     "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
 )
@@ -296,7 +297,7 @@ _RENAMED = {
     "temperature": "model_kwargs: {temperature: 0}",
     "max_tokens": "model_kwargs: {max_tokens: 500}",
 }
-"""Keys that were or could be → how it is written; what merely stands elsewhere in the tree is found there."""
+"""Unknown key that users write → the correct form. Keys that exist elsewhere in the tree need no entry."""
 _METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
 _EXAMPLES = {
     "alerts": "{faithfulness: {baseline: 0.9}}",
@@ -307,21 +308,22 @@ _EXAMPLES = {
     "dimensions": "{user_tier: [gold, free]}",
     "when": "when: {status: error}",
 }
-"""Key → how it is written."""
+"""Key → an example of its value."""
 
 
 def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
-    """Return the error that tells all that is wrong in a file."""
+    """Return one error that lists all wrong settings of a file."""
     headline = f"{path}: {format_count(len(errors), 'wrong setting')}"
     return ConfigurationError("\n".join([headline, *(f"  {error}" for error in errors)]))
 
 
 def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) -> None:
-    """Raise what is wrong in a file, and what this environment lacks for it; without a problem do nothing.
+    """Raise one error for all problems of a file and of this environment; without a problem, return.
 
     Raises:
-        NotReadyError: nothing is wrong; this environment lacks a library, a key or a file.
-        ConfigurationError: a setting is wrong; below the wrong settings the message names what is lacking.
+        NotReadyError: every setting is right, but the environment lacks a library, a key or a file.
+        ConfigurationError: a setting is wrong. Below the wrong settings, the message lists the missing libraries, keys and
+            files.
     """
     wrong, lacking = list[str](), list[str]()
     for problem in problems:
@@ -335,12 +337,12 @@ def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) ->
 def told(
     entries: Iterable[Any], tree: type[BaseModel], as_written: Callable[[str], str] = lambda text: text
 ) -> dict[Place, str]:
-    """Return place → line for pydantic's entries.
+    """Return place → line of the message, for pydantic's errors.
 
     Args:
-        entries: of a ``ValidationError``.
-        tree: what it read.
-        as_written: makes of a value what may be shown; the lines may still quote it, but not cut.
+        entries: errors of a ``ValidationError``.
+        tree: the settings that were validated.
+        as_written: hides secrets in a value. A line may still quote secrets elsewhere, but never a cut one.
     """
     lines: dict[Place, str] = {}
     for entry in entries:
@@ -355,7 +357,7 @@ def told(
 
 
 def place_of(entry: Any) -> Place:
-    """Return where it is, without what pydantic adds: which of the types that a metric's entry could have it tried."""
+    """Return the place of an error, without the union member that pydantic appends for an entry of ``metrics``."""
     location: Place = entry["loc"]
     return location[:2] if location[:1] == ("metrics",) else location
 
@@ -391,12 +393,12 @@ def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
         return f"is no list{given}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
     if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
         name, parameter = [printable(str(one)) for one in value][:2]
-        return f"{parameter} stands beside {name}; indent it further: {name}: {{{parameter}: …}}"
+        return f"{parameter} is on the level of {name}; indent it further: {name}: {{{parameter}: …}}"
     return f"names no metric{given}; {_METRIC}"
 
 
 def _listed(value: Any) -> str:
-    """Return names that were written without a list as one."""
+    """Return the hint that rewrites names without a list as a list; empty without names."""
     if isinstance(value, Mapping):
         entries = [{name: given} if given else name for name, given in value.items()]
     else:
@@ -405,7 +407,7 @@ def _listed(value: Any) -> str:
 
 
 def _kind(entry: Any) -> str:
-    """Return pydantic's type of an error; of a value that is no sequence, it has two."""
+    """Return pydantic's type of an error; its two types for a value that is not a sequence become one."""
     kind: str = entry["type"]
     return "list_type" if kind in ("sequence_str", "is_instance_of") else kind
 
@@ -432,7 +434,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "int_parsing_size": "is too large",
     "int_type": "is no whole number",
     "list_type": "is no list",
-    "literal_error": "is none of {expected}",
+    "literal_error": "is not one of {expected}",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be {ge} or more",
     "less_than": "must be less than {lt}",
@@ -440,11 +442,11 @@ _WORDS: Final[Mapping[str, str]] = {
     "string_type": "is no text",
     "too_short": "is empty",
 }
-"""pydantic's type of an error → what is wrong."""
+"""Pydantic's type of an error → text of the message."""
 
 
 def _example(entry: Any, place: Place) -> str:
-    """Return how it is written; empty where what is wrong says so."""
+    """Return an example for the message; empty if the message shows the form already."""
     kind, name = _kind(entry), _last_name(place)
     if kind in ("less_than", "less_than_equal") and next(iter(entry["ctx"].values())) == 1:
         return "; 5 per cent are 0.05, or 5%"
@@ -460,7 +462,7 @@ def _example(entry: Any, place: Place) -> str:
 
 
 def _last_name(place: Place) -> str:
-    """Return the innermost key, in a list that of the list."""
+    """Return the innermost key; for a place in a list, the key of the list."""
     return next((part for part in reversed(place) if isinstance(part, str)), "")
 
 

@@ -1,4 +1,4 @@
-"""Sections of monitoring: dimensions, alerts and baselines, the judge check, and the comparison of releases."""
+"""The sections of monitoring: dimensions, alerts and baselines, the judge check, and the comparison of releases."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ __all__ = ["AlertSettings", "Compare", "HourOfWeekBaseline", "JudgeCheck", "Moni
 
 
 class HourOfWeekBaseline(SettingsPart):
-    """What is normal in each hour of the week.
+    """A baseline with a normal quality for each hour of the week.
 
     Attributes:
-        hour_of_week: path of a file that ``spanscore baseline`` wrote, seen from the working directory.
+        hour_of_week: path of a file that ``spanscore baseline`` wrote, relative to the working directory.
     """
 
     hour_of_week: str
 
 
 class OffsetBaseline(SettingsPart):
-    """What is normal is what was before. It follows a slow decline, which then alarms nobody.
+    """A baseline that is the mean of an earlier time. It follows a slow decline, which then raises no alert.
 
     Attributes:
-        offset: how long before; whole days.
+        offset: how much earlier; whole days.
     """
 
     offset: PositiveSeconds
@@ -65,7 +65,7 @@ def _baseline(value: Any) -> float | HourOfWeekBaseline | OffsetBaseline | None:
         found = nan if isinstance(value, bool) else float(share_in(value))
     except (TypeError, ValueError):
         found = nan
-    if not 0 <= found <= 1:  # nor where it is no number
+    if not 0 <= found <= 1:  # also true for NaN
         raise ValueError(_BASELINES)
     return found
 
@@ -78,29 +78,30 @@ def _whole_days(value: Any) -> float:
 
 
 LOOK_BACK_S = 300.0
-"""For so long Prometheus sees a value of a series that gets no more of them."""
+"""Prometheus' look-back: it sees the last value of a series for 300 s."""
 OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
-"""Labels that alerts have already."""
+"""Labels that every alert has already."""
 
 
 class AlertSettings(SettingsPart):
-    """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
+    """The alerts of one metric. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
 
     Attributes:
-        baseline: the quality that is normal, measured and then frozen: a number, or ``{hour_of_week: FILE}``, or
-            ``{offset: 7d}``; None = drops are not watched.
+        baseline: normal quality, measured once and then fixed: a number, ``{hour_of_week: FILE}`` or ``{offset: 7d}``; None =
+            no alerts on drops.
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
-        false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
-        threshold: lowest acceptable mean, whatever is normal; None = none.
-        baseline_sd: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard
-            error of every window. None = what the file of the baseline has learned, else 0.
-        min_scores: least effective scores of a window that an alert compares; None = 30.
-        z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
-        evaluator_version: only this evaluator version (metric version, judge and votes), which the metric must have, is
-            watched; None = whatever is scored.
-        severity: label of the alerts on drops and on the threshold.
-        labels: more labels of every alert on the metric: who is told.
-        runbook: address that every alert on the metric links to; None = none.
+        false_alarm_every: time in which at most one false drop alarm is expected, over all windows, metrics and segments
+            together.
+        threshold: lowest acceptable mean, whatever is normal; None = no threshold.
+        baseline_sd: standard deviation of the true mean around its baseline; added to the standard error of every window. None
+            = the value in the file of the baseline, else 0.
+        min_scores: smallest number of effective scores of a window that an alert compares; None = 30.
+        z: size of a drop that raises an alert, in standard errors; None = computed from ``false_alarm_every``.
+        evaluator_version: the only evaluator version (metric version, judge and votes) that is watched; the metric must have
+            it. None = every version.
+        severity: label ``severity`` of the alerts on drops and on the threshold.
+        labels: further labels of every alert on the metric, which route the notification.
+        runbook: address that every alert on the metric links to; None = no link.
     """
 
     baseline: Annotated[Rate | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
@@ -121,7 +122,7 @@ class AlertSettings(SettingsPart):
         wrong = [name for name in labels if name in OURS or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name)]
         if wrong:
             raise ValueError(
-                f"{wrong[0]!r} cannot be a label: write a word of letters, digits and _, but {', '.join(OURS)}"
+                f"{wrong[0]!r} cannot be a label: write a word of letters, digits and _, except {', '.join(OURS)}"
             )
         return labels
 
@@ -133,22 +134,23 @@ class AlertSettings(SettingsPart):
 
 
 class Monitoring(SettingsPart):
-    """What sums are told apart by, and what all alerts share.
+    """Settings that all alerts share, and the dimensions of sums.
 
     Attributes:
-        dimensions: key of the metadata, the root's attributes or its resource's → values that are told apart in sums and
-            watched by alerts of their own.
-        interval: between two evaluations of the rules; at most Prometheus' look-back, 5 min.
-        windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
-        no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
-            of the last day, at least 30 min and at most 24 h.
-        services: which are to score; one that ever did and is not among them is not missed. Empty = each that ever did. They
-            share the budget of false alarms; if the list is empty, each service has a budget of its own.
+        dimensions: key of the metadata, of the root's attributes or of its resource → values with sums and alerts of their own.
+        interval: time between two evaluations of the rules; at most Prometheus' look-back, 5 min.
+        windows: lengths of time over which the mean is watched. A short window finds a large drop early; only a long one finds
+            a small drop.
+        no_scores_after: time without any score after which an alert fires. None = the time of 15 scores at the rate of the last
+            day, at least 30 min and at most 24 h.
+        services: services that must have scores; a missing service outside the list raises no alert. Empty = every service that
+            ever had a score. The services of the list share the budget of false alarms; if the list is empty, each service has
+            a budget of its own.
         max_failed: highest acceptable share of failed evaluations.
-        dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
-        trace_url: where the traces of failed units are listed, with the same places. None = no link.
-        calibrations: files of ``spanscore calibrate``, one per metric: the pass rate of its evaluator version, and of no other,
-            is recorded as humans would tell it, too. Alerts are not corrected.
+        dashboard_url: address that alerts link to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
+        trace_url: address of a list of the traces of failed units, with the placeholders of ``dashboard_url``. None = no link.
+        calibrations: files of ``spanscore calibrate``, one per metric. They add a pass rate corrected by human labels, for the
+            evaluator version of the file only. Alerts are not corrected.
     """
 
     section: ClassVar[str] = "monitoring"
@@ -168,7 +170,7 @@ class Monitoring(SettingsPart):
     @classmethod
     def _is_seen(cls, interval: float) -> float:
         if interval > LOOK_BACK_S:
-            raise ValueError(f"{interval:g} s: Prometheus looks back {LOOK_BACK_S:g} s, then what rules write is gone")
+            raise ValueError(f"{interval:g} s: Prometheus looks back {LOOK_BACK_S:g} s; results of rules expire then")
         return interval
 
     @model_validator(mode="after")
@@ -192,19 +194,20 @@ LONGEST_S: Final = 30 * 86_400.0
 
 
 class JudgeCheck(SettingsPart):
-    """Labelled samples that the judges are asked about on a schedule: a judge that has changed is told from an application
-    that has. They are no part of sampling: their scores have the source ``judge_check``, and are in no mean.
+    """Labelled samples that the judges score on a schedule, to distinguish a changed judge from a changed application. They are
+    not sampled: their scores have the source ``judge_check`` and are in no mean.
 
     Attributes:
-        golden_set: file of labelled samples, JSON lines: each with ``human`` and the fields of a sample, seen from the working
-            directory. Read once, when the scorer is made.
-        every: time from the start of one run to that of the next, 1m to 30d; the first is within a minute of the first unit.
-        metrics: names of the watched metrics; none = each that asks a judge.
-        name: name of the labels; None = the file has but one.
-        baseline: file in which the first answers of each evaluator version are kept, with which later runs are compared; None =
-            beside ``golden_set``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
-            process compares with its own first run. Of the processes of a machine that share it and watch the same evaluator
-            version, one has runs.
+        golden_set: path of a file of labelled samples, relative to the working directory: JSON lines, each with ``human`` and
+            the fields of a sample. Read once, when the scorer is created.
+        every: time from the start of one run to the start of the next, 1m to 30d; the first run is within a minute of the first
+            unit.
+        metrics: names of the watched metrics; empty = each metric with a judge.
+        name: name of the labels to use; None = the file has one name only.
+        baseline: path of the file with the first answers of each evaluator version, with which later runs are compared. None =
+            next to ``golden_set``, ending in ``.baseline.json``. The file must outlive the process: if it cannot be written,
+            each process compares with its own first run. If processes of one machine share the file and watch the same
+            evaluator version, one of them runs the check.
     """
 
     section: ClassVar[str] = "judge_check"
@@ -216,38 +219,38 @@ class JudgeCheck(SettingsPart):
 
     @property
     def path(self) -> Path:
-        """The file of labels."""
+        """Path of the file of labelled samples."""
         return Path(self.golden_set).expanduser()
 
     @property
     def baseline_path(self) -> Path:
-        """Where the first answers are kept."""
+        """Path of the file with the first answers."""
         if self.baseline is not None:
             return Path(self.baseline).expanduser()
         return self.path.with_suffix(".baseline.json")
 
     def lock_path(self, evaluator_versions: Iterable[str]) -> Path:
-        """Return the lock file of the one process that runs the check for these evaluator versions; others have their own."""
+        """Return the lock file of the one process that runs the check for these evaluator versions."""
         of = blake2b("\n".join(sorted(evaluator_versions)).encode("utf-8", "replace"), digest_size=4).hexdigest()
         return self.baseline_path.with_name(f"{self.baseline_path.name}.{of}.lock")
 
 
 def _check_attribute(name: str) -> str:
     if not name.strip():
-        raise ValueError(f"{name!r} is no name; write what differs: 'service.version'")
+        raise ValueError(f"{name!r} is no name; write the attribute that differs: 'service.version'")
     if semconv.is_content(name):
-        raise ValueError(f"{name!r} quotes what users write, and would be a label")
+        raise ValueError(f"{name!r} has texts of users, and would become a label")
     return name
 
 
 class Compare(SettingsPart):
-    """Two releases on live traffic: the sums are kept per value of what tells them apart, for ``spanscore compare``.
+    """The comparison of two releases on live traffic, by ``spanscore compare``: sums are kept for each release.
 
     Attributes:
-        by: attribute of the resource (``service.version``), key of the run's metadata, attribute of the unit's root
-            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The first eight values
-            that come are told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and
-            attributes by way of the redactor.
+        by: name of the attribute that differs between releases: of the resource (``service.version``), of the run's metadata,
+            of the unit's root (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The
+            first eight values have sums of their own; any other value is ``other``, a missing one ``unknown``. The values
+            become a label; values of metadata and attributes are redacted first.
     """
 
     section: ClassVar[str] = "compare"

@@ -1,4 +1,4 @@
-"""Sections of where scores land and of the limits: ``outputs`` and ``limits``."""
+"""The sections ``outputs``, the destinations of scores, and ``limits``, the sizes and times of the work."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from spanscore.core.plugins import entries
 __all__ = ["Limits", "Outputs"]
 
 PLACES: Final = ("span", "evaluation_span", "event", "instruments")
-"""Where scores can land; each is a switch of ``outputs``."""
+"""Destinations of scores; each is a switch of ``outputs``."""
 
 
 def _check_sinks(sinks: tuple[SinkPart, ...]) -> tuple[SinkPart, ...]:
     for name, _ in entries(sink for sink in sinks if isinstance(sink, str | dict)):
         if name in PLACES:
-            raise ValueError(f"names {name!r}, which is a switch: outputs.{name} says whether scores land there")
+            raise ValueError(f"names {name!r}, which is a switch: write outputs.{name}: true or false")
     return sinks
 
 
 class Outputs(SettingsPart):
-    """Where scores land, and how long the spans of a unit wait for them.
+    """The destinations of scores, and the time for which a unit's spans wait for its scores.
 
     Attributes:
-        span: on the unit's own span, as attributes.
-        evaluation_span: on a span per score, below the unit's and linked to it; late scores too.
-        event: as a log event ``gen_ai.evaluation.result``.
-        instruments: in counters, gauges and histograms; without them there are no alerts.
-        hold: how long a unit's spans wait for their scores after its end; None = 10 s for a trace's root, else 4 s.
-        sinks: sinks of your own, beside these; called on spanscore's span thread. Each is a ``Sink``, its name
-            (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). A sink with a
-            parameter ``content`` is given whether explanations, which quote prompts and answers, may leave.
-        spans_to: a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, as well as the
-            tracer provider: ``spanscore report``, ``compare``, ``preview`` and ``collect`` read it. It holds prompts and
-            answers only with ``capture.content``; its owner alone may read it. At 50 MB it becomes ``<name>.1``, in the place
-            of the one before. A span that cannot be written is counted in ``status()``. None = no file.
+        span: whether scores are attributes of the unit's own span.
+        evaluation_span: whether each score, also a late one, is a span below the unit's span and linked to it.
+        event: whether each score is a log event ``gen_ai.evaluation.result``.
+        instruments: whether scores are in counters, gauges and histograms; without them there are no alerts.
+        hold: time for which a unit's spans wait for its scores after its end; None = 10 s for a trace's root, else 4 s.
+        sinks: further destinations of your own, called on spanscore's span thread. Each is a ``Sink``, its name
+            (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). A parameter
+            ``content`` of a sink gets whether explanations, which quote prompts and answers, may be exported.
+        spans_to: path of a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, in addition
+            to the tracer provider. ``spanscore report``, ``compare``, ``preview`` and ``collect`` read it. It has prompts and
+            answers only with ``capture.content``; only its owner may read it. At 50 MB it is renamed to ``<name>.1``, which
+            replaces the previous one. Spans that cannot be written are counted in ``status()``. None = no file.
     """
 
     section: ClassVar[str] = "outputs"
@@ -62,27 +62,29 @@ class Outputs(SettingsPart):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The places where scores land."""
+        """The destinations that are switched on."""
         return tuple(place for place in PLACES if getattr(self, place))
 
 
 class Limits(SettingsPart):
-    """How much waits, works and takes at most.
+    """Limits of time, memory and concurrency.
 
     Attributes:
-        timeout: time of work for one metric on one sample. It stands still while all its questions wait to be sent.
-        hook_timeout: time for one call of ``redactor``, ``sample_filter``, a function of ``Extract`` or a sample extractor.
-            A unit for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no
-            other; while four calls of one hang, those after them fail at once. With ``capture.content``, where spans wait for
-            the redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without
-            any.
-        workers: units at once of which something computes; and scores at once of a metric that awaits a service of its own.
-        queue_size: units waiting or being scored; more are ``queue_full``. One judge among others holds three quarters at most.
-        queue_bytes: approximate size of their content; more are ``queue_full`` too.
-        event_queue_size: events waiting; past it new units are ``event_queue_full``; past four times it events are lost, units
-            ``incomplete``.
-        job_queue: where units wait for their scores: a ``Queue``, its name, or the name with parameters; of this scorer alone.
-            ``memory`` is the built-in one.
+        timeout: working time of one metric on one sample. The time in which all its questions wait to be sent does not count.
+        hook_timeout: time for one call of ``redactor``, ``sample_filter``, a function of ``Extract`` or a sample extractor. If
+            a call does not return, its unit is ``redaction_error``, ``metric_error`` or ``no_sample``; other units do not wait.
+            While four calls of one function hang, its further calls fail immediately. With ``capture.content``, spans wait for
+            the redactor. A hanging redactor delays them by this time, at most once a minute; until it returns, they are
+            exported without content.
+        workers: number of units whose metrics compute at the same time; also the number of concurrent scores of a metric that
+            awaits a service of its own.
+        queue_size: number of units that wait or are being scored; further units are ``queue_full``. One judge among several
+            occupies at most three quarters.
+        queue_bytes: approximate size of the content of these units; further units are ``queue_full``.
+        event_queue_size: number of waiting events. Above it, new units are ``event_queue_full``. Above four times this number,
+            events are lost and units are ``incomplete``.
+        job_queue: the queue in which units wait for their scores: a ``Queue``, its name, or the name with parameters. Each
+            scorer has its own. ``memory`` is the built-in queue.
     """
 
     section: ClassVar[str] = "limits"

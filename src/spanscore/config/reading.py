@@ -1,4 +1,4 @@
-"""A YAML file and the environment → settings, or all faults in them at once."""
+"""Reads a configuration from a YAML file and the environment, and reports all its faults at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from spanscore.errors import ConfigurationError
 
 __all__ = ["FromEnvironment", "SecretMask", "examine_settings", "read_settings"]
 
-# Such a value may be a secret: no message shows it, but the text that stands in the file. ``$${`` writes ``${``.
+# A value from the environment may be a secret. Messages show ``${NAME}`` from the file instead. ``$${`` in a file is a literal
+# ``${``.
 
 T = TypeVar("T")
 
@@ -31,35 +32,37 @@ _ASKED = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_]\w*)\}|\$\{")
 
 
 class SecretMask:
-    """Text → the same without what came from the environment: there stands what the file says.
+    """Replaces values from the environment in a text by the text in the file, such as ``${NAME}``.
 
     Args:
-        texts: what came out → what the file says.
+        texts: value with the environment filled in → text in the file.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         shown = {form: text for value, text in (texts or {}).items() for form in (value, repr(value)[1:-1]) if value}
-        self._shown = dict(sorted(shown.items(), key=lambda one: -len(one[0])))  # the longest goes before its parts
+        self._shown = dict(
+            sorted(shown.items(), key=lambda one: -len(one[0]))
+        )  # the longest is replaced before its parts
         words = "|".join(map(re.escape, self._shown))
         self._found = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
     def __call__(self, text: str) -> str:
-        """Return a message as it may be shown."""
+        """Return a message without values from the environment."""
         return self._found.sub(lambda found: self._shown[found[0]], text) if self._found else text
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Have errors of configuration raised inside the block tell what the file says."""
+        """Mask the ``ConfigurationError``s that are raised inside the block."""
         try:
             yield
         except ConfigurationError as error:
             if self._found is None:
                 raise
             error.args = (self(str(error)),)
-            raise error from None  # what caused it may quote a value
+            raise error from None  # its cause may quote a value
 
     def all(self, value: T) -> T:
-        """Return a plain value, or a dataclass of such, with every text in it as it may be shown."""
+        """Return a plain value, or a dataclass of plain values, with every text masked."""
         shown: Any = value
         if isinstance(value, str):
             shown = self(value)
@@ -69,23 +72,23 @@ class SecretMask:
             shown = type(value)(map(self.all, value))
         elif is_dataclass(value) and not isinstance(value, type):
             shown = replace(value, **{one.name: self.all(getattr(value, one.name)) for one in fields(value)})
-        return cast(T, shown)  # of the same type: texts stay texts
+        return cast(T, shown)  # the type stays: texts remain texts
 
 
 @dataclass(slots=True)
 class FromEnvironment:
-    """Fills in what a file asks of the environment.
+    """Replaces ``${NAME}`` in the values of a file by variables of the environment.
 
     Attributes:
-        texts: what came out → what the file says.
-        faults: place → what cannot be filled in there, and what to write.
+        texts: value with the environment filled in → text in the file.
+        faults: place → message about a reference that cannot be replaced.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
     faults: dict[Place, str] = field(default_factory=dict)
 
     def filled(self, value: Any, place: Place = ()) -> Any:
-        """Return a value with the environment's in its texts and keys; what cannot be filled in stays as it is."""
+        """Return a value with the references in its texts and keys replaced; a faulty reference stays."""
         if isinstance(value, str):
             return self._text(value, place)
         if isinstance(value, list):
@@ -119,7 +122,7 @@ class FromEnvironment:
 def _fault(text: str, name: str | None, place: Place) -> str:
     key = written_place(place)
     if name is None:
-        named = "what stands here" if any(map(may_be_credential, place)) else repr(text)
+        named = "this value" if any(map(may_be_credential, place)) else repr(text)
         return f"{key}: {named} names no variable of the environment; write ${{NAME}}, or $${{ for ${{ itself"
     given = "" if any(map(may_be_credential, place)) else f" (given: {text!r})"
     return f"{key}: {name} is not set in the environment{given}; set it, or write $${{ for ${{ itself"
@@ -127,10 +130,10 @@ def _fault(text: str, name: str | None, place: Place) -> str:
 
 _ANY_METRIC = "exact_match"
 _DEPTH = 2
-"""Section and key: what is wrong deeper down leaves the whole key at its default."""
+"""Length of a place (section, key) that is left out because of a fault; the whole key then has its default."""
 
 _Entry: TypeAlias = str | dict[str, dict[str, Any] | None]
-"""As ``Configuration.metrics`` lists it."""
+"""An entry of ``Configuration.metrics``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +141,10 @@ class PartialSettings:
     """The settings of a file and the environment, and their faults.
 
     Attributes:
-        settings: with the defaults where something is wrong, and without the metrics that are none.
-        errors: a line each: the key, the value, what is allowed and what was probably meant.
-        all_metrics: whether every entry of ``metrics`` could be read; else there may be a built-in one instead.
-        as_written: makes of a message what may be shown: what came from the environment (``${NAME}``) may not.
+        settings: settings with the defaults in place of wrong values, and without the wrong entries of ``metrics``.
+        errors: one message per fault: the key, the value, the allowed values and the probable meaning.
+        all_metrics: whether every entry of ``metrics`` could be read. If not, a built-in metric may replace them.
+        as_written: masks values from the environment (``${NAME}``) in messages.
     """
 
     settings: Configuration
@@ -151,10 +154,10 @@ class PartialSettings:
 
 
 def read_settings(path: str | Path) -> PartialSettings:
-    """Read a YAML file and the environment. Nothing in the result is wrong.
+    """Read settings from a YAML file and the environment. Every setting in the result is valid.
 
     Raises:
-        ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
+        ConfigurationError: the file is missing, or a key or value is wrong; the message lists each with the allowed values.
     """
     read = examine_settings(path)
     if read.errors:
@@ -163,10 +166,10 @@ def read_settings(path: str | Path) -> PartialSettings:
 
 
 def examine_settings(path: str | Path) -> PartialSettings:
-    """Read a YAML file and the environment as far as they can be read: what is wrong is told and left out.
+    """Read the valid settings of a YAML file and the environment; report and leave out the wrong ones.
 
     Raises:
-        ConfigurationError: the file is not there, or is no mapping in YAML.
+        ConfigurationError: the file is missing, or is not a YAML mapping.
     """
     from spanscore.config.yaml_text import read_yaml  # an application that reads no file needs no parser
 
@@ -182,7 +185,7 @@ def examine_settings(path: str | Path) -> PartialSettings:
             settings = _validated(given, wrong)
         except pydantic.ValidationError as error:
             found = told(error.errors(include_url=False), Configuration, as_written)
-            faults |= found if first else {}  # what is wrong afterwards is what leaving out left behind
+            faults |= found if first else {}  # later faults are effects of left-out keys
             first, left = False, {place[:_DEPTH] for place in found}
             if left <= wrong:
                 raise wrong_settings(path, tuple(map(as_written, faults.values()))) from None
@@ -195,9 +198,9 @@ def examine_settings(path: str | Path) -> PartialSettings:
 
 
 def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
-    """Return sections that are written as one value with their keys, so that a variable of the environment can set another.
+    """Return sections in their long form instead of one value, so that a variable of the environment can set another key.
 
-    A value that has no long form stays: the validation of the tree finds its fault.
+    A value without a long form stays unchanged; the validation of the tree then reports its fault.
     """
     for name in given.keys() & Configuration.model_fields.keys():
         for short in Configuration.model_fields[name].metadata:
@@ -208,18 +211,19 @@ def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
-    """Return place → fault for each key to a judge, or to a metric's shadow, that stands in the file itself."""
+    """Return place → fault for each key of a judge, of a metric's shadow or of its jury, that is written into the file."""
     places = [*credentials_in(written.get("judge"), ("judge",))]
     metrics = written.get("metrics")
     for position, entry in enumerate(metrics if isinstance(metrics, list) else ()):
         for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
             if isinstance(parameters, Mapping):
-                places += credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
-    return {place: f"{written_place(place)}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in places}
+                for key in ("shadow", "judges", "then"):
+                    places += credentials_in(parameters.get(key), ("metrics", position, name, key))
+    return {place: f"{written_place(place)}: do not write a key into the file; {HOW_TO_GIVE}" for place in places}
 
 
 def _beside(file: Path, entry: _Entry) -> _Entry:
-    """Return a metric whose path of fitted prompts is seen from the configuration file."""
+    """Return a metric whose path of fitted prompts is relative to the configuration file."""
     if isinstance(entry, str):
         return entry
     located = dict(entry)
@@ -232,7 +236,7 @@ def _beside(file: Path, entry: _Entry) -> _Entry:
 
 
 def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
-    class FromFile(BaseSettings, Configuration):  # of its own, as its sources differ
+    class FromFile(BaseSettings, Configuration):  # a class per call, as its sources differ
         model_config = SettingsConfigDict(
             env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
         )
@@ -245,7 +249,7 @@ def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
 
         @classmethod
         def _refuse(cls, error: pydantic.ValidationError) -> Exception:
-            return error  # which says where the wrong values are, so that they can be left out
+            return error  # its locations show which values to leave out
 
         @model_validator(mode="before")
         @classmethod
@@ -259,7 +263,7 @@ def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
 
 
 def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
-    """Return what was given but for the wrong keys and entries; as there must be a metric, one stands in where none is left."""
+    """Return the given values without the wrong keys and entries. A built-in metric is added if no metric is left."""
     if not wrong:
         return merged
     left = {
@@ -273,7 +277,7 @@ def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
 
 
 def _kept(value: Any, wrong: Set[str]) -> Any:
-    """Return a section without its wrong keys, a list without its wrong entries; None for the plain value of a wrong one."""
+    """Return a section without its wrong keys, or a list without its wrong entries; None for a plain value that is wrong."""
     if isinstance(value, dict):
         return {key: inner for key, inner in value.items() if str(key) not in wrong}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which share of the units is scored, and which units are scored more often."""
+"""The ``sampling`` section: the share of units that is scored, and rules that score some units more often."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _KEY_BYTES = 64
 
 
 class ScoreBelow(SettingsPart):
-    """Units to which a metric that asks no judge gave a lower quality; a unit without its score is none of them.
+    """Units with a low quality by a metric that has no judge; a unit without that score does not match.
 
     Attributes:
         metric: name of the metric; the other metrics wait for its score.
-        below: quality, (0, 1].
+        below: upper bound of the quality, exclusive, (0, 1].
     """
 
     section: ClassVar[str] = "sampling.rules.when.score"
@@ -40,17 +40,17 @@ class ScoreBelow(SettingsPart):
 
 
 class RuleCondition(SettingsPart):
-    """Which units a rule is for. All conditions must match; a condition that is left out matches every unit.
+    """The units that a rule matches. All conditions must match; a missing condition matches every unit.
 
     Attributes:
-        status: ``error`` or ``ok`` (every status that is not an error); None = any.
-        workflow: name of the root run; None = any.
-        slower_than: duration; units that took at least as long; None = any.
-        metadata: key → value that the root run's metadata must have, all of them; None = any.
-        any_error: True: a span or step of the unit ended in error, also one that was handled; the run may have answered.
+        status: ``error``, or ``ok`` for every other status; None = any status.
+        workflow: name of the root run; None = any name.
+        slower_than: smallest duration of the unit; None = any duration.
+        metadata: key → value; the root run's metadata must have all of them; None = any metadata.
+        any_error: True = a span or step of the unit ended in an error, even if it was handled and the run answered.
         min_tool_calls: smallest number of tools that the unit called; None = any number.
-        model: ``gen_ai.request.model`` of a span of the unit; None = any.
-        score: units to which a metric that asks no judge gave a low quality; None = any.
+        model: ``gen_ai.request.model`` of a span of the unit; None = any model.
+        score: low quality of the unit by a metric that has no judge; None = any quality.
     """
 
     section: ClassVar[str] = "sampling.rules.when"
@@ -65,10 +65,10 @@ class RuleCondition(SettingsPart):
 
 
 class Rule(SettingsPart):
-    """A rate for matching units, which holds if it is larger than the metric's own rate.
+    """A rate for matching units, used if it is larger than the metric's own rate.
 
     Attributes:
-        when: which units; ``RuleCondition()`` and ``{}`` match every unit.
+        when: conditions on a unit; ``RuleCondition()`` and ``{}`` match every unit.
         rate: probability in [0, 1].
         name: value of ``spanscore.sampling.rule`` on the scores; empty = ``rule_`` and its position, from 1.
     """
@@ -87,12 +87,12 @@ def _name_rules(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 class FeedbackSampling(SettingsPart):
-    """Units whose samples are kept for a while, and judged if ``feedback()`` reports a low quality of them.
+    """Units that are kept for a while with their samples, and judged if ``feedback()`` reports a low quality.
 
     Attributes:
-        rate: share of the units that are kept, (0, 1]. The draw is that of the other rates.
-        below: quality of a feedback, (0, 1], below which its unit is judged; a word counts by its place in its scale.
-        max_age: how long a sample is kept.
+        rate: share of units that are kept, (0, 1]. The random draw is the same as for the other rates.
+        below: quality of a feedback, (0, 1], below which its unit is judged; a word counts by its position in its scale.
+        max_age: time for which a sample is kept.
     """
 
     section: ClassVar[str] = "sampling.feedback"
@@ -102,11 +102,11 @@ class FeedbackSampling(SettingsPart):
 
 
 class HeadSampling(SettingsPart):
-    """Shares of the traffic that head samplers keep, where they write no ``ot=th``: one for each service.
+    """Shares of the traffic that head samplers keep, by service, for head samplers that do not write ``ot=th``.
 
     Attributes:
-        by_service: ``service.name`` of the unit's resource → share of its traffic that comes here, (0, 1]; 1 states that
-            no head sampler drops any.
+        by_service: ``service.name`` of the unit's resource → share of its traffic that arrives here, (0, 1]; 1 = no head
+            sampler drops any.
         default: share of every other service, (0, 1].
     """
 
@@ -116,7 +116,7 @@ class HeadSampling(SettingsPart):
 
 
 def head_shares(rate: HeadSampling | float) -> tuple[Mapping[str, float], float]:
-    """Return the shares by service, and that of every other service."""
+    """Return the shares by service, and the share of every other service."""
     return (
         (rate.by_service, rate.default) if isinstance(rate, HeadSampling) else ({}, HeadSampling(default=rate).default)
     )
@@ -148,18 +148,18 @@ def _check_key(key: bytes | None) -> bytes | None:
 
 
 class Sampling(SettingsPart):
-    """Which share of the units is scored, and which are scored more often.
+    """The share of units that is scored, and rules that score some units more often.
 
     Attributes:
         rate: share of units that each metric scores, [0, 1].
-        rates: metric name → a share of its own.
-        rules: rates of matching units; the largest rate of a rule that matches, or of the metric, is in force.
-        key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
-        head_sampling_rate: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not write
-            it on them (``ot=th``): a scored unit stands for the dropped ones, too. Or shares by ``service.name`` of the
-            unit's resource, and of every other service: ``{by_service: {search: 0.1}, default: 1}``.
-        feedback: which units are kept in case that ``feedback()`` reports a low quality, and then judged. Their scores have the
-            source ``feedback``, and are in no mean. None = no unit is kept.
+        rates: metric name → share of units that this metric scores, [0, 1]. Other metrics use ``rate``.
+        rules: rates of matching units. The largest of the metric's rate and the rates of the matching rules is used.
+        key: key of the sampling hash, at most 64 bytes; None = a published key, so that replicas agree.
+        head_sampling_rate: share of the traffic that arrives here, (0, 1], for traces whose head sampler does not write its
+            threshold (``ot=th``): a scored unit then also represents the dropped ones. Or shares by ``service.name`` of the
+            unit's resource, with a default: ``{by_service: {search: 0.1}, default: 1}``.
+        feedback: units that are kept, and judged if ``feedback()`` reports a low quality. Their scores have the source
+            ``feedback`` and are in no mean. None = no unit is kept.
     """
 
     section: ClassVar[str] = "sampling"
@@ -171,6 +171,6 @@ class Sampling(SettingsPart):
     feedback: FeedbackSampling | None = None
 
     def rates_of(self, metric: str) -> tuple[float, float]:
-        """Return the least and the most of a metric's sampling rate: rules only raise it."""
+        """Return the lowest and the highest sampling rate of a metric: rules can only raise it."""
         rate = self.rates.get(metric, self.rate)
         return rate, max([rate, *(rule.rate for rule in self.rules)])

@@ -1,4 +1,4 @@
-"""The sections of services: where spans arrive, where a proxy sends them on, and how a worker ends."""
+"""The sections of services: ``serve`` (listen addresses, proxy, limits) and ``worker``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _ADDRESS: Final = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen.
+    """An address to listen on.
 
     Attributes:
-        host: name or number; of IPv6 without its brackets.
-        port: 0 = any free one.
+        host: host name or IP address; IPv6 without brackets.
+        port: port number; 0 = any free port.
     """
 
     host: str
@@ -30,15 +30,15 @@ class ListenAddress(NamedTuple):
 
 
 def listen_address(text: str) -> ListenAddress:
-    """Read ``127.0.0.1:4317`` or ``[::1]:4317``.
+    """Parse a listen address such as ``127.0.0.1:4317`` or ``[::1]:4317``.
 
     Raises:
-        ValueError: it is none; the message says what is.
+        ValueError: the text is not an address; the message shows two examples.
     """
     found = re.fullmatch(_ADDRESS, text)
     if found is None or int(found[2]) > _HIGHEST_PORT:
         raise ValueError(
-            f"{text!r} is no address to listen on; write one as 127.0.0.1:4317 or [::1]:4317, or null for none"
+            f"{text!r} is no address to listen on; write one such as 127.0.0.1:4317 or [::1]:4317, or null to disable it"
         )
     return ListenAddress(found[1].strip("[]"), int(found[2]))
 
@@ -48,7 +48,7 @@ _HIGHEST_PORT: Final = 65_535
 
 ListenOn = Annotated[
     str,
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),  # a port alone is no address
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),  # a port alone is not an address
     AfterValidator(lambda text: str(listen_address(text))),
     WithJsonSchema({"type": "string", "pattern": f"^{_ADDRESS}$"}),
 ]
@@ -56,12 +56,13 @@ ListenOn = Annotated[
 
 
 class ForwardSettings(SettingsPart):
-    """Where a proxy sends on what it received: OTLP over HTTP, whichever way it came.
+    """The backend to which a proxy forwards requests: always by OTLP over HTTP.
 
     Attributes:
-        endpoint: of the backend or Collector, without ``/v1/traces``. Spans go there as they came: no redactor changes them.
-        headers: of a request that are sent on with it, in any case; all others end here.
-        timeout: of one request; its client, who waits for the answer, should wait longer.
+        endpoint: address of the backend or Collector, without ``/v1/traces``. Spans are forwarded unchanged: no redactor
+            applies.
+        headers: names of the client's headers that are forwarded, in any case; all others are removed.
+        timeout: time limit of one request; the client waits for the backend's response, so its own limit should be longer.
     """
 
     endpoint: WebAddress
@@ -70,11 +71,11 @@ class ForwardSettings(SettingsPart):
 
 
 class TlsSettings(SettingsPart):
-    """Files of the server's certificate, as PEM.
+    """PEM files of the server's certificate.
 
     Attributes:
-        cert: with the chain above it.
-        key: its private key.
+        cert: path of the certificate and its chain.
+        key: path of the certificate's private key.
     """
 
     cert: str
@@ -82,11 +83,11 @@ class TlsSettings(SettingsPart):
 
 
 class RequestLimits(SettingsPart):
-    """Sizes past which a request is refused for good.
+    """Size limits; a larger request is rejected permanently.
 
     Attributes:
-        request: of its body, as it came.
-        inflated: of its body without compression.
+        request: size of the body as received.
+        inflated: size of the body after decompression.
     """
 
     request: Size = 16_000_000
@@ -94,19 +95,20 @@ class RequestLimits(SettingsPart):
 
 
 class ServeSettings(SettingsPart):
-    """Where ``spanscore serve`` listens for OTLP.
+    """The listeners of ``spanscore serve``, which receives OTLP.
 
     Attributes:
-        grpc: address and port of OTLP over gRPC; null = none.
-        http: of OTLP over HTTP, protobuf and JSON; null = none.
-        mode: ``tee`` = a copy of the spans arrives, and only scores leave; ``proxy`` = spans are sent on, with their scores.
-        forward: where to, of a proxy.
-        tls: what clients check the server by; null = what they send travels as plain text.
-        token_file: file that holds the bearer token that clients must send.
-        token_env: variable that holds it.
-        insecure: whether an address that others reach may be listened on without TLS or without a token.
-        limits: sizes past which a request is refused.
-        drain: how long a SIGTERM waits, in all: most of it for what is being scored, the rest for the scores to leave.
+        grpc: address and port for OTLP over gRPC; null = disabled.
+        http: address and port for OTLP over HTTP, protobuf and JSON; null = disabled.
+        mode: ``tee``: a copy of the spans arrives, and only scores are exported. ``proxy``: spans are forwarded with their
+            scores.
+        forward: backend to which a proxy forwards requests.
+        tls: server certificate; null = unencrypted connections.
+        token_file: path of a file with the bearer token that clients must send.
+        token_env: environment variable with the bearer token that clients must send.
+        insecure: whether an address that other machines reach may be used without TLS or without a token.
+        limits: size limits of a request.
+        drain: time for shutdown after a SIGTERM: most of it for units that are being scored, the rest for exporting scores.
     """
 
     grpc: ListenOn | None = "127.0.0.1:4317"
@@ -122,10 +124,10 @@ class ServeSettings(SettingsPart):
 
 
 class WorkerSettings(SettingsPart):
-    """How ``spanscore worker`` ends.
+    """The shutdown of ``spanscore worker``.
 
     Attributes:
-        drain: how long a SIGTERM waits, in all, for what is being scored; what is not scored by then another worker reads.
+        drain: time for shutdown after a SIGTERM. Units that are unscored by then are read by another worker.
     """
 
     drain: Seconds = 30.0

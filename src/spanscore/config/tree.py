@@ -1,4 +1,4 @@
-"""The sections of a configuration put together: what a scorer is made of, and what a file may hold."""
+"""The whole configuration: all sections of a scorer, and all keys of a file."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from spanscore.errors import ConfigurationError
 __all__ = ["SHORT_FORMS", "Configuration", "MetricsEndpointSettings", "ScorerSettings"]
 
 SHORT_FORMS: Final = {"sample_rate": "sampling.rate", "budget": "judge.budget", "extract": "capture.extract"}
-"""Argument of ``OnlineScorer`` that is short for a key of a section → that key."""
+"""Argument of ``OnlineScorer`` that is short for a key of a section → the key."""
 
 
 class ScorerSettings(SettingsPart):
-    """Everything that can be chosen about a scorer but its metrics and OpenTelemetry's providers.
+    """All settings of a scorer, except its metrics and OpenTelemetry's providers.
 
     Attributes:
-        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
-        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
-            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
-            several threads. A function, or by name: ``my_pkg.privacy:redact``, a function, or a class with parameters.
-        sample_filter: samples for which it is false are not scored (``filtered``). Python only.
-        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
-            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
-            to 1.
+        service_name: name of the service on spanscore's own providers, if the application has none; None =
+            ``OTEL_SERVICE_NAME``.
+        redactor: function that is applied to every text before the judge and before export, and to the conversation's id. If it
+            fails, the text is not used. Names (of runs, tools, models and error classes) and the ids of tool calls are exported
+            unchanged. It is called from several threads. Give a function, or the name of a function or class:
+            ``my_pkg.privacy:redact``; a class may have parameters.
+        sample_filter: function of a sample; if it returns False, the unit is not scored (``filtered``). Python only.
+        feedback_scales: name → words that ``feedback()`` accepts under this name, worst first
+            (``{"user_feedback": ["bad", "ok", "good"]}``). Names without a scale accept True, False and numbers from 0 to 1.
     """
 
     judge: Annotated[JudgeSettings, *ByName] = JudgeSettings.model_construct()
@@ -60,10 +61,10 @@ class ScorerSettings(SettingsPart):
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return the settings that are among the arguments of ``OnlineScorer``, its short forms in their sections.
+        """Return the settings among the arguments of ``OnlineScorer``, with short forms moved into their sections.
 
         Raises:
-            ConfigurationError: a value is wrong, or a short form is given beside the key for which it is short.
+            ConfigurationError: a value is wrong, or both a short form and its key are given.
         """
         sections = {name: arguments[name] for name in cls.model_fields if arguments.get(name) is not None}
         for name, key in SHORT_FORMS.items():
@@ -81,16 +82,16 @@ class ScorerSettings(SettingsPart):
 
     @property
     def listed_metadata(self) -> tuple[str, ...]:
-        """Keys of metadata that are named somewhere: of a closed unit no others are kept."""
+        """Keys of metadata that a setting names. Closed units keep only these."""
         of_rules = (key for rule in self.sampling.rules for key in rule.when.metadata or ())
         return tuple(dict.fromkeys([*self.capture.metadata, *self.monitoring.dimensions, *of_rules]))
 
 
 class MetricsEndpointSettings(SettingsPart):
-    """Where the metrics can be scraped. The page has no authentication.
+    """The listen address of the page for Prometheus. The page has no authentication.
 
     Attributes:
-        port: 0 = any free one.
+        port: port number; 0 = any free port.
         host: the address to listen on; by default reachable from this machine only. In a pod: ``0.0.0.0``.
     """
 
@@ -100,37 +101,36 @@ class MetricsEndpointSettings(SettingsPart):
 
 _PORT_ALONE = BeforeValidator(lambda value: {"port": value} if type(value) is int else value)
 _Metrics = Items[str | dict[str, dict[str, Any] | None]]
-_OF_ALL = {"judge": "; a second one, beside it, is a metric's shadow", "embeddings": ""}
-"""What metrics are handed, and none has of its own."""
+_OF_ALL = {"judge": "; for a second judge, write shadow", "embeddings": ""}
+"""Parameters that are set once for all metrics → end of the message."""
 
 
 def _without_a_judge_of_its_own(metrics: _Metrics) -> _Metrics:
     for name, parameters in (pair for entry in metrics if isinstance(entry, dict) for pair in entry.items()):
         for key in _OF_ALL.keys() & (parameters or {}):
-            raise ValueError(
-                f"{name}.{key} is no parameter of one metric: all share what {key} names at the top{_OF_ALL[key]}"
-            )
+            raise ValueError(f"{name}.{key} is not a parameter of one metric: all share {key} at the top{_OF_ALL[key]}")
     return metrics
 
 
 class Configuration(ScorerSettings):
-    """What may stand in a configuration file: a scorer's sections, its metrics by name, and what services and alerts need.
+    """All keys of a configuration file: a scorer's sections, its metrics by name, and the sections of services and alerts.
 
     Attributes:
-        metrics: what is scored: names, each alone or with its parameters; at least one. A metric of your own is
+        metrics: names of metrics, each alone or with its parameters; at least one. A metric of your own is
             ``my_pkg.metrics:Politeness``.
-        embeddings: model that compares texts, ``provider:model`` or ``lexical``, for the metrics that need one; None = the
-            offline ones beside the offline judge, else none. Asked by its provider's own variables (``OPENAI_API_KEY``,
-            ``OPENAI_BASE_URL``), not at the judge's address.
-        serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
-        alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
-        serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
-        worker: how ``spanscore worker`` ends.
-        kafka: topic that ``spanscore worker`` reads; null = none.
+        embeddings: model that compares texts, ``provider:model`` or ``lexical``, for metrics that need one. None = the offline
+            embeddings with the offline judge, else no model. It uses its provider's variables (``OPENAI_API_KEY``,
+            ``OPENAI_BASE_URL``), not the judge's address.
+        serve_metrics: page for Prometheus, in addition to the export over OTLP; a number is the port. None = no page.
+        alerts: metric → settings of its alerts. A metric without an entry only has alerts on missing scores and a failing
+            judge.
+        serve: listeners of ``spanscore serve``; other commands ignore them.
+        worker: shutdown of ``spanscore worker``.
+        kafka: topic that ``spanscore worker`` reads; null = no topic.
     """
 
     python_names: ClassVar[Mapping[str, str]] = {**SHORT_FORMS, **NEW_OPTIONS}
-    """Arguments of ``OnlineScorer`` that stand elsewhere in a file, for the messages of misplaced keys."""
+    """Arguments of ``OnlineScorer`` that have another name in a file, for messages about misplaced keys."""
     metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own), Field(min_length=1)]
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, _PORT_ALONE, AlsoWritten("integer")] = None

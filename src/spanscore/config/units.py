@@ -1,4 +1,4 @@
-"""Sections of units and conversations: whose spans are read, and when a unit or a conversation is whole."""
+"""The sections ``units`` and ``sessions``: the spans that are read, and the conditions that close a unit or a conversation."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ __all__ = ["Replicas", "Sessions", "Units"]
 
 
 class Units(SettingsPart):
-    """Whose spans are read, and when spans that arrive from other processes are a whole unit.
+    """The spans that are read, and the conditions that close a unit of spans from other processes.
 
     Attributes:
-        scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` or ``spanscore serve``
-            claims. Of other scopes they claim the spans that have GenAI attributes.
-        ignore_scopes: beginnings of scopes whose spans are left alone, whatever their attributes are.
-        kinds: kinds of units that are scored: ``workflow``, ``agent``, and ``chat``, which is a model called alone, also by
-            a tool in a thread of its own. Units of other kinds are ``filtered``.
-        dialects: sample extractors of your own, each a ``SampleExtractor``, its name, or the name with parameters: they come
-            before the built-in ones in the choice of what reads a unit, which is by its root. One with a parameter ``extract``
-            is given ``capture.extract``.
-        translations: normalizers of your own, which write spans of a library that spanscore does not know in GenAI names; each
-            a ``SpanNormalizer``, its name, or the name with parameters. They come before the built-in ones, on spanscore's
-            span thread.
-        idle_timeout: a unit whose root is there closes when no span of it has come for this long.
-        orphan_wait: spans whose parent never comes wait for this long after the latest span of their trace.
-        max_age: a unit that is older closes incomplete.
-        max_spans: claimed spans of a unit; one with more closes incomplete.
-        max_bytes: size of a unit's spans; one with more closes incomplete.
-        traces: open traces with spans that may be of a unit; more are refused until some have closed.
-        bytes: size of all spans that wait; more are refused until some have closed.
-        late: what happens to a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next
+        scopes: prefixes of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` or ``spanscore serve`` claims.
+            Spans of other scopes are claimed if they have GenAI attributes.
+        ignore_scopes: prefixes of scopes whose spans are never claimed, whatever their attributes are.
+        kinds: kinds of units that are scored: ``workflow``, ``agent`` and ``chat``. ``chat`` is a model called alone, also by a
+            tool in a thread of its own. Units of other kinds are ``filtered``.
+        dialects: sample extractors of your own: each a ``SampleExtractor``, its name, or the name with parameters. The first
+            extractor that claims the unit's root reads the unit; yours come before the built-in ones. A parameter ``extract``
+            gets ``capture.extract``.
+        translations: normalizers of your own, which map the spans of another library to GenAI names: each a ``SpanNormalizer``,
+            its name, or the name with parameters. They come before the built-in ones, and run on spanscore's span thread.
+        idle_timeout: time without a new span after which a unit closes, once its root has arrived.
+        orphan_wait: time for which spans without their parent wait, after the latest span of their trace.
+        max_age: age at which a unit closes as incomplete.
+        max_spans: number of claimed spans of a unit; a unit with more closes as incomplete.
+        max_bytes: size of a unit's spans; a larger unit closes as incomplete.
+        traces: number of open traces with spans of possible units; further traces are refused until some have closed.
+        bytes: size of all waiting spans; further spans are refused until some have closed.
+        late: treatment of a span that arrives after its unit was closed: ``count`` it, or ``rescore`` the unit as its next
             revision.
-        external_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
-            source ``external``, which no alert and no mean of ours reads.
+        external_scores: whether scores of other evaluators, which arrive with spans and logs, are counted. They have the source
+            ``external``, which no alert and no mean of spanscore reads.
     """
 
     section: ClassVar[str] = "units"
@@ -71,24 +70,25 @@ Replicas = Literal["one", "sticky", "any"]
 
 
 class Sessions(SettingsPart):
-    """When a conversation ends, for the metrics that score whole ones (``per: session``), and how much of open ones is kept.
+    """The end of a conversation, for metrics that score whole conversations (``per: session``), and limits of open
+    conversations.
 
     Attributes:
-        metrics: metrics that score whole conversations, once each, when they have ended: those that take a
-            ``MultiTurnSample``. Their rates are shares of conversations, which no rule raises: all turns of one are gathered,
-            or none. A conversation is the runs of one ``spanscore.session``, or whose metadata name one ``thread_id``,
-            ``session_id`` or ``conversation_id``. With them, the scorer's ``metrics`` may be empty. Python only: a file has
-            ``per: session`` beside a metric's parameters.
-        idle_timeout: time without a turn after which a conversation has ended.
-        max_turns: turns after which it has ended.
-        max_bytes: approximate size of the open conversations' content. Above it, or above 10,000 open conversations, the one
-            without a turn for the longest time ends (``evicted``).
-        score_every: turns after which a conversation that goes on gets a provisional score, on an evaluation span alone and in
-            no sum; 0 = never.
-        replicas: how turns reach the processes of an application. ``one``: there is one. ``sticky``: all turns of a
-            conversation reach the same. ``any``: any may have any turn; then ``idle_timeout`` and ``score_every`` are off, and
-            only ``end_session`` and ``max_turns``, on a turn that brought the whole history along, end one: else it is
-            ``incomplete``.
+        metrics: metrics that score whole conversations, once each, after their end: the metrics of a ``MultiTurnSample``. Their
+            rates are shares of conversations, and no rule raises them: either all turns of a conversation are gathered or none.
+            A conversation is all runs of one ``spanscore.session``, or all runs with the same ``thread_id``, ``session_id`` or
+            ``conversation_id`` in their metadata. With session metrics, the scorer's ``metrics`` may be empty. Python only: in
+            a file, write ``per: session`` into a metric's parameters.
+        idle_timeout: time without a turn after which a conversation ends.
+        max_turns: number of turns after which a conversation ends.
+        max_bytes: approximate size of the content of open conversations. Above it, or above 10,000 open conversations, the
+            conversation with the oldest last turn ends (``evicted``).
+        score_every: number of turns between provisional scores of an open conversation. They are on evaluation spans only, in
+            no sum; 0 = no provisional scores.
+        replicas: distribution of turns over the processes of an application. ``one``: there is one process. ``sticky``: all
+            turns of a conversation reach the same process. ``any``: any process may get any turn. With ``any``,
+            ``idle_timeout`` and ``score_every`` are off, and only ``end_session`` and ``max_turns`` end a conversation, on a
+            turn that has the whole history with it; without that history the conversation is ``incomplete``.
     """
 
     section: ClassVar[str] = "sessions"

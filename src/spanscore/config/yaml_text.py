@@ -1,7 +1,7 @@
-"""The bytes of a YAML file → plain values, or in one line why not: where it is, what is wrong, what to write.
+"""Parses a YAML file into plain values. Errors are one line: the line number, the fault, and the correct form.
 
-A configuration is small, and whoever wrote it is not always a friend: what takes a parser minutes or gigabytes is refused
-before it is built. No line of the file is quoted: a key may stand in it.
+A configuration is small, and its author may be hostile. Content that would take a parser minutes or gigabytes is therefore
+rejected before it is built. Messages quote no line of the file: it may have a key.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spanscore.errors import ConfigurationError
 __all__ = ["read_yaml"]
 
 _LARGEST: Final = 1_000_000
-"""Bytes of a file. The longest configuration seen has 12,000."""
+"""Largest file, in bytes. The longest configuration seen has 12,000."""
 _DEEPEST: Final = 32
 _MOST_VALUES: Final = 100_000
-"""Values, those of an alias counted wherever it stands."""
+"""Largest number of values; the values of an alias count at each use."""
 _LONGEST_NUMBER: Final = 40
-"""Digits; Python takes quadratic time for a number's, and refuses more than 4,300."""
+"""Longest number, in digits. Python's parsing takes quadratic time, and refuses more than 4,300."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _DATE = "tag:yaml.org,2002:timestamp"
 _TOO_DEEP = f"values are nested deeper than {_DEEPEST} levels"
@@ -38,8 +38,8 @@ class ParsedYaml:
     """The content of a file.
 
     Attributes:
-        values: by key; of a key that stands there twice, the last.
-        faults: place → what is wrong there that the values no longer tell.
+        values: values by key; for a repeated key, the last value.
+        faults: place → message about a fault that the values do not show.
     """
 
     values: dict[str, Any]
@@ -47,10 +47,11 @@ class ParsedYaml:
 
 
 def read_yaml(file: Path) -> ParsedYaml:
-    """Return what a YAML file holds; nothing where it is empty.
+    """Return the values of a YAML file; empty for an empty file.
 
     Raises:
-        ConfigurationError: it cannot be read, or is no mapping in YAML; the message is one line, and names that of the file.
+        ConfigurationError: the file cannot be read, or is not a YAML mapping. The message is one line, with the line of the
+            fault.
     """
     text = _text(file)
     values, walk = None, _Walk()
@@ -63,10 +64,10 @@ def read_yaml(file: Path) -> ParsedYaml:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise ConfigurationError(_told(file, text, error)) from None  # its own text quotes the line
-    except (AttributeError, LookupError, TypeError, ValueError):  # of a tag that does not fit: !!int x
+        raise ConfigurationError(_told(file, text, error)) from None  # the parser's text quotes the line
+    except (AttributeError, LookupError, TypeError, ValueError):  # a tag that does not fit: !!int x
         raise ConfigurationError(
-            f"{file} is no YAML: a tag (!!) stands at a value of another kind; leave it out"
+            f"{file} is no YAML: a tag (!!) is before a value of another kind; leave it out"
         ) from None
     if values is not None and not (isinstance(values, dict) and all(isinstance(key, str) for key in values)):
         raise ConfigurationError(f"{file} holds no settings; {_EXAMPLE}")
@@ -93,7 +94,7 @@ def _text(file: Path) -> str:
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """The text is YAML, but no configuration."""
+    """Raised for text that is YAML, but not a configuration."""
 
 
 def _refuse(problem: str, mark: Any) -> NoReturn:
@@ -101,7 +102,7 @@ def _refuse(problem: str, mark: Any) -> NoReturn:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, and not deeper than a configuration is. A date is a text: no setting is one."""
+    """A safe loader with a limit on nesting. It reads a date as a text, because no setting is a date."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  (as in the class above)
         first: [(tag, form) for tag, form in resolvers if tag != _DATE]
@@ -121,21 +122,21 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass(slots=True)
 class _Walk:
-    """Goes through all that a file holds, before values are made of it."""
+    """Checks all nodes of a file before values are built: sizes, nesting and repeated keys."""
 
     faults: dict[Place, str] = field(default_factory=dict)
     _seen: int = 0
 
     def check(self, node: Node, place: Place = ()) -> None:
-        """Find what stands twice.
+        """Collect repeated keys in ``faults``.
 
         Raises:
-            MarkedYAMLError: it holds too much.
+            MarkedYAMLError: the file has too many values, too deep nesting or too long numbers.
         """
         self._seen += 1
         if self._seen > _MOST_VALUES:
-            _refuse(f"what stands here holds more than {_MOST_VALUES:,} values, by its aliases (*)", node.start_mark)
-        if len(place) > _DEEPEST:  # an alias may stand for what it is in
+            _refuse(f"this value has more than {_MOST_VALUES:,} values, by its aliases (*)", node.start_mark)
+        if len(place) > _DEEPEST:  # an alias may refer to the node around it
             _refuse(_TOO_DEEP, node.start_mark)
         if isinstance(node, ScalarNode):
             if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
@@ -159,7 +160,7 @@ class _Walk:
         for name, stands in lines.items():
             if len(stands) > 1:
                 at = (*place, name)
-                self.faults[at] = f"{written_place(at)}: stands {_times(stands)}; keep one of them"
+                self.faults[at] = f"{written_place(at)}: is given {_times(stands)}; keep one of them"
 
 
 def _times(lines: list[int]) -> str:
@@ -168,13 +169,13 @@ def _times(lines: list[int]) -> str:
     return f"in lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
 
 
-# --- what the parser says, in one line ----------------------------------------------------------------------------
+# --- errors of the parser, in one line ---------------------------------------------------------------------------------
 
 
 def _told(file: Path, text: str, error: yaml.YAMLError) -> str:
     if isinstance(error, ReaderError):
         line, found = text.count("\n", 0, error.position) + 1, printable(text[error.position])
-        return f"{file}, line {line}: the control character {found} stands there, which YAML does not allow"
+        return f"{file}, line {line}: YAML does not allow the control character {found}"
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"{file} is no YAML: {type(error).__name__}"
     said = f"{error.problem} {error.context or ''}"
@@ -186,7 +187,7 @@ def _told(file: Path, text: str, error: yaml.YAMLError) -> str:
 
 _QUOTE = "put it in quotes"
 _HINTS: Final[tuple[tuple[str, bool, str], ...]] = (
-    ("found character '\\t'", False, "a tab stands where YAML wants spaces; indent with spaces"),
+    ("found character '\\t'", False, "the line is indented with a tab; indent with spaces"),
     ("found unhashable key", False, f"a value that begins with {{ or [ is read as a mapping or a list; {_QUOTE}"),
     (
         "mapping values are not",
@@ -197,7 +198,7 @@ _HINTS: Final[tuple[tuple[str, bool, str], ...]] = (
     ("expected ',' or '}'", True, "a mapping that { begins is not closed; write }"),
     ("scanning a quoted scalar", True, "a text that begins with a quote does not end with it"),
     ("another document", False, "a second document begins (---); a configuration is one"),
-    ("duplicate anchor", False, "an anchor (&) of this name stands above; give each a name of its own"),
+    ("duplicate anchor", False, "the anchor (&) exists already; give each anchor a name of its own"),
     (
         "undefined alias",
         False,
@@ -205,6 +206,6 @@ _HINTS: Final[tuple[tuple[str, bool, str], ...]] = (
     ),
     ("for the tag", False, f"a value that begins with ! is read as a tag, and none has this name; {_QUOTE}"),
     ("cannot start any token", False, f"no value begins with @, ` or %; {_QUOTE}"),
-    ("expected <block end>", False, "this is not indented as what stands above; align what belongs together"),
+    ("expected <block end>", False, "this line is not indented like the lines above; align the keys of a mapping"),
 )
-"""Part of what PyYAML says → whether to tell the line where it began; and what someone can act on who seldom writes YAML."""
+"""Part of PyYAML's message → (whether to report the first line of the construct, advice in plain words)."""

@@ -1,4 +1,4 @@
-"""Context variables: the conversation and the references a request brings along, and "this is a judge's call"."""
+"""Context variables: the conversation and the references of a request, and the mark of judge calls."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _session: ContextVar[str | None] = ContextVar("spanscore_session", default=None)
 _judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)
 
 current_expectation = _expected.get
-"""What the surrounding ``references(...)`` blocks gave, None outside of any."""
+"""Returns the merged arguments of the surrounding ``references(...)`` blocks, None outside of such a block."""
 
 current_session = _session.get
-"""The id that the innermost surrounding ``session(...)`` block gave, None outside of any."""
+"""Returns the id of the innermost surrounding ``session(...)`` block, None outside of such a block."""
 
 is_judging = _judging.get
-"""Whether the current call is a judge's, which nothing of ours may capture."""
+"""Returns whether the current call is a judge's: spanscore captures no run inside it."""
 
 
 @contextmanager
@@ -31,9 +31,17 @@ def references(
     reference_tool_calls: Sequence[Mapping[str, Any]] | None = None,
     rubrics: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Give references to every run that starts inside the block; inner blocks add to outer ones.
+    """Add references to every run that starts inside the block; inner blocks add to outer ones.
 
     They never travel through run metadata, which LangGraph persists in its checkpoints.
+
+    Args:
+        reference: the right answer, or the intended result of a conversation.
+        reference_contexts: the texts that the retrieval should find.
+        reference_context_ids: ids of the documents that the retrieval should find.
+        reference_topics: allowed topics of a conversation.
+        reference_tool_calls: expected tool calls, in order.
+        rubrics: grade or criterion → description.
 
     Example:
         >>> with references(reference="Paris"):
@@ -57,15 +65,15 @@ def references(
 
 @contextmanager
 def session(session_id: str) -> Iterator[None]:
-    """Make every run that starts inside the block a turn of this conversation, whatever its metadata say.
+    """Make every run that starts inside the block a turn of this conversation. It overrides the runs' metadata.
 
-    It is ``gen_ai.conversation.id`` on their spans, as the redactor leaves it. An inner block wins over an outer one.
+    The id is ``gen_ai.conversation.id`` on their spans, after the redactor. An inner block overrides an outer one.
 
     Args:
         session_id: the conversation's id, not empty.
 
     Raises:
-        TypeError: it is no text, or an empty one.
+        TypeError: the id is not a text, or empty.
 
     Example:
         >>> with session("order-4711"):
@@ -81,26 +89,24 @@ def session(session_id: str) -> Iterator[None]:
 def _undo(variable: ContextVar[Any], token: Token[Any]) -> None:
     with suppress(
         ValueError
-    ):  # a generator that ends in another context, as web frameworks run them: nothing is set there
+    ):  # web frameworks may end a generator in another context, in which the variable has no value
         variable.reset(token)
 
 
 def checked_session(session_id: Any) -> str:
-    """Return the id of a conversation.
+    """Return the id of a conversation unchanged.
 
     Raises:
-        TypeError: it is no text, or an empty one.
+        TypeError: the id is not a text, or empty.
     """
     if not isinstance(session_id, str) or not session_id:
-        raise TypeError(
-            f"a session's id is a text that is not empty, not {type(session_id).__name__} {session_id!r:.40}"
-        )
+        raise TypeError(f"a session id must be a non-empty text, not {type(session_id).__name__} {session_id!r:.40}")
     return str(session_id)
 
 
 @contextmanager
 def judging() -> Iterator[None]:
-    """Mark everything inside as a judge's call: the handler and ``install()`` leave it alone."""
+    """Mark all calls inside the block as a judge's: the handler and ``install()`` ignore them."""
     token = _judging.set(True)
     try:
         yield

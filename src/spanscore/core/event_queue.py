@@ -1,4 +1,4 @@
-"""EventQueue: the bounded way from the application's threads to the span thread; its clock, and the pace of both threads."""
+"""``EventQueue``, the bounded queue from the application's threads to the span thread; its clock, and its duty cycle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, Final, Generic, TypeVar
 
 # --- clock ----------------------------------------------------------------------------------------------------------
 
-# The clock by which units wait: nanoseconds since the epoch, by the wall clock when the process began, and steady from
-# there.
+# The clock for waiting units: nanoseconds since the epoch, set by the wall clock when the process began, and steady since.
 #
-# A wall clock steps: an hour back, and what was to wait a second would wait an hour. Spans keep the wall clock's times.
+# A wall clock can be set back by an hour; a unit that waits for a second would then wait for an hour. Spans keep the wall
+# clock's times.
 
 _AHEAD_NS: Final = time_ns() - monotonic_ns()
 
 
 def steady_ns() -> int:
-    """Return the time; never less than before."""
+    """Return the steady time, nanoseconds since the epoch; never less than before."""
     return monotonic_ns() + _AHEAD_NS
 
 
@@ -31,8 +31,8 @@ def steady_ns() -> int:
 # system call as short as an event loop's poll of its sockets, would wait a switch interval (5 ms) to get it back.
 
 TURN_NS: Final = 2_000_000
-"""A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays. A
-longer one is a larger share of the GIL where the application wants all of it: with 4 ms a burst of a thousand waits 0.1 s more.
+"""Length of a turn. Each turn costs the application two thread wake-ups and its warm caches. With 1 ms, a chain pays a tenth
+more. With 4 ms, a burst of a thousand waits 0.1 s more, because a longer turn takes a larger share of a contended GIL.
 """
 
 
@@ -45,17 +45,19 @@ _turn = _Worked()
 
 
 def begin_turn() -> None:
-    """Say that this thread has just slept, so that its first ``yield_gil`` is not one at once."""
+    """Start a new turn, because this thread has just slept."""
     _turn.began_ns = monotonic_ns()
 
 
 def rest_after_turns(rest_s: Callable[[], float]) -> None:
-    """Have this thread rest after each of its turns, for as many seconds as it is told then."""
+    """Make this thread rest after each of its turns, for ``rest_s()`` seconds."""
     _turn.rest_s = rest_s
 
 
 def yield_gil() -> None:
-    """Let the GIL go for a moment, if this thread has worked for two milliseconds since it last did. Else 0.2 µs."""
+    """Release the GIL for a moment, if this thread has worked for two milliseconds since the last time. Otherwise costs 0.2
+    µs.
+    """
     if monotonic_ns() - _turn.began_ns >= TURN_NS:
         sleep(0.0 if _turn.rest_s is None else _turn.rest_s())
         begin_turn()
@@ -63,43 +65,41 @@ def yield_gil() -> None:
 
 # --- duty cycle -----------------------------------------------------------------------------------------------------
 
-# A queue is there to take up a burst. While the application wants the CPU, and what waits has room, our threads together
-# work for a tenth of the time; the fuller it gets the more, and without a rest when it is full, when the application is
-# idle, or when somebody waits for us. So a burst is scored after it rather than against it.
+# A queue absorbs a burst. While the application uses the CPU and the queues have room, our threads together work for a tenth
+# of the time. They work more as the queues fill. They never rest if a queue is full, the application is idle, or a caller
+# waits for them. So a burst is scored after it ends, and does not slow it down.
 
 _WINDOW_NS: Final = 50_000_000
-"""Over this long at least it is looked how busy the application is."""
+"""Minimum length of the window over which the application's load is measured."""
 _LEAST: Final = 0.1
-"""Of the time, of all our threads that are at work: each waits for the GIL, and the application for each."""
+"""Minimum share of the time for all our working threads together, because each of them contends for the GIL with the
+application.
+"""
 _ROOMY, _CROWDED = 0.5, 0.9
-"""Up to the first, as a part of what may wait, nothing hurries; from the second on everything does."""
+"""Fill of a queue, as a share of its capacity: up to the first value no thread hurries, from the second on all do."""
 _LONGEST_S: Final = 0.1
 
 
 class DutyCycle:
-    """How our threads of one scorer share the CPU with its application. Any thread.
+    """Shares the CPU between the threads of one scorer and its application. Any thread.
 
     Attributes:
-        gives_way: whether there is an application to give way to: a process that only scores has none.
+        gives_way: whether there is an application to yield to: a process that only scores has none.
     """
 
     def __init__(self) -> None:
         self.gives_way = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the times, and who waits: in a forked child."""
         self._lock = threading.Lock()
         self._waiting = 0
-        self._ours_ns = 0  # no lock: an addition that a race loses is a turn of some fifty in a window
+        self._ours_ns = 0  # no lock: a lost addition is one turn of some fifty in a window
         self._at_work: set[Turns] = set()  # in this window
-        self._threads = 1  # of ours, in the one before
+        self._threads = 1  # our working threads in the previous window
         self._busy = 0.0
         self._looked = self._clocks()
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Have nothing rest while the caller waits for what we do."""
+        """Suspend all rests while the caller waits for our work."""
         with self._lock:
             self._waiting += 1
         try:
@@ -110,42 +110,48 @@ class DutyCycle:
 
     @property
     def at_ease(self) -> bool:
-        """Whether there is somebody to give way to, and nobody who waits."""
+        """Whether there is an application to yield to, and no caller waits."""
         return self.gives_way and not self._waiting
 
     def turns(self, fill: Callable[[], float]) -> Turns:
-        """Return the turns of one thread; ``fill``: what waits there, as a part of what may."""
+        """Return the turns of one thread.
+
+        Args:
+            fill: returns the fill of the thread's queue, as a share of its capacity.
+        """
         return Turns(self, fill)
 
     def worked(self, one: Turns, cpu_ns: int) -> None:
-        """Note for how long a thread of ours was on the CPU."""
+        """Add a thread's time on the CPU, nanoseconds."""
         self._ours_ns += cpu_ns
         self._at_work.add(one)
 
     def share(self, fill: float) -> float:
-        """Return the part of the time that one thread may work now, (0, 1]."""
+        """Return the share of the time that one thread may work now, (0, 1]."""
         hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
         calm = max((1.0 - self._application()) ** 4, _LEAST / self._threads)
         return calm + (1.0 - calm) * hurry
 
     def _application(self) -> float:
-        """Return how busy the rest of the process is, [0, 1]: for which part of the time that we left it was on a core."""
+        """Return the load of the rest of the process, [0, 1]: its time on a core, as a share of the time that our threads
+        left.
+        """
         now, before = self._clocks(), self._looked
         window_ns, all_ns, ours_ns = (one - other for one, other in zip(now, before, strict=True))
         if window_ns >= _WINDOW_NS:
             self._looked = now
-            left_ns = max(window_ns - ours_ns, window_ns // 10)  # else two threads of ours might leave none
+            left_ns = max(window_ns - ours_ns, window_ns // 10)  # otherwise two of our threads might leave nothing
             self._busy = min(max((all_ns - ours_ns) / left_ns, 0.0), 1.0)
             self._threads, self._at_work = max(len(self._at_work), 1), set()
         return self._busy
 
     def _clocks(self) -> tuple[int, int, int]:
-        """Return the time, that of the whole process on the CPU, and ours."""
+        """Return the time, the CPU time of the whole process, and that of our threads, nanoseconds."""
         return monotonic_ns(), process_time_ns(), self._ours_ns
 
 
 class Turns:
-    """One thread's part in it: that one's which asks, and in a forked child its successor's."""
+    """The turns of the calling thread; in a forked child, of its successor."""
 
     def __init__(self, cycle: DutyCycle, fill: Callable[[], float]) -> None:
         self._cycle = cycle
@@ -153,7 +159,7 @@ class Turns:
         self._cpu_ns = inf
 
     def rest_s(self) -> float:
-        """Return for how long to rest after what this thread has done since it last did, seconds; 0 = go on."""
+        """Return the rest that is due for the work since the last rest, seconds; 0: go on."""
         cpu_ns = thread_time_ns()
         self._cpu_ns = min(self._cpu_ns, cpu_ns)  # a new thread's clock begins anew
         worked_ns = int(cpu_ns - self._cpu_ns)
@@ -168,29 +174,30 @@ class Turns:
 
 # --- event queue ----------------------------------------------------------------------------------------------------
 
-# An append to a deque and, when the span thread sleeps, one wake-up: no lock is held, nothing blocks. The first event into
-# an empty event queue wakes the thread, which then gathers for a moment before it reads: each wake-up costs the application
-# a turn of the GIL and its warm caches, so it is paid once a batch and not once an event: with batches of a quarter of a
-# second a busy chain pays a tenth to a fifth less than with those of a tenth.
+# A put appends to a deque and wakes the span thread if it sleeps. It holds no lock and never blocks. The first event in an
+# empty event queue wakes the thread, which then gathers events for a moment before it reads. Each wake-up costs the
+# application a turn of the GIL and its warm caches, so there is one per batch, not one per event. With batches of 0.25 s, a
+# busy chain pays a tenth to a fifth less than with batches of 0.1 s.
 
 _To = TypeVar("_To")
-"""Who reads an event: a receiver, of which this floor knows nothing."""
+"""Type of an event's reader: a receiver, which this floor cannot import."""
 
 
 class EventQueue(Generic[_To]):
     """A deque with two bounds and a sleeping reader.
 
     Args:
-        soft: events from which on new units are refused (``admits`` is False).
-        soft_bytes: of their content, roughly, likewise.
-        batch: events that end the gathering early.
-        batch_bytes: of their content, likewise: what is heavy does not wait for company.
-        gather_s: how long the reader gathers after its first event, seconds.
+        soft: number of events from which on new units are rejected (``admits`` is False).
+        soft_bytes: approximate bytes of content from which on new units are rejected.
+        batch: number of events that ends the gathering early.
+        batch_bytes: approximate bytes of content that end the gathering early.
+        gather_s: seconds for which the reader gathers after its first event.
 
-    Past four times either, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
+    Beyond four times ``soft`` or ``soft_bytes``, events are dropped: ``put`` returns False and the caller marks the unit
+    incomplete.
 
     Attributes:
-        abandoned: nobody waits for its reader any more.
+        abandoned: whether the reader has been abandoned.
     """
 
     def __init__(
@@ -209,14 +216,10 @@ class EventQueue(Generic[_To]):
         self._batch = batch
         self._batch_bytes = batch_bytes
         self._gather_s = gather_s
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything: in a forked child."""
         self._events: deque[tuple[_To, Any, int]] = deque()
         self.abandoned = False
         self._urgent: deque[Any] = deque()
-        self._bytes = 0  # no lock: what a race loses is set right whenever the event queue is empty
+        self._bytes = 0  # no lock: an error of a race is corrected whenever the event queue is empty
         self._wake = threading.Event()
         self._asleep = False
         self._full = threading.Event()
@@ -236,23 +239,26 @@ class EventQueue(Generic[_To]):
         return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
     def fill(self) -> float:
-        """Return what waits as a part of what may, before its reader should hurry: half of what is admitted, two batches."""
+        """Return the fill at which the reader should hurry as 1: relative to half of the admitted events, or to two batches of
+        bytes.
+        """
         return max(2 * len(self._events) / self.soft, self._bytes / (2 * self._batch_bytes))
 
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, must: bool = False) -> bool:
         """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
 
         Args:
-            to: who is to be handed the event.
-            size_bytes: bytes of its content, roughly.
-            must: never dropped, for what begins a unit or ends it: units are bounded where they are admitted.
+            to: receiver of the event.
+            event: the event.
+            size_bytes: approximate bytes of its content.
+            must: never drop the event, because it begins or ends a unit; units are bounded by ``admits``.
         """
         events = self._events
         if not must and self.is_full():
             return False
         self._bytes += size_bytes
         events.append((to, event, size_bytes))
-        if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
+        if self._asleep:  # the reader detects a lost race, because it looks again before it sleeps
             self.rouse()
         elif self._gathering and (len(events) >= self._batch or self._bytes >= self._batch_bytes):
             self._gathering = False
@@ -260,22 +266,22 @@ class EventQueue(Generic[_To]):
         return True
 
     def abandon(self) -> None:
-        """Forget the events that its reader has not taken: it is gone, stuck, or out of time. Any thread."""
+        """Drop the unread events, because the reader has ended, hangs, or is out of time. Any thread."""
         self.abandoned = True
         self._events = deque()
 
     def post(self, item: Any) -> None:
-        """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""
+        """Hand over a command that is read immediately: unbounded here, because its source is bounded."""
         self._urgent.append(item)
         self.nudge()
 
     def leave(self, item: Any) -> None:
-        """Hand over something of ours that is read with the next batch (scores): no wake-up for each."""
+        """Hand over an item that is read with the next batch (scores), without a wake-up for each."""
         self._urgent.append(item)
         self.rouse()
 
     def rouse(self) -> None:
-        """Wake the reader if it sleeps: there will be something to read, or to look at by the clock."""
+        """Wake the reader if it sleeps, because an item or a timer will be due."""
         if self._asleep:
             self._asleep = False
             self._wake.set()
@@ -284,7 +290,7 @@ class EventQueue(Generic[_To]):
                 start()
 
     def start_with_next(self, start: Callable[[], None]) -> None:
-        """Have the next event call ``start``: no thread could be started to read."""
+        """Make the next event call ``start``, because no reader thread could be started."""
         self._start, self._asleep = start, True
 
     def nudge(self) -> None:
@@ -295,9 +301,9 @@ class EventQueue(Generic[_To]):
         self._wake.set()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Sleep until something arrives (then gather) or the timeout passes. Reader only.
+        """Sleep until an event arrives (then gather) or the timeout passes. Reader only.
 
-        Under traffic the reader only gathers, by the clock: no event pays for a wake-up. After a quiet moment it sleeps.
+        Under traffic the reader only gathers, by the clock, so no event pays for a wake-up. After a quiet moment it sleeps.
         """
         if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
             self._asleep = True
@@ -310,7 +316,7 @@ class EventQueue(Generic[_To]):
         self._nudged = False
 
     def _gather(self, timeout_s: float | None) -> bool:
-        """Wait for a batch, a nudge or the moment's end; return whether there is something to read."""
+        """Wait for a batch, a nudge or the end of the gathering time; return whether there is an item to read."""
         self._gathering = True
         if len(self._events) < self._batch and self._bytes < self._batch_bytes and not self._nudged:
             self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
@@ -319,8 +325,8 @@ class EventQueue(Generic[_To]):
         return bool(self._events or self._urgent)
 
     def take(self) -> tuple[_To, Any, int] | None:
-        """Return whose the oldest event is, the event and its size; None without one. Reader only."""
-        events = self._events  # for good: they may just be abandoned
+        """Return the oldest event with its receiver and size; None without one. Reader only."""
+        events = self._events  # a local reference: ``abandon`` may replace the deque
         if not events:
             return None
         entry = events.popleft()

@@ -1,4 +1,4 @@
-"""Files: appended by line, replaced as a whole, locked between processes; and whether their disk is full."""
+"""File access: append lines, replace whole files, lock between processes, and check the disk of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
-# ProcessLock: what one process of a machine does for all that share a file.
+# ProcessLock: one process of a machine works for all processes that share a file.
 
 try:
     import fcntl
@@ -26,12 +26,12 @@ except ImportError:  # Windows
 
 
 class ProcessLock:
-    """A lock that one process at a time has, until it lets it go or ends, however it ends. Never blocks, never raises.
+    """A lock that one process at a time holds, until it releases it or ends in any way. Never blocks, never raises.
 
-    Where there is no such lock (Windows, a folder that cannot be written, some network file systems) every process has it.
+    If there is no such lock (Windows, a read-only folder, some network file systems), every process holds it.
 
     Args:
-        path: of an empty file that stands for it; made where it is not there, and left there.
+        path: empty file that represents the lock; created if it is missing, and never removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class ProcessLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Return whether this process has it, now or already."""
+        """Return whether this process holds the lock, now or already."""
         if self._file is None and fcntl is not None:
             with suppress(OSError):
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -55,35 +55,31 @@ class ProcessLock:
         return True
 
     def let_go(self) -> None:
-        """Let another process have it."""
+        """Release the lock; in a forked child, close the child's copy: the parent keeps the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
-    def reset(self) -> None:
-        """In a forked child: it is the parent's, which keeps it when the child closes its copy."""
-        self.let_go()
-
 
 # --- whole file -----------------------------------------------------------------------------------------------------
 
-# A file that is written whole or not at all: until then what was there stays, and nobody reads a half.
+# A file that is written whole or not at all: readers see the old or the new content, never a part.
 
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iterator[TextIO]:
-    """Open a file beside it, to be written as UTF-8 with line breaks as they are given, which takes its place at the end.
+    """Open a temporary file next to ``path``, for UTF-8 text with unchanged line breaks. It replaces ``path`` at the end.
 
     Args:
-        path: replaced where it exists.
-        mode: as of ``os.open``: less what the umask takes away.
-        errors: as of ``open``.
+        path: replaced if it exists.
+        mode: permissions as in ``os.open``, before the umask.
+        errors: encoding errors as in ``open``.
 
     Raises:
-        OSError: it cannot be written; what was there stays.
+        OSError: the file cannot be written; the old content stays.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    unfinished.unlink(missing_ok=True)  # of a process that was killed
+    unfinished.unlink(missing_ok=True)  # left by a killed process
     try:
         descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors=errors, newline="") as file:
@@ -95,30 +91,30 @@ def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iter
 
 # --- line file ------------------------------------------------------------------------------------------------------
 
-# LineFile: lines → the end of a file that its owner alone may read, and that gives way when it is full.
+# LineFile appends lines to a file that only its owner may read, and rotates the file when it is full.
 #
-# It is opened for each line and let go: who moves it away, empties it or makes room on its disk need tell nobody. A line is
-# one write behind all others, under a lock of the file, so that processes may share it; one that does not fit is taken
-# back.
+# The file is opened for each line and closed again. So an operator may move it, empty it or free disk space at any time.
+# A line is one write at the end, under a lock of the file, so that processes may share it. A partial write is truncated.
 
 FileIdentity: TypeAlias = tuple[int, int]
-"""Device and inode: a file system may give those of one that was removed to the next."""
+"""Device and inode. A file system may reuse those of a removed file."""
 
 _IS_POSIX: Final = os.name == "posix"
 _MODE: Final = 0o600
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_TRAP: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Neither a link that somebody has laid there is followed, nor the reader of a pipe waited for."""
+"""Flags that neither follow a planted symbolic link nor wait for the reader of a pipe."""
 _TURNS: Final = 100
 _TURN_S: Final = 0.01
-"""Processes that share it wait a second for each other: a line takes far less, but one of them may be stopped."""
+"""Processes that share the file wait up to a second for each other: a line takes far less, but a process may be stopped."""
 
 
 class Appended(NamedTuple):
-    """To which file a line went.
+    """The file that received a line.
 
     Attributes:
-        is_first: whether nothing was in it before.
+        file: its identity.
+        is_first: whether the file was empty before.
     """
 
     file: FileIdentity
@@ -136,13 +132,14 @@ class _Opened(NamedTuple):
 
 
 class LineFile:
-    """A file of lines and, beside it, ending in ``.1``, the one before: together they have ``max_bytes`` at most. One thread.
+    """A file of lines, and the previous one with the suffix ``.1``: together ``max_bytes`` at most. One thread.
 
     Args:
-        path: in a folder that is there; the file is made where it is not.
+        path: file in an existing folder; created if it is missing.
+        max_bytes: maximum size of both files together.
 
     Attributes:
-        most_bytes: that a line can have.
+        most_bytes: maximum size of a line.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -151,26 +148,27 @@ class LineFile:
         self.most_bytes = max_bytes // 2
 
     def identities(self) -> set[FileIdentity]:
-        """Return which files there are, of at most two; an empty one is as new."""
+        """Return the identities of the existing files, two at most; an empty file counts as new."""
         found = (_status(path) for path in (self.path, self._older))
         return {(one.st_dev, one.st_ino) for one in found if one is not None and one.st_size}
 
     def append(self, line: bytes) -> Appended:
-        """Append a line with its end, whole or not at all, to a file; return to which one. Blocks, as its disk does.
+        """Append a line with its line break, whole or not at all; return the file it went to. Blocks while the disk does.
 
         Raises:
-            OSError: it cannot be written: no folder, no right, no room, another user's file, or none that only its owner reads.
+            OSError: the line cannot be written: no folder, no permission, no room, another user's file, or no private file on
+                this disk.
         """
         for _ in range(_TURNS):
             with self._opened() as file:
                 if file.identity != _identity(_status(self.path)):
-                    continue  # another process has just put it aside
+                    continue  # another process has just rotated it
                 if file.status.st_size and file.status.st_size + len(line) > self.most_bytes:
                     self.path.replace(self._older)
                     continue
                 _write(file, line)
                 return Appended(file.identity, file.status.st_size == 0)
-        raise OSError(errno.EAGAIN, "other processes change it all the time")
+        raise OSError(errno.EAGAIN, "other processes change it constantly")
 
     @contextmanager
     def _opened(self) -> Iterator[_Opened]:
@@ -181,22 +179,22 @@ class LineFile:
             try:
                 yield _Opened(descriptor, os.fstat(descriptor), locked)
             finally:
-                if locked:  # closing does not do it where a child was forked meanwhile, which has a copy
+                if locked:  # closing is not enough if a child was forked meanwhile, because it has a copy
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
 
 
 def _make_private(descriptor: int, path: Path) -> None:
-    """Make sure that nobody but its owner, who is us, may read it.
+    """Make sure that the file belongs to this user, and that no other user may read it.
 
     Raises:
-        OSError: that cannot be.
+        OSError: the file cannot be private.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
-    if not _IS_POSIX:  # Windows has other rights than these
+    if not _IS_POSIX:  # Windows has other permissions
         return
     if status.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "it is another user's")
@@ -204,17 +202,15 @@ def _make_private(descriptor: int, path: Path) -> None:
         return
     os.fchmod(descriptor, _MODE)
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != _MODE:
-        raise PermissionError(errno.EPERM, "its disk has no files that only their owner may read")
-    log_once(
-        f"mode of {path}", f"{path} holds what users wrote and could be read by others; now by its owner alone (0600)"
-    )
+        raise PermissionError(errno.EPERM, "its disk does not support files that only their owner may read")
+    log_once(f"mode of {path}", f"{path} has texts of users and was readable by others; now only by its owner (0600)")
 
 
 def _lock(descriptor: int) -> bool:
-    """Wait for the lock of a file; False: its disk has none.
+    """Wait for the lock of a file; False: its disk has no locks.
 
     Raises:
-        OSError: another process does not let it go.
+        OSError: another process does not release it.
     """
     if not _IS_POSIX:
         return False
@@ -231,7 +227,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _write(file: _Opened, line: bytes) -> None:
-    """Write a line behind what is there, in one call; behind half a line, which somebody left, on the next one."""
+    """Append a line in one write; after a partial line of another writer, begin on a new line."""
     size = file.status.st_size
     begin = b"" if size == 0 or _last_byte(file.descriptor, size) == b"\n" else b"\n"
     written = 0
@@ -262,9 +258,9 @@ def _identity(status: os.stat_result | None) -> FileIdentity | None:
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# The disk that a file lies on: of which kind it is, and whether it is full.
+# The disk of a file: its kind, and whether it is full.
 #
-# On one that other machines write, too, SQLite's locks and shared memory do not hold.
+# On a disk that other machines also write, SQLite's locks and shared memory are unreliable.
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NETWORK: Final = frozenset(
@@ -286,18 +282,19 @@ _NETWORK: Final = frozenset(
     )
 )
 _REMOTE_FUSE: Final = ("glusterfs", "ceph", "sshfs", "s3fs", "mount-s3", "gcsfuse", "goofys", "juicefs", "rclone")
-"""As in ``fuse.sshfs``."""
+"""File systems in the form ``fuse.sshfs``."""
 
 
 _SPARE_BYTES: Final = 32_000_000
-"""To delete a row is to write, into the log first: a disk that was filled to the last byte would stay full of what is done."""
+"""Deleting a row writes to the log first: on a completely full disk, finished rows could never be deleted."""
 
 
 def is_full(path: Path, unused: Callable[[], int]) -> bool:
-    """Whether the disk has no room for more rows; False where that cannot be told.
+    """Whether the disk has no room for more rows; False if that is unknown.
 
     Args:
-        unused: bytes of the file that hold nothing; asked where the disk has not enough without them.
+        path: a file on the disk.
+        unused: returns the unused bytes inside the file; called only if the disk alone has too little room.
     """
     try:
         free = shutil.disk_usage(path.parent).free
@@ -307,30 +304,33 @@ def is_full(path: Path, unused: Callable[[], int]) -> bool:
 
 
 def check_disk(path: Path, mounts: str | None = None) -> None:
-    """Make sure that a file lies on a disk of this machine, as far as that can be told.
+    """Make sure that a file is on a disk of this machine, as far as that can be detected.
 
     Args:
-        mounts: as ``/proc/self/mountinfo`` has them; None = that. Where there is none, every disk is as good.
+        path: the file.
+        mounts: content in the form of ``/proc/self/mountinfo``; None: that file. Without it, every disk is accepted.
 
     Raises:
-        ConfigurationError: other machines have it, too.
+        ConfigurationError: it is a network disk.
     """
     kind = disk_kind(path, _mounts() if mounts is None else mounts)
     if kind in _NETWORK or kind.removeprefix("fuse.") in _REMOTE_FUSE:
         raise ConfigurationError(
-            f"spool: {path} lies on a network disk ({kind}), where a spool can be damaged: choose a disk of this machine, or "
-            "allow_network_disk: true if only this one ever opens it"
+            f"spool: {path} is on a network disk ({kind}), which can damage a spool: choose a disk of this machine, or "
+            "allow_network_disk: true if only this machine ever opens it"
         )
 
 
 def disk_kind(path: Path, mounts: str) -> str:
-    """Return the kind of file system that holds a path; empty where the mounts do not say."""
+    """Return the kind of file system of a path; empty if the mounts do not include it."""
     whole = os.path.realpath(path)
     best, kind = "", ""
     for line in mounts.splitlines():
         fields, _, behind = line.partition(" - ")
         at = _unescaped(fields.split(" ")[4])
-        if len(at) >= len(best) and _holds(at, whole):  # of two on one place the later one hides the other
+        if len(at) >= len(best) and _holds(
+            at, whole
+        ):  # of two mounts at one place, the later one hides the earlier one
             best, kind = at, behind.split(" ")[0]
     return kind
 

@@ -1,4 +1,4 @@
-"""Job: a unit on its way to its scores; and the counts of units, received spans and replays for ``status()``."""
+"""``Job``, a unit on its way to its scores; and the counts of units, received spans and replays for ``status()``."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from spanscore.core.span import SamplingContext, Unit
 # --- job ------------------------------------------------------------------------------------------------------------
 
 BASE = "base"
-"""The name of a metric's own rate, where no rule raises it."""
+"""Name of a metric's own rate, if no rule raises it."""
 STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
 """Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.head_sampling_rate``; neither."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """Take a (unit × metric) or not.
+    """Sampling decision on one (unit × metric).
 
     Attributes:
-        take: whether it is scored.
-        probability: with which it was chosen of all traffic, upstream's share times ours, derived from ``threshold``; (0, 1]
-            where it is scored.
+        take: whether the metric scores the unit.
+        probability: probability among all traffic, upstream's share times ours, derived from ``threshold``; (0, 1] if the unit
+            is sampled.
         threshold: T of the OpenTelemetry rule for that probability; 56 bit.
-        rule: the name of the rule with the largest matching rate, ``base`` where none matched.
-        randomness: R, 56 bit; None where no dice were thrown.
-        met: the T that R met: taken when R ≥ T. It is ``threshold``, but where upstream did not decide by this R: there it is
-            that of our share alone.
-        upstream: upstream's share, (0, 1]: with which probability the unit came here at all.
+        rule: name of the matching rule with the largest rate, ``base`` if no rule matched.
+        randomness: R, 56 bit; None if the decision used no random number.
+        met: the T that R was compared with: sampled if R ≥ T. It equals ``threshold``, unless upstream did not decide by this
+            R; then it is the T of our share alone.
+        upstream: upstream's share, (0, 1]: the probability with which the unit arrived here.
         rates: (name, rate) of the metric's own rate, ``base``, and of each rule that matched.
         upstream_by: source of ``upstream``: ``th``, ``configured`` or ``unknown``; empty if another process decided.
     """
@@ -52,16 +52,16 @@ class Decision:
 
 @dataclass(slots=True)
 class SampledUnit:
-    """A unit that some metric takes, or of which somebody wants the samples.
+    """A unit that a metric samples, or whose samples have an observer.
 
     Attributes:
-        decisions: of the metrics that take it.
-        samples: those that were submitted by hand; None = a dialect makes them.
-        size_bytes: bytes of its content, roughly, as they are reserved in the queue.
-        taken_s: when this process took it; seconds of the monotonic clock, which is the loop's.
-        held_until_s: until when its spans wait for its scores, likewise; -inf where none do.
-        undecided: what is known of it, where metrics are to be decided on when the scores of these are in; else None.
-        wanted: whether somebody wants its samples, too; then there may be no metric that takes it.
+        decisions: decisions of the metrics that sample it.
+        samples: submitted samples; None: an extractor makes them.
+        size_bytes: approximate bytes of its content, as reserved in the queue.
+        taken_s: time when this process took the unit; seconds of the monotonic clock, which is the loop's.
+        held_until_s: time until which its spans wait for its scores, seconds of the monotonic clock; -inf if no span waits.
+        undecided: its facts, if some metrics are decided on when the scores of these are in; otherwise None.
+        wanted: whether a ``SampleObserver`` needs its samples; then ``decisions`` may be empty.
         redacted: whether its samples have been redacted.
     """
 
@@ -78,15 +78,18 @@ class SampledUnit:
 
 @dataclass(slots=True)
 class Job:
-    """A unit's samples with the metrics chosen for them.
+    """A unit's samples with the metrics that sampled it.
 
     Attributes:
-        unit: without content: what the sinks need.
-        decisions: metric name → why and with which probability it was chosen.
-        size_bytes: bytes of its content, roughly, as they were reserved in the queue.
-        taken_s: as of the sampled unit; likewise ``held_until_s`` and ``undecided``.
-        delegated: another process has counted it as that, or a life of this one before: here it is eligible when it comes.
-        scored: of one that was handed over, scores that were in; their metrics are not asked again.
+        unit: the unit without content, as the sinks need it.
+        decisions: metric name → its sampling decision.
+        size_bytes: approximate bytes of its content, as reserved in the queue.
+        taken_s: time when this process took the unit; seconds of the monotonic clock. None: unknown.
+        held_until_s: time until which its spans wait for its scores, seconds of the monotonic clock; -inf if no span waits.
+        undecided: its facts, if some metrics are decided on when the scores of these are in; otherwise None.
+        delegated: whether another process, or an earlier life of this one, has counted it as ``delegated``. It becomes eligible
+            here on arrival.
+        scored: scores of a delegated job that were in already; their metrics are not asked again.
     """
 
     unit: Unit
@@ -100,20 +103,20 @@ class Job:
     scored: tuple[Score, ...] = ()
 
     def unscored(self) -> Job:
-        """Return it without the metrics of which there is a score."""
+        """Return the job without the metrics that have a score already."""
         names = {score.metric for score in self.scored}
         return replace(self, decisions={name: one for name, one in self.decisions.items() if name not in names})
 
 
 @dataclass(slots=True)
 class JobResult:
-    """What the loop posts of a job: scores that are in, each once.
+    """Scores of a job that the loop posts to the span thread, each once.
 
     Attributes:
-        sample_attributes: they say how its sample was made.
-        over: whether these are the last: the metrics that were chosen and gave no score will give none.
-        rest: how these end: by a fault of ours, where nothing else is said.
-        reason: why, without content; None where there is nothing to add.
+        sample_attributes: attributes about the source of the sample.
+        over: whether these are the last scores: the remaining sampled metrics give none.
+        rest: outcome of the remaining metrics; by default an internal error.
+        reason: reason of ``rest``, without content; None if there is nothing to add.
     """
 
     unit: Unit
@@ -128,22 +131,22 @@ class JobResult:
 
 
 class Weights(NamedTuple):
-    """For how many units some units stand: Σw and Σw², w = 1/probability."""
+    """Sampling weights of a number of units: Σw and Σw², w = 1/probability."""
 
     w: float = 0.0
     w2: float = 0.0
 
 
 class UnitCounts(NamedTuple):
-    """How units stand at one moment: per metric, eligible = Σ outcomes + pending.
+    """Counts of units at one moment: per metric, eligible = Σ outcomes + pending.
 
     Attributes:
         eligible: metric → units that entered.
-        outcomes: (metric, outcome, source of the score) → units that ended so; None = the population.
-        pending: metric → units between.
-        excluded: likewise by outcome and source, the weights of the units that the mean of the population lacks.
-        compared: (metric, compared value) → what ``excluded`` holds; empty where nothing is compared.
-        sources: those that stand beside, by their source: second judges', for one. Nothing of them is among the others.
+        outcomes: (metric, outcome, source of the score) → units with this outcome; source None: sampled traffic.
+        pending: metric → units without an outcome yet.
+        excluded: (metric, outcome, source) → weights of the units that the mean of sampled traffic lacks.
+        compared: (metric, compared value) → weights of the units that the mean lacks; empty without ``compare``.
+        sources: source → its separate counts, such as those of second judges. The other fields do not include them.
     """
 
     eligible: Mapping[str, int]
@@ -155,12 +158,12 @@ class UnitCounts(NamedTuple):
 
     @property
     def parts(self) -> Iterator[tuple[str | None, UnitCounts]]:
-        """These, and those beside, each with its source; each adds up for itself."""
+        """These counts with None, and the counts of each source with its name; each part adds up by itself."""
         yield None, self
         yield from self.sources.items()
 
     def joined(self, other: UnitCounts) -> UnitCounts:
-        """Return these with another population, of other metrics."""
+        """Return these counts with those of other metrics."""
         return UnitCounts(
             {**self.eligible, **other.eligible},
             {**self.outcomes, **other.outcomes},
@@ -171,7 +174,7 @@ class UnitCounts(NamedTuple):
         )
 
     def beside(self, source: str, other: UnitCounts) -> UnitCounts:
-        """Return these with others, which are of that source from now on."""
+        """Return these counts with separate counts of a source."""
         within: str | None = source
         outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
         excluded = {(metric, outcome, within): of for (metric, outcome, _), of in other.excluded.items()}
@@ -183,12 +186,12 @@ class UnitCounts(NamedTuple):
 
 
 class ExternalCount(NamedTuple):
-    """What others say under one name.
+    """Counts of other evaluators' scores under one name.
 
     Attributes:
-        scores: those with a value or a label.
-        mean: of their values, weighted; None without one, or where one was not from 0 to 1.
-        off_scale: whether one was not: then no further value is added up, as nobody knows the scale.
+        scores: number of scores with a value or a label.
+        mean: weighted mean of the values; None without a value, or if one was outside [0, 1].
+        off_scale: whether a value was outside [0, 1]: then the scale is unknown, and no further value is added.
         labels: label → scores.
     """
 
@@ -199,12 +202,12 @@ class ExternalCount(NamedTuple):
 
 
 class ExternalCounts(NamedTuple):
-    """The scores of others that came over the wire.
+    """Counts of the scores of other evaluators that arrived over OTLP.
 
     Attributes:
-        names: name → what was counted.
-        undefined: results without a value or label that can be read.
-        again: spans and log records that had come before, and results that had come in another way.
+        names: name → its counts.
+        undefined: results without a readable value or label.
+        again: repeated spans and log records, and results that had already arrived in another form.
     """
 
     names: Mapping[str, ExternalCount]
@@ -213,20 +216,20 @@ class ExternalCounts(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """What a worker reads of a topic, and how far it is.
+    """A worker's position in a topic.
 
     Attributes:
-        name: of the topic.
-        partitions: those that it reads, ascending.
-        all: how many there are.
-        lag: messages of its partitions that are not settled.
-        oldest_s: seconds since the oldest of those that were read was written, by the broker's clock and ours; None = all are
+        name: the topic's name.
+        partitions: the partitions that this worker reads, ascending.
+        all: number of partitions of the topic.
+        lag: unsettled messages of its partitions.
+        oldest_s: age in seconds of the oldest unsettled message that was read, by the broker's clock and ours; None: all are
             settled.
-        rebalanced_s: seconds since its partitions last changed; None = it never had any.
+        rebalanced_s: seconds since its partitions last changed; None: it never had any.
         dropped: open traces that another worker reads again.
-        skipped: messages that were gone before they were read.
-        wrong: what keeps it from reading; empty = nothing.
-        held: partitions of which messages wait for log records that are not read yet.
+        skipped: messages that the broker had deleted before they were read.
+        wrong: error that keeps it from reading; empty without one.
+        held: partitions with messages that wait for log records that are not read yet.
     """
 
     name: str
@@ -242,13 +245,13 @@ class TopicState(NamedTuple):
 
 
 class LogRecords(NamedTuple):
-    """Log records that hold content.
+    """Counts of log records with content.
 
     Attributes:
-        joined: to their span.
-        waiting: for their span.
-        unjoined: whose span did not come in time, or came before them and was read.
-        dropped: for which there was no room.
+        joined: records that were joined to their span.
+        waiting: records that wait for their span.
+        unjoined: records without their span in time, or later than it.
+        dropped: records without room.
     """
 
     joined: int
@@ -259,28 +262,28 @@ class LogRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeState:
-    """What came to the door of ``spanscore serve``, what waits behind it, and what left by it.
+    """Counts of ``spanscore serve``: received, waiting and forwarded spans.
 
     Attributes:
-        requests: with spans, refused ones included.
-        spans: valid ones of requests that were taken.
-        bytes: of the requests, without compression.
-        refused: reason → requests.
-        rejected: reason → spans that are not valid.
-        ours: of the spans, evaluations.
-        unclaimed: of the spans, those that no translation claims.
-        unread: scope → traces without any span that is read, as another scope traces the same library in their process.
+        requests: requests with spans, rejected ones included.
+        spans: valid spans of accepted requests.
+        bytes: bytes of the requests, uncompressed.
+        refused: reason → rejected requests.
+        rejected: reason → invalid spans.
+        ours: number of evaluation spans among ``spans``.
+        unclaimed: number of ``spans`` that no normalizer claims.
+        unread: scope → traces without any read span, because another scope traces the same library in their process.
         open: traces with spans that wait for their unit to be whole.
-        waiting_for_root: of these, those with spans whose parent has not come.
-        orphans: spans that were given up, as their root never came.
-        late: spans that came when their unit had closed.
-        duplicates: spans that had come before.
+        waiting_for_root: number of ``open`` traces with spans whose parent has not arrived.
+        orphans: spans that were dropped because their root never arrived.
+        late: spans that arrived when their unit had closed.
+        duplicates: spans that had arrived before.
         revisions: units that were opened once more.
-        dialects: translation → spans that it read, and on how many of these it found no content.
-        forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
-        topic: of a worker; None where none is read.
-        external: scores that others made; None where none came.
-        logs: log records that hold content; None if none came.
+        dialects: normalizer → spans that it read, and how many of them had no content.
+        forward: for a proxy, requests that it forwarded, failed ones, and the error; None without forwarding.
+        topic: a worker's position in its topic; None without a topic.
+        external: scores of other evaluators; None if none arrived.
+        logs: log records with content; None if none arrived.
     """
 
     requests: int
@@ -308,14 +311,14 @@ class ServeState:
 
 
 class ReplayState(NamedTuple):
-    """What a replay has read, left out and scored so far.
+    """Counts of a replay so far.
 
     Attributes:
-        traces: that were read.
-        read: units in them, within the time that was asked for.
-        skipped: scores that were not made, as the store has them; one of each metric and unit.
+        traces: traces that were read.
+        read: units in them, within the requested time.
+        skipped: scores that were not made because the store has them; one per metric and unit.
         scored: scores that were made.
-        usd: what their judges cost; None while no price is known.
+        usd: cost of their judges in US dollars; None while no price is known.
     """
 
     traces: int
@@ -326,5 +329,5 @@ class ReplayState(NamedTuple):
 
     def __str__(self) -> str:
         line = f"replay: {format_count(self.read, 'unit')} of {self.traces:,} read"
-        line += f"; {self.skipped:,} scores there already, {self.scored:,} made"
+        line += f"; {self.skipped:,} scores exist already, {self.scored:,} made"
         return line if self.usd is None else f"{line}; {format_usd(self.usd)} USD so far"

@@ -1,4 +1,4 @@
-"""A fault → at most one log line per cause in a process; and a look at foreign values that runs no line of their code."""
+"""Logging, at most one line per cause in a process; and inspection of foreign objects without running their code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from uuid import UUID
 
 # --- foreign --------------------------------------------------------------------------------------------------------
 
-# What is asked of things that are not ours, without running a line of their code.
+# Inspection of foreign objects without running their code.
 #
-# ``type(x).__name__`` asks the metaclass, ``isinstance`` asks ``x.__class__``, ``str(error)`` asks the error: any of them
-# may hang the thread that asks, and with it everything that thread is for, or raise ``SystemExit`` into the application.
+# ``type(x).__name__`` runs code of the metaclass, ``isinstance`` of ``x.__class__``, ``str(error)`` of the error. Such code
+# may hang the calling thread with all its work, or raise ``SystemExit`` into the application.
 
 T = TypeVar("T")
 
@@ -34,12 +34,12 @@ def class_name(kind: type) -> str:
 
 
 def type_name(thing: object) -> str:
-    """Return the name of a thing's class."""
+    """Return the name of an object's class."""
     return class_name(type(thing))
 
 
 def module_of(kind: type) -> str:
-    """Return the module that a class says it is from; empty where it says none."""
+    """Return the module name of a class; empty without one."""
     module = _module_of(kind)
     return str.__str__(module) if is_a(module, str) else ""
 
@@ -50,12 +50,12 @@ def defines(kind: type, name: str) -> bool:
 
 
 def is_a(thing: object, *kinds: type[T]) -> TypeGuard[T]:
-    """Whether a thing is an instance of one of the classes, by its type and not by what it says of itself."""
+    """Whether an object is an instance of one of the classes, by its type and not by its ``__class__``."""
     return issubclass(type(thing), kinds)
 
 
 def plain_text(value: object) -> str | None:
-    """Return a text, a number or a UUID as text; None for any other value, which would have to be asked for one."""
+    """Return a text, a number or a UUID as text; None for any other value, because its own code would have to run."""
     printer = next((printer for kind, printer in _PRINTERS.items() if is_a(value, kind)), None)
     return None if printer is None else printer(value)
 
@@ -70,7 +70,7 @@ _PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
 
 
 def said_by(error: BaseException) -> str | None:
-    """Return an error's text; None where another's code would have to give it: a ``__str__``, or that of an argument."""
+    """Return an error's text; None if foreign code would have to run: a ``__str__``, or that of an argument."""
     printer: Any = next(base for base in bases_of(type(error)) if "__str__" in _dict_of(base))
     held = next((fields for known, fields in _PRINTED.items() if known is printer), None)
     if held is None or not all(type(argument) in _PLAIN for argument in _arguments_of(error)):
@@ -82,76 +82,76 @@ def said_by(error: BaseException) -> str | None:
 
 _arguments_of: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
-"""Looked for by identity first: a class may compare, or hash, by code of its own."""
+"""Types are compared by identity, because a class may compare or hash by its own code."""
 _PRINTED: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
     BaseException: (),
     KeyError: (),
     ImportError: ("msg",),
     OSError: ("errno", "strerror", "filename", "filename2"),
 }
-"""Who prints an error → what it prints beside the arguments."""
+"""Class with a ``__str__`` → the fields that this ``__str__`` prints in addition to the arguments."""
 
 
 # --- log ------------------------------------------------------------------------------------------------------------
 
-# A fault → at most one log line per cause in a process, and a line that quotes nothing.
+# At most one log line per cause in a process, without content.
 #
-# Messages of exceptions quote prompts, and so do tracebacks: a line names the error's class and the line of code it came
-# from.
+# Messages of exceptions and tracebacks may quote prompts. So a line names only the error's class and its line of code.
 
 _LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 _log = logging.getLogger("spanscore")
 _faults: set[str] = set()
 _MAX_CAUSES = 100
-"""Different causes, and different faults, that are logged; a process that has more has said enough."""
+"""Maximum number of causes, and of faults, that a process logs."""
 _AGAIN_AFTER_S = 3600.0
-"""A cause that stays is logged again after this: who reads logs of today does not see yesterday's."""
+"""A lasting cause is logged again after this time, because readers of today's logs do not see yesterday's."""
 _logged_at: dict[str, float] = {}
 
 
 def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
-    """Log what the operator must act upon: the first time, and at most hourly again. Any thread; never raises.
+    """Log a problem that the operator must act upon: the first time, and then hourly at most. Any thread; never raises.
 
     Args:
-        cause: what tells it from other causes.
-        text: what happened and what to do, without content or keys.
-        level: of ``logging``.
-        now_s: seconds on any steady clock; None = the system's.
+        cause: key of the cause.
+        text: the problem and its remedy, without content or keys.
+        level: level of ``logging``.
+        now_s: seconds on any steady clock; None: the system's.
     """
     if cause not in _logged_at and len(_logged_at) >= _MAX_CAUSES:
         return
     now = monotonic() if now_s is None else now_s
-    before = _logged_at.setdefault(cause, now)  # atomic: of several threads that meet a cause at once, one logs it
+    before = _logged_at.setdefault(cause, now)  # atomic: if several threads have the same cause at once, one logs it
     if before is not now and now - before < _AGAIN_AFTER_S:
         return
     _logged_at[cause] = now
-    _say(level, "spanscore: %s", text)  # who speaks, as a line may be shown without its logger's name
+    _say(level, "spanscore: %s", text)  # with the library's name, because a line may be shown without its logger's name
 
 
 def log_internal_error(what: str, error: BaseException) -> None:
-    """Say once that something of ours failed. Any thread; never raises.
+    """Log once that an operation of spanscore, the first argument, failed. Any thread; never raises.
 
     Args:
-        what: what spanscore could not do.
-        error: why; the same class from the same line is the same fault, wherever it was met.
+        error: the cause; the same class from the same line of code is the same fault.
     """
     origin = _origin(error)
     if origin in _faults or len(_faults) >= _MAX_CAUSES:
         return
     _faults.add(origin)
-    _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, said once", what, origin)
+    _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", what, origin)
 
 
 def _say(level: int, line: str, *words: str) -> None:
     try:
         _log.log(level, line, *words)
-    except BaseException as error:  # (a filter or handler of the application's logging; there is no one left to tell)
+    except BaseException as error:  # (of a filter or handler of the application's logging; it cannot be logged)
         if threading.current_thread() is threading.main_thread() and not isinstance(error, Exception):
-            raise  # a signal's; on a thread of ours it would end that thread
+            raise  # from a signal; on a thread of spanscore it would end that thread
 
 
 def raised_by_user(error: BaseException) -> str:
-    """Return class, file and line of an error: of the last line that is neither ours nor an installed library's, if any is."""
+    """Return class, file and line of an error: the last line outside of spanscore and installed libraries, if there is such a
+    line.
+    """
     return _origin(error, _is_of_user)
 
 

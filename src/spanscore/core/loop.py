@@ -1,10 +1,10 @@
-"""The one asyncio loop of the process, on which every judge is called.
+"""The one asyncio loop of the process, which runs every judge call.
 
-An asynchronous HTTP client belongs to the loop that first used it: shared over three loops, half of the calls failed with
-"Event loop is closed" (what an application shares with a judge is called by its blocking side: ``langchain/blocking.py``).
-So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use, never stopped by a scorer,
-and made anew in a forked child. Nothing that a judge does ends it. What may block a loop (other libraries' metrics) has a
-``LoopThread`` of its own.
+An asynchronous HTTP client belongs to the loop that first used it. Shared by three loops, half of its calls failed with "Event
+loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
+``langchain/blocking.py``.) So ``score``, ``score_sync`` and the engine all submit to this loop. It starts on first use and
+again in a forked child. No scorer and no judge stops it. Metrics of other libraries, which may block a loop, run on a
+``LoopThread`` of their own.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from spanscore.core.log import log_internal_error
-from spanscore.core.threads import DaemonPool, gevent_monkey, reset_in_child, start_daemon
+from spanscore.core.threads import DaemonPool, call_in_child, gevent_monkey, start_daemon
 from spanscore.errors import SpanscoreError
 
 T = TypeVar("T")
 
 _POOL_THREADS = 32
-"""For name resolution, and for chat models that can only block."""
+"""Threads for name resolution, and for chat models without an asynchronous client."""
 
 
 class LoopThread:
-    """A loop on a daemon thread, for the life of the process: made on first use, and anew in a forked child.
+    """An event loop on a daemon thread, for the life of the process: started on first use, and again in a forked child.
 
     Args:
-        name: of the thread.
-        pool: what the names of its default executor's threads begin with.
+        name: the thread's name.
+        pool: name prefix of the default executor's threads.
     """
 
     def __init__(self, name: str, pool: str) -> None:
@@ -43,10 +43,10 @@ class LoopThread:
         self._ident: int | None = None
         self._inherited: list[Any] = []
         self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        reset_in_child(self, LoopThread.reset)
+        call_in_child(self, LoopThread.reset)
 
     def running(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started if it was not. Safe from any thread.
+        """Return the loop, and start it if necessary. Any thread.
 
         Raises:
             RuntimeError: no thread can be started for it now.
@@ -61,14 +61,14 @@ class LoopThread:
             return self._loop
 
     def call_soon(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have something done on the loop, in the order of the calls. Any thread; it must not block.
+        """Call a function on the loop, in the order of the calls. Any thread; the function must not block.
 
-        Where no thread can be started for the loop, the work waits for the next call.
+        If no thread can be started for the loop, the call waits for the next one.
         """
         self._unsent.append((work, arguments))
         with suppress(RuntimeError):
             running = self.running()
-            with suppress(IndexError):  # another thread took the last one
+            with suppress(IndexError):  # another thread took the last item
                 while self._unsent:
                     work, arguments = self._unsent.popleft()
                     running.call_soon_threadsafe(work, *arguments)
@@ -78,25 +78,27 @@ class LoopThread:
         return threading.get_ident() == self._ident
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop; the future can be waited for from any other thread. Does not block."""
+        """Run a coroutine on the loop. The future can be awaited from any other thread. Does not block."""
         return asyncio.run_coroutine_threadsafe(work, self.running())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_unnoticed)
-        loop.set_debug(False)  # PYTHONASYNCIODEBUG is about the host's loops; here asyncio would quote a slow metric
+        loop.set_debug(
+            False
+        )  # PYTHONASYNCIODEBUG is for the host's loops; on this loop asyncio would quote a slow metric
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
             try:
                 loop.run_forever()
-            except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: what awaits the task has it too)
+            except BaseException as error:  # noqa: BLE001  (SystemExit of a task: the task's awaiter gets it, too)
                 log_internal_error("keep a judge's task from ending its loop", error)
 
     def reset(self) -> None:
-        """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
+        """Forget the loop in a forked child, because its thread does not exist there. The next use starts another."""
         if self._loop is not None:
-            # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.
+            # Kept alive: asyncio would report each collected task of the parent as destroyed, on the child's stderr.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
         self._lock, self._loop, self._ident = threading.Lock(), None, None
         self._unsent = deque()
@@ -109,22 +111,22 @@ call_soon, on_loop, submit = _judges.call_soon, _judges.on_loop, _judges.submit
 
 
 def later(seconds: float, work: Callable[[], object]) -> None:
-    """Have something done on the loop of the judges after so many seconds. Any thread; it must not block."""
+    """Call a function on the judges' loop after ``seconds``. Any thread; the function must not block."""
     call_soon(lambda: asyncio.get_running_loop().call_later(seconds, work))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop of the judges and block until it is done; also inside another running loop (Jupyter).
+    """Run a coroutine on the judges' loop and block until it is done, also inside another running loop (Jupyter).
 
-    Cut short by an exception in the caller's thread (Ctrl-C), it is cancelled: nobody would use what it still pays for.
+    If an exception in the caller's thread (Ctrl-C) interrupts it, the coroutine is cancelled, because it would go on spending.
 
     Raises:
-        SpanscoreError: called on the loop's own thread, where it would wait for itself for ever.
+        SpanscoreError: called on the loop's own thread, which would wait for itself forever.
     """
     if on_loop():
         work.close()
         raise SpanscoreError(
-            "score_sync or fit_sync was called on spanscore's own loop, where it would block itself: await score() or fit()"
+            "score_sync or fit_sync was called on spanscore's own loop and would block itself: await score() or fit()"
         )
     future = submit(work)
     try:
@@ -135,14 +137,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop for a thread of our own. Under gevent it has the standard selector: gevent's is for greenlets."""
+    """Return an event loop for a thread of spanscore. Under gevent it has the standard selector, because gevent's is for
+    greenlets.
+    """
     if (monkey := gevent_monkey()) is None:
         return asyncio.new_event_loop()
     return asyncio.SelectorEventLoop(monkey.get_original("selectors", "DefaultSelector")())
 
 
 def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
-    """asyncio prints the error of a task that nothing awaited, traceback and message; it may quote a prompt."""
+    """Log the error of a task without an awaiter. asyncio would print traceback and message, which may quote a prompt."""
     error = what.get("exception")
     if error is not None:
         log_internal_error("await a judge's background task", error)

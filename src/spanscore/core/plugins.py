@@ -1,4 +1,4 @@
-"""A name and plain parameters → a part: metrics, sinks, dialects and queues are found alike, built in or a user's own."""
+"""Registries that make metrics, sinks, extractors and queues from a name and parameters, built in or a user's own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 
 Entry = str | Mapping[str, Mapping[str, Any] | None]
-"""A part as a configuration lists it: its name, alone or with its parameters."""
+"""A part in a configuration: its name, alone or with its parameters."""
 
 
 def entries(listed: Iterable[Entry]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the parameters of each part that a configuration lists."""
+    """Yield the name and the parameters of each part in a configuration."""
     for entry in listed:
         if isinstance(entry, str):
             yield entry, {}
@@ -30,12 +30,12 @@ class Registry:
     """The parts of one kind.
 
     Attributes:
-        kind: what one of them is called (``metric``).
-        protocol: what each keeps; checked at run time.
-        outside: how one from outside is written, for the error of an unknown name.
-        built_in: name → class, or where it stands (``"module:Class"``), and is imported from on first use.
-        aliases: what people call a built-in → its name.
-        offers: what a scorer hands to a part from outside that takes one of the name.
+        kind: name of the kind (``metric``).
+        protocol: protocol of each part; checked at run time.
+        outside: example of the name of a user's part, for the error of an unknown name.
+        built_in: name → class, or its place (``"module:Class"``), which is imported on first use.
+        aliases: alternative name → name of a built-in part.
+        offers: names of the parameters that a scorer passes to a user's part if the part has them.
     """
 
     kind: str
@@ -46,23 +46,27 @@ class Registry:
     offers: tuple[str, ...] = ()
 
     def each(self, given: Iterable[Any], /, **offered: Any) -> list[Any]:
-        """Return parts: those that are given ready made as they are, those that are named (``Entry``) made.
+        """Return parts: ready-made ones unchanged, and one for each name (``Entry``).
 
         Raises:
-            ConfigurationError: one is none, or cannot be made.
+            ConfigurationError: an item is not such a part, or cannot be made.
         """
         return [part for one in given for part in self._each(one, offered)]
 
     def one(self, given: Any, /, **offered: Any) -> Any:
-        """Return the one part that is given or named; raises as ``each`` does."""
+        """Return one part from a ready-made part or a name.
+
+        Raises:
+            ConfigurationError: the item names several parts or no part, is not such a part, or cannot be made.
+        """
         self.check_one(given)
         return self.each([given], **offered)[0]
 
     def check_one(self, given: Any) -> None:
-        """Make sure that one part is given or named.
+        """Make sure that the item is or names exactly one part.
 
         Raises:
-            ConfigurationError: more are, or none.
+            ConfigurationError: it names several parts, or no part.
         """
         if isinstance(given, Mapping) and len(given) != 1:
             raise ConfigurationError(f"{given!r} names {len(given)} {self.kind}s; name one")
@@ -71,27 +75,28 @@ class Registry:
         """Return a part by its name.
 
         Args:
-            name: a built-in's, an alias of one, or ``"my_pkg:Class"`` from outside: a class, a function that returns a part,
-                or a part itself.
-            params: of the part.
-            offered: handed on to parts that take one of the name; ignored by the others.
+            name: name or alias of a built-in part, or ``"my_pkg:Class"``: a class, a function that returns a part, or a part
+                itself.
+            params: parameters of the part.
+            offered: passed to parts that have a parameter of the name; ignored for others.
 
         Raises:
-            ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
+            ConfigurationError: unknown name or parameter (the message suggests similar ones), or an invalid parameter.
         """
         maker, given = self.checked(name, params, **offered)
         if self._is_part(maker):
             return maker
         made = maker(**given)
         if not self._is_part(made):
-            raise ConfigurationError(f"{self.kind} {name!r} made a {type(made).__name__}, which is no {self.kind}")
+            raise ConfigurationError(f"{self.kind} {name!r} made a {type(made).__name__}, which is not a {self.kind}")
         return made
 
     def checked(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> tuple[Any, Mapping[str, Any]]:
-        """Return what makes a part, and with which parameters, without making it.
+        """Return the maker of a part and its parameters, without making the part.
 
         Raises:
-            ConfigurationError: as ``made``, but for what only making it shows.
+            ConfigurationError: unknown name or parameter, or a missing parameter. Errors that only making the part shows are
+                not raised.
         """
         maker = self.found(name)
         if callable(maker) and not self._is_part(maker):
@@ -99,18 +104,16 @@ class Registry:
             self._check_parameters(name, maker, given)
             return maker, given
         if not self._is_part(maker):
-            raise ConfigurationError(f"{self.kind} {name!r} is a {type(maker).__name__}, which is no {self.kind}")
+            raise ConfigurationError(f"{self.kind} {name!r} is a {type(maker).__name__}, which is not a {self.kind}")
         if params:
-            raise ConfigurationError(
-                f"{self.kind} {name!r} is ready made and takes no parameters, got {sorted(params)}"
-            )
+            raise ConfigurationError(f"{self.kind} {name!r} is ready made and has no parameters, got {sorted(params)}")
         return maker, {}
 
     def found(self, name: str) -> Any:
-        """Return the class, function or part a name stands for.
+        """Return the class, function or part with a name.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: the name is unknown.
         """
         place = self.built_in.get(self.aliases.get(name, name), name)
         if not isinstance(place, str):
@@ -132,22 +135,26 @@ class Registry:
         elif self._is_part(one):
             yield one
         else:
-            raise ConfigurationError(f"{one!r} is no {self.kind}: it needs {_members(self.protocol)}")
+            raise ConfigurationError(f"{one!r} is not a {self.kind}: it needs {_members(self.protocol)}")
 
     def _is_part(self, thing: object) -> bool:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
 
     def _unknown(self, name: str) -> str:
-        known = f"built in are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
+        known = (
+            f"built-in names are {', '.join(sorted(self.built_in))}."
+            if self.built_in
+            else "there are no built-in ones."
+        )
         hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or known
-        return f"unknown {self.kind} {name!r}: {hint} One from outside is written {self.outside!r}"
+        return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.outside!r}"
 
     def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
         signature = inspect.signature(maker)
         known = [one for one in signature.parameters if one != "self"]
         for one in given:
             if one not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-                hint = did_you_mean(one, known) or f"it takes {', '.join(known)}"
+                hint = did_you_mean(one, known) or f"it has {', '.join(known)}"
                 raise ConfigurationError(f"{self.kind} {name!r} has no parameter {one!r}: {hint}")
         try:
             signature.bind(**given)
@@ -156,7 +163,9 @@ class Registry:
 
 
 def _wanted(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the maker takes of it. A required one that is None is handed on: the part says best what it needs."""
+    """Return the offered values that the maker accepts. A None for a required parameter is passed on: the part's own error is
+    clearer.
+    """
     parameters = inspect.signature(maker).parameters
     return {
         name: value
@@ -166,10 +175,10 @@ def _wanted(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _why(module: str, error: Exception) -> str:
-    """Return why a module cannot be imported, and what to do."""
+    """Return the cause of a failed import, and the remedy."""
     top = module.partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and error.name == top:
-        return f"there is no module {top!r} where Python looks; install it, or name its folder in PYTHONPATH"
+        return f"Python finds no module {top!r}; install it, or name its folder in PYTHONPATH"
     if isinstance(error, ImportError):
         return str(error)
     return f"importing {module} raised {type(error).__name__}: {error}"

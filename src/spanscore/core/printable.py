@@ -1,4 +1,6 @@
-"""Text and tables for people: control characters escaped, columns that fit, and suggestions for misspelt names."""
+"""Text and tables for people: formatted numbers, escaped control characters, fitting columns, suggestions for misspelt
+names.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ def format_number(number: float | None, unknown: str = "?") -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Return a number of bytes with one decimal, which a whole number lacks: "77 bytes", "64 MB", "1.5 GB"."""
+    """Return a number of bytes with one decimal, unless it is zero: "77 bytes", "64 MB", "1.5 GB"."""
     step, unit = next(((step, unit) for step, unit in _SIZES if size >= step), (1, "bytes"))
     return f"{f'{size / step:,.1f}'.removesuffix('.0')} {unit}"
 
 
 def format_age(seconds: float) -> str:
-    """Return a length of time in the largest unit of which it has two: "90 s", "5 min", "3 h", "2 d"."""
+    """Return a duration in the largest unit of which it has at least two: "90 s", "5 min", "3 h", "2 d"."""
     step, unit = next(((step, unit) for step, unit in _AGES if seconds >= 2 * step), (1, "s"))
     return f"{seconds / step:,.0f} {unit}"
 
@@ -72,12 +74,13 @@ def format_usd(usd: float | None, unknown: str = "?") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
-    """Return ``did you mean 'faithfulness'?``; empty without a name that is spelt alike.
+    """Return ``did you mean 'faithfulness'?``; empty if no name is similar.
 
     Args:
-        known: names among which to look.
-        likely: suggestions that replace those found in ``known``.
-        most: suggestions at most.
+        name: the misspelt name.
+        known: names to search.
+        likely: suggestions to use as they are, without a search.
+        most: maximum number of suggestions.
     """
     near = likely or get_close_matches(name, [*known], n=most)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -105,7 +108,7 @@ def printable(text: str) -> str:
 
 
 def names_listed(names: Iterable[str]) -> str:
-    """Return names with commas between, on one line."""
+    """Return names separated by commas, on one line."""
     return ", ".join(map(printable, names))
 
 
@@ -124,19 +127,19 @@ def _escape(found: re.Match[str]) -> str:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 _BORDER = 3
-"""Columns that a cell takes besides its text: a space either side and a line."""
+"""Columns that a cell needs in addition to its text: a space on either side and a line."""
 _GAP = 2
-"""The same, without lines between the cells."""
+"""Columns that a cell needs in addition to its text in a table without vertical lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table for rich that never folds a word: text breaks at spaces, and if no table fits, each row is a short list.
+    """A table for rich that never splits a word: text breaks at spaces, and if no table fits, each row is a short list.
 
     Attributes:
         headers: one per column.
         rows: cells as text; a line break starts a new line.
-        title: above it.
+        title: text above the table; empty: no title.
     """
 
     headers: Sequence[str]
@@ -159,7 +162,7 @@ class TextTable:
         from rich.text import Text
 
         drawn = box.HEAVY_HEAD if lines else box.SIMPLE_HEAD
-        gap = (0, 1) if lines else (0, _GAP - 1, 0, 0)  # and the blank that divides
+        gap = (0, 1) if lines else (0, _GAP - 1, 0, 0)  # plus the separating blank
         table = Table(title=self.title or None, title_justify="left", box=drawn, padding=gap)
         table.pad_edge = table.show_edge = lines
         for header, width in zip(self.headers, widths, strict=True):

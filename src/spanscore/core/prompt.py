@@ -1,11 +1,11 @@
-"""Prompt and Reply: a typed question for a judge and its answer; and ready-made aspects that a judge can be asked about."""
+"""``Prompt`` and ``Reply``, a typed question for a judge and its answer; and ready-made aspects for questions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -13,7 +13,7 @@ from spanscore.core.score import Direction
 
 # --- aspect ---------------------------------------------------------------------------------------------------------
 
-# Ready aspects: name → a definition that a judge can be asked about, and whether it is wanted. The wording is our own.
+# Ready-made aspects: name → a definition for a judge, and whether it is desirable. The wording is our own.
 
 
 class Aspect(NamedTuple):
@@ -78,33 +78,35 @@ ASPECTS: Final[Mapping[str, Aspect]] = MappingProxyType(
 
 # --- prompt ---------------------------------------------------------------------------------------------------------
 
-# Prompt and Reply: a typed question for a judge, and what came back.
-#
-# Instruction, examples and evidence stay apart until a judge renders them: evidence is foreign text and is fenced, so that
-# a sentence in it that reads like an instruction is seen as evidence.
+# Instruction, examples and evidence stay separate until a judge renders them. Evidence is foreign text and is fenced, so that
+# a judge treats a sentence in it that looks like an instruction as evidence.
 
 
 class Passages(str):
-    """Texts as one piece of evidence, a line break between them: a judge reads one text.
+    """Texts as one piece of evidence, joined by line breaks, because a judge reads one text.
 
     Attributes:
-        parts: they themselves, in order: a question that is too long loses from the longest (``judges/rendering.py``).
+        parts: the texts in order: a question that is too long loses text from the longest (``judges/rendering.py``).
     """
 
     parts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str] | None) -> Passages:
-        """Join texts; none where there are none."""
+        """Join texts; empty without texts."""
         parts = tuple(texts or ())
         joined = cls("\n".join(parts))
         joined.parts = parts
         return joined
 
 
+PromptOrder = Literal["evidence_first", "instruction_first"]
+"""The place of the evidence in a question: in front of the instruction, or behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One worked case: evidence as the judge will see it, and the output that is right for it."""
+    """One worked case: evidence in the form that the judge gets, and the right output for it."""
 
     evidence: Mapping[str, Any]
     output: Mapping[str, Any]
@@ -116,15 +118,18 @@ class Prompt:
 
     Attributes:
         step: name of the step (METRICS names: ``extract_statements``, ``critique`` …).
-        instruction: what to do, in our own words.
-        evidence: variable → JSON value; fields that are absent are left out.
+        instruction: the task, in our own words.
+        evidence: variable → JSON value; missing fields are left out.
         output: the shape of the answer.
         examples: few-shot cases.
-        vote_index: 0, or the number of the vote: identical questions with different ballots are really asked again.
-        n: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
-            ``answers_several`` that it may give so many (``judges/effects/limited.py``).
-        applies_when: condition under which there is something to answer, which the instruction tells, too; None = always.
-        rendered: its texts, made once for all who look at them (``judges/rendering.py``); a changed copy has none yet.
+        vote_index: number of the vote, from 0: identical questions with different numbers are really asked again.
+        n: number of answers requested at once, drawn independently; more than 1 only for a judge with ``answers_several``
+            (``judges/effects/limited.py``).
+        applies_when: condition of the question, which the instruction also contains; None: always.
+        order: the place of the evidence.
+        fields: variable → the field of a sample that it holds; the judge sees that name in front of the instruction.
+        examples_first: whether the examples precede the evidence if the instruction follows it.
+        rendered: the rendered texts, shared by all readers (``judges/rendering.py``); a changed copy has none yet.
     """
 
     step: str
@@ -135,28 +140,31 @@ class Prompt:
     vote_index: int = 0
     n: int = 1
     applies_when: str | None = None
+    order: PromptOrder = "evidence_first"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    examples_first: bool = False
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a judge said.
+    """A judge's answer.
 
     Attributes:
-        text: the answer; JSON where the judge has a structured mode.
-        model: the model that answered, as its provider names it; empty when unknown.
-        input_tokens: 0 when the judge does not tell.
-        output_tokens: 0 when the judge does not tell.
-        duration_s: seconds the model itself took, without waiting for a place; None when the judge does not tell
-            (the asker's own clock counts then).
-        cost_usd: of this answer; None when it is not known.
-        cached: nobody was asked: it was answered before. No tokens, no cost.
-        finish: why the model stopped, as its provider names it (``stop``, ``length``); None when it does not tell.
-        cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
-        at_batch_price: the provider bills it as it bills batches (service tier ``flex``).
-        headers: what the answer said of the account's limits, names in lower case; for the gate.
-        other_completions: further answers to the same request, where several were asked for; what was written is shared out
-            among all, what was read is told with the first.
+        text: the answer; JSON if the judge has a structured mode.
+        model: the model that answered, as its provider names it; empty if unknown.
+        input_tokens: tokens of the prompt; 0 if the judge reports none.
+        output_tokens: tokens of the answer; 0 if the judge reports none.
+        duration_s: seconds of the model itself, without waiting for a place; None if the judge reports none (the caller's own
+            clock counts then).
+        cost_usd: US dollars for this answer; None if unknown.
+        cached: whether the answer came from the cache, without tokens and cost.
+        finish: the provider's name for the reason why the model stopped (``stop``, ``length``); None if unknown.
+        cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache, and bills for less.
+        at_batch_price: whether the provider bills it at the price of batches (service tier ``flex``).
+        headers: headers of the answer with the account's limits, names in lower case; for the gate.
+        other_completions: further answers to the same request, if several were requested. Output tokens are divided among all
+            answers; the first one has the input tokens.
     """
 
     text: str

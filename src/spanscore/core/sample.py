@@ -1,4 +1,4 @@
-"""Samples and annotations: what a metric scores, and what a person said of a unit. Field names are those of ragas."""
+"""Samples, which metrics score, and annotations, which are human labels of units. Field names are those of ragas."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from spanscore.core.span import UnitKey
 # --- sample ---------------------------------------------------------------------------------------------------------
 
 # Field names are those of ragas, so its data sets load unchanged.
-#
-# ``retrieved_contexts is None`` means that no retrieval happened, or that the texts are unknown; ``[]`` that it found
-# nothing.
 
 
 class _Frozen(BaseModel):
@@ -27,11 +24,11 @@ class _Frozen(BaseModel):
 
 
 class ToolCall(_Frozen):
-    """A tool the model asked for.
+    """A call of a tool by the model.
 
     Attributes:
         args: argument name → value.
-        id: matches the ``tool_call_id`` of the answer, where the provider gave one.
+        id: id that the tool's answer repeats as ``tool_call_id``; None if the provider gives none.
     """
 
     name: str
@@ -40,7 +37,7 @@ class ToolCall(_Frozen):
 
 
 class HumanMessage(_Frozen):
-    """What the user said."""
+    """A message of the user."""
 
     type: Literal["human"] = "human"
     content: str
@@ -48,7 +45,7 @@ class HumanMessage(_Frozen):
 
 
 class AIMessage(_Frozen):
-    """What the model answered, asked of its tools, or both; empty content is a message that only calls tools."""
+    """A message of the model: an answer, tool calls, or both. Empty content: a message with tool calls alone."""
 
     type: Literal["ai"] = "ai"
     content: str = ""
@@ -57,7 +54,7 @@ class AIMessage(_Frozen):
 
 
 class ToolMessage(_Frozen):
-    """What a tool gave back."""
+    """The result of a tool call."""
 
     type: Literal["tool"] = "tool"
     content: str
@@ -68,19 +65,33 @@ class ToolMessage(_Frozen):
 Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(discriminator="type")]
 
 
+class TokenUsage(_Frozen):
+    """The tokens that an application's models used for one answer.
+
+    Attributes:
+        input_tokens: tokens of all prompts; None = not known.
+        output_tokens: tokens of all completions; None = not known.
+    """
+
+    input_tokens: Annotated[int, Field(ge=0)] | None = None
+    output_tokens: Annotated[int, Field(ge=0)] | None = None
+
+
 class SingleTurnSample(_Frozen):
-    """One question and its answer, with what was retrieved for it.
+    """One question and its answer, with the retrieved texts.
 
     Attributes:
         user_input: the question.
         response: the answer.
-        retrieved_contexts: texts in rank order; None = no retrieval happened, or the texts are unknown; ``[]`` = the retrieval
-            found nothing.
-        retrieved_context_ids: ids of the retrieved documents in rank order. They are known even if the texts are unknown, or
-            stand in one text together; None = a document has no id.
+        retrieved_contexts: texts in rank order; None: no retrieval happened, or the texts are unknown; ``[]``: the retrieval
+            found no text.
+        retrieved_context_ids: ids of the retrieved documents in rank order, also if the texts are unknown or are joined into
+            one text. None: a document has no id.
         reference: the right answer.
-        reference_contexts: the texts that should have been found.
+        reference_contexts: the texts that the retrieval should have found.
         rubrics: grade or criterion → description.
+        duration_s: time from the request to the whole answer, in seconds; None = not known.
+        usage: tokens of the application's models; None = not known.
     """
 
     user_input: str | None = None
@@ -91,20 +102,22 @@ class SingleTurnSample(_Frozen):
     reference_contexts: list[str] | None = None
     reference_context_ids: list[str | int] | None = None
     rubrics: dict[str, str] | None = None
+    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    usage: TokenUsage | None = None
 
 
 class MultiTurnSample(_Frozen):
     """A conversation.
 
     Attributes:
-        user_input: the messages in order; never empty of meaning: a tool message follows a call of it.
-        reference: what the conversation should have achieved.
-        reference_tool_calls: the calls that should have been made, in order.
-        reference_topics: the topics that are allowed.
+        user_input: the messages in order; a tool message follows a call of its tool.
+        reference: the intended result of the conversation.
+        reference_tool_calls: the expected tool calls, in order.
+        reference_topics: the allowed topics.
         rubrics: grade or criterion → description.
 
     Raises:
-        pydantic.ValidationError: the conversation is impossible; the error says which message makes it so, and why.
+        pydantic.ValidationError: the conversation is impossible; the error names the message and the cause.
     """
 
     user_input: list[Message]
@@ -125,7 +138,7 @@ class MultiTurnSample(_Frozen):
         return messages
 
     def messages(self) -> list[dict[str, Any]]:
-        """Return the conversation as JSON, as a judge is shown it: no text in it can pose as another turn."""
+        """Return the conversation as JSON for a judge: no text in it can pose as another turn."""
         return [shown for message in self.user_input if (shown := _message(message))]
 
     def pretty(self) -> str:
@@ -137,7 +150,7 @@ def _check_answers_a_call(
     position: int, message: ToolMessage, before: Sequence[Message], caller: AIMessage | None
 ) -> None:
     if not any(isinstance(m, AIMessage) for m in before):
-        raise ValueError(f"message {position} is a tool result, but no assistant message stands before it")
+        raise ValueError(f"message {position} is a tool result, but no assistant message precedes it")
     if caller is None:
         raise ValueError(
             f"message {position} is a tool result, but message {position - 1} ({before[-1].type}) calls no tool: "
@@ -146,8 +159,8 @@ def _check_answers_a_call(
     known = {call.id for call in caller.tool_calls or () if call.id}
     if message.tool_call_id and known and message.tool_call_id not in known:
         raise ValueError(
-            f"message {position} answers tool call {message.tool_call_id!r}, which no message before it made; "
-            f"the calls before it are {sorted(known)}"
+            f"message {position} answers tool call {message.tool_call_id!r}, which no earlier message made; "
+            f"the earlier calls are {sorted(known)}"
         )
 
 
@@ -156,16 +169,15 @@ Sample: TypeAlias = SingleTurnSample | MultiTurnSample
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a dialect makes of one unit: either sample, both, or the outcome that says why there is none.
+    """Result of an extractor for one unit: one sample, both, or an outcome with a reason instead.
 
     Attributes:
-        multi_turn: present when the unit has tool calls or several human turns.
-        outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
-        searched: field → where it was looked for, for the error of a missing one.
-        source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
-        unused_documents: documents that were retrieved and are no contexts; None if no run retrieved any, or if their texts
-            are unknown.
-        interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
+        multi_turn: present if the unit has tool calls or several human turns.
+        outcome: None if there is a sample; otherwise ``no_sample`` (or another) with a reason.
+        searched: field → the searched places, for the error of a missing field.
+        source: how the less certain of question and answer was found (``dialects.turn.Source``); None without a search.
+        unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are unknown.
+        interrupted: the turn waits for a person and has no sample yet; the run that resumes it will have one.
     """
 
     single_turn: SingleTurnSample | None = None
@@ -179,11 +191,11 @@ class Samples:
 
     @classmethod
     def of(cls, sample: Sample) -> Samples:
-        """Return the one sample that a user has made."""
+        """Return a user's own sample as samples."""
         return cls(multi_turn=sample) if isinstance(sample, MultiTurnSample) else cls(single_turn=sample)
 
     def attributes(self) -> dict[str, Any]:
-        """Return what the unit's span tells of how its sample was made; empty without one."""
+        """Return the attributes of the unit's span about the source of its sample; empty without a sample."""
         if self.outcome is not None:
             return {}
         attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.UNUSED_DOCUMENTS: self.unused_documents}
@@ -191,13 +203,13 @@ class Samples:
 
 
 def by_value(sample: Sample) -> Sample:
-    """Return a copy that later edits of the sample's lists and dicts do not reach."""
+    """Return a deep copy, so that later edits of the sample's lists and dicts do not change it."""
     copy: Sample = _copied(sample, {})
     return copy
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    """Copy models, lists and dicts; a value that holds itself, as a copy that does. Whatever else it is, is shared."""
+    """Copy models, lists and dicts, cycles included. Values of all other types are shared."""
     if id(value) in copies:
         return copies[id(value)]
     if is_a(value, _Frozen):
@@ -215,12 +227,12 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
 
 
 def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
-    """Return those of the required fields that are None on the sample (an empty text or list is there)."""
+    """Return the required fields with the value None; an empty text or list is present."""
     return [name for name in required if getattr(sample, name, None) is None]
 
 
 def _message(message: Message) -> dict[str, Any] | None:
-    """Return role, content and tool calls; None for an assistant that says nothing."""
+    """Return role, content and tool calls; None for an assistant message without any."""
     if not isinstance(message, AIMessage):
         return {"role": "user" if isinstance(message, HumanMessage) else "tool", "content": message.content}
     said = {"content": message.content} if message.content else {}
@@ -243,11 +255,11 @@ def _blocks(message: Message) -> list[str]:
 # --- annotation -----------------------------------------------------------------------------------------------------
 
 HumanValue: TypeAlias = bool | float | str
-"""Passes or not; a number on a metric's scale; or a word of a declared scale."""
+"""Pass or fail; a number on a metric's scale; or a word of a declared scale."""
 
 
 class UnitId(NamedTuple):
-    """What names a unit outside of this process: hex digits, 32 of its trace and 16 of its span."""
+    """Ids of a unit for use outside of this process, in hex digits: 32 of its trace and 16 of its span."""
 
     trace_id: str
     span_id: str
@@ -255,16 +267,16 @@ class UnitId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """What somebody said of a unit.
+    """A person's rating of a unit: a human label.
 
     Attributes:
-        annotator: who: a low-cardinality name of a person, a team or a way of asking.
-        comment: content; None where nothing was said.
-        when_ns: when it was said, since 1970; None where nobody knows.
-        unit: what was labelled; None where only ``key`` tells.
-        key: the unit's own key in the application (``spanscore.feedback_key``); None where ids tell.
-        revision: 0, or how often the same annotator changed the same label of the unit, as far as the process knows.
-        quality: [0, 1], 1 is good; None where no scale tells.
+        annotator: low-cardinality name of a person, a team or a way of asking.
+        comment: the person's text (content); None without one.
+        when_ns: time of the rating, nanoseconds since 1970; None if unknown.
+        unit: the labelled unit; None if only its ``key`` is known.
+        key: the unit's own key in the application (``spanscore.feedback_key``); None if the ids are known.
+        revision: number of earlier changes of this label by the same annotator that this process has seen; 0 the first time.
+        quality: [0, 1], 1 is good; None without a scale.
     """
 
     name: str
@@ -278,12 +290,12 @@ class Annotation:
     quality: float | None = None
 
     def without_comment(self) -> Annotation:
-        """Return the label as it leaves where content does not."""
+        """Return the label without its comment, for export without content."""
         return replace(self, comment=None)
 
     @property
     def text(self) -> str | None:
-        """What it says in a word: ``pass`` or ``fail``, or that of its scale; None of a number."""
+        """The value as a word: ``pass`` or ``fail``, or a word of its scale; None for a number."""
         if isinstance(self.value, bool):
             return "pass" if self.value else "fail"
         return self.value if isinstance(self.value, str) else None
@@ -292,7 +304,7 @@ class Annotation:
     def id(self) -> str:
         """32 hex digits, the same for the same label in any process; the span's id is the first 16 of them.
 
-        A time of its own tells two equal votes apart; where nobody gave one the revision does, as far as it is known.
+        The time distinguishes two equal ratings; without a time, the revision does, as far as it is known.
         """
         whose = self.key if self.unit is None else f"{self.unit.trace_id:032x}/{self.unit.span_id:016x}"
         said = f"{self.name}/{self.annotator}/{self.value!r}"
@@ -301,12 +313,12 @@ class Annotation:
 
 
 class JudgeResult(NamedTuple):
-    """What a judge said of a labelled sample.
+    """A judge's result on a labelled sample.
 
     Attributes:
-        value: on the metric's scale; None where only the verdict is known.
-        label: the verdict; None where only the value is known.
-        evaluator_version: of the score; empty where nobody knows.
+        value: on the metric's scale; None if only the verdict is known.
+        label: the verdict; None if only the value is known.
+        evaluator_version: of the score; empty if unknown.
     """
 
     value: float | None
@@ -315,17 +327,17 @@ class JudgeResult(NamedTuple):
 
 
 class AnnotatedSample(NamedTuple):
-    """One line of a file of labels.
+    """One line of a file of human labels.
 
     Attributes:
-        line: in the file, from 1; of ragas's annotations the place.
-        sample: None where the line tells only whose label it is.
-        human: what the human said.
-        judged: metric → what its judge said; empty where the line has no ``scores``.
-        group: session or trace: what must not be torn apart by a split. None where neither is known.
-        probability: with which it was drawn to be labelled, (0, 1]; None = not told.
-        id: the line's own name; None where it has none.
-        label: all that the line tells of the label; None of ragas's annotations.
+        line: line number in the file, from 1; for ragas's annotations the position.
+        sample: None if the line has only the ids of the labelled unit.
+        human: the human's value.
+        judged: metric → result of its judge; empty if the line has no ``scores``.
+        group: session or trace id: a split keeps a group together. None if both are unknown.
+        probability: probability with which the sample was drawn for labelling, (0, 1]; None if unknown.
+        id: the line's own id; None without one.
+        label: the whole label of the line; None for ragas's annotations.
     """
 
     line: int

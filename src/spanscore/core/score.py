@@ -1,4 +1,4 @@
-"""Score, Outcome and Transcript: one result, how each evaluation ended, and what a judge was asked for it."""
+"""Scores of metrics: a score with its scale and id, the outcomes of evaluations, and the transcripts of judge calls."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from spanscore.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What a judge was asked in one call, and what it answered. Kept only if judges are traced.
+    """Prompt and answer of one judge call. Kept only if judges are traced.
 
     Attributes:
-        ended_ns: when it ended, since the epoch.
-        operation: ``chat``, or ``embeddings``, of which the texts are nowhere: the conventions know no place for them.
-        provider: as ``gen_ai.provider.name`` has it; empty where nobody is asked, or nobody tells.
-        asked_model: the model that was asked, as it is configured.
-        finish: why the model stopped, as its provider names it; None where it does not tell.
-        trouble: what is wrong with a call that gave no answer of use; quotes nothing.
-        system: what it was told to do. Empty where content is not exported; likewise the next two.
-        user: the evidence, as it was sent.
-        answer: what it said, readable or not.
+        ended_ns: end of the call, nanoseconds since the epoch.
+        operation: ``chat``, or ``embeddings``. Texts of embeddings are not kept, because the conventions have no attribute for
+            them.
+        provider: value of ``gen_ai.provider.name``; empty if the provider is unknown, or the call used none.
+        asked_model: the requested model, as configured.
+        finish: the provider's name for the reason why the model stopped; None if unknown.
+        trouble: error of a call without a usable answer; quotes no content.
+        system: the system prompt. Empty if content is not exported.
+        user: the evidence, as it was sent. Empty if content is not exported.
+        answer: the model's answer, readable or not. Empty if content is not exported.
     """
 
     ended_ns: int
@@ -44,11 +45,11 @@ class Transcript:
 
     @property
     def size(self) -> int:
-        """Characters of what was said."""
+        """Number of characters of the texts."""
         return len(self.system) + len(self.user) + len(self.answer)
 
     def without_question(self) -> Self:
-        """Return it without what was asked: another attempt of the same question tells that."""
+        """Return the transcript without its prompt, because another attempt at the same question has it."""
         return replace(self, system="", user="")
 
 
@@ -58,37 +59,37 @@ class Transcript:
 class Outcome(StrEnum):
     """How an eligible (unit × metric) ended: exactly one of these.
 
-    A mean is about the units that can have a score, and some cannot, by what they are: there is nothing to score
-    (``no_sample``, ``missing_field``) or to say (``not_applicable``, ``no_value``), or the user left them out (``filtered``).
-    Others stand for those that dice have left, ours (``not_sampled``) or the head sampler's (``trace_not_sampled``); and some
-    are counted by another process (``delegated``). Every other outcome but ``scored`` is a loss: the mean should hold the unit,
-    and does not.
+    A mean is about the units that can have a score. Some units cannot: they lack an input (``no_sample``, ``missing_field``),
+    the metric has no value for them (``not_applicable``, ``no_value``), or the user excluded them (``filtered``). Sampled units
+    represent the unsampled ones, ours (``not_sampled``) and the head sampler's (``trace_not_sampled``). ``delegated`` units are
+    counted by another process. Every other outcome but ``scored`` is a loss: the mean should include the unit, and does not.
 
     Attributes:
-        SCORED: a value came out.
+        SCORED: the metric has a value.
         NOT_APPLICABLE: the metric's condition (``applies_when``) does not hold.
-        NO_VALUE: the metric has no value on this sample; the reason names why.
-        NOT_SAMPLED: the dice left it; those that they took stand for it.
-        FILTERED: ``sample_filter=`` returned False, ``units.kinds`` leaves the unit out, or ``SPANSCORE_DISABLED`` is set.
-        TRACE_NOT_SAMPLED: the head sampler dropped the trace: there is no span that a score could be on.
-        DELEGATED: another process has it, or a file from which one takes it, and counts there how it ends.
-        NO_SAMPLE: no question and answer were found, or several and none was told; the reason names the keys that were there.
-        MISSING_FIELD: a field that the metric needs is not there; the reason names it.
-        INCOMPLETE: events of the unit were lost, it never ended, it is too large, or its root came over the wire after others
-            of its spans had been given up (reason ``late_root``).
-        EXPIRED: it waited in the spool for longer than ``spool.max_age``.
-        EVENT_QUEUE_FULL: the event queue was full when it began.
-        QUEUE_FULL: the job queue was full, in units or in bytes, or the part of it that metrics which ask one judge may fill.
+        NO_VALUE: the metric has no value on this sample; the reason names the cause.
+        NOT_SAMPLED: no rate sampled the unit; the sampled units represent it.
+        FILTERED: ``sample_filter=`` returned False, ``units.kinds`` excludes the unit, or ``SPANSCORE_DISABLED`` is set.
+        TRACE_NOT_SAMPLED: the head sampler dropped the trace, so there is no span for a score.
+        DELEGATED: another process has the unit, or takes it from a file, and counts its outcome there.
+        NO_SAMPLE: no question and answer were found, or several and the configuration selects none; the reason names the keys
+            that were present.
+        MISSING_FIELD: a required field of the metric is missing; the reason names it.
+        INCOMPLETE: events of the unit were lost, it never ended, it is too large, or its root arrived over OTLP when its other
+            spans had already been dropped (reason ``late_root``).
+        EXPIRED: the unit waited in the spool for longer than ``spool.max_age``.
+        EVENT_QUEUE_FULL: the event queue was full when the unit began.
+        QUEUE_FULL: the job queue was full, in units or in bytes, or the share of it for metrics of one judge was.
         JUDGE_UNAVAILABLE: the judge could not be asked within ``judge.queue_timeout``; ``error.type`` is ``rate_limit`` (its
             provider's limits), ``breaker_open`` (it is down) or ``quota`` (its account has no money).
-        BUDGET_EXHAUSTED: the judge was not asked: what it may be paid in the window is spent.
+        BUDGET_EXHAUSTED: the judge was not asked, because its budget of the window is spent.
         TIMEOUT: the metric or its judge took too long.
-        JUDGE_ERROR: the judge gave no usable answer; ``error.type`` says of which kind.
-        METRIC_ERROR: the metric, or a function of the user's, raised or hung, or the metric gave nothing usable;
-            ``error.type`` is the class of what it raised, ``no_number`` (its value is no number), ``out_of_range`` (its value
-            is outside its range), ``no_score`` (it answered something else than a ``Score``), ``unknown_metric`` (this
-            process has no such metric) or ``metric_error`` (a function of the user's failed).
-        REDACTION_ERROR: the redactor raised, gave no text or hung: nothing is judged, and no content is exported.
+        JUDGE_ERROR: the judge gave no usable answer; ``error.type`` names the kind of error.
+        METRIC_ERROR: the metric, or a function of the user's, raised or hung, or the metric gave no usable result;
+            ``error.type`` is the class of the exception, ``no_number`` (its value is no number), ``out_of_range`` (its value is
+            outside its range), ``no_score`` (its result is not a ``Score``), ``unknown_metric`` (this process has no such
+            metric) or ``metric_error`` (a function of the user's failed).
+        REDACTION_ERROR: the redactor raised, returned no text or hung: the unit is not judged, and no content is exported.
         SHUTDOWN: the scorer or the process ended first.
     """
 
@@ -115,17 +116,19 @@ class Outcome(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether this is the failure of an evaluation that was begun: ``error.type`` is set, never a value."""
+        """Whether an evaluation that had begun failed: ``error.type`` is set, and there is no value."""
         return self in _FAILED
 
     @property
     def missing(self) -> bool:
-        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit was to be scored."""
+        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit should have been scored."""
         return self in _LOST
 
     @property
     def not_attempted(self) -> bool:
-        """Whether no score was asked for here: by the dice, a filter, as the trace is not exported, or as it is another's."""
+        """Whether no score was attempted here: by sampling, by a filter, because the trace is not exported, or by
+        delegation.
+        """
         return self in _TURNED_AWAY
 
 
@@ -153,8 +156,8 @@ _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_N
 
 # --- score ----------------------------------------------------------------------------------------------------------
 
-# ``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1], 1
-# good: instruments, labels and means use that one.
+# ``value`` is on the metric's own scale, and is exported on spans. ``quality`` maps it by range and direction to [0, 1], 1
+# good, for instruments, labels and means.
 
 Kind = Literal["binary", "ordinal", "continuous"]
 Direction = Literal["higher", "lower"]
@@ -163,14 +166,14 @@ Label = Literal["pass", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale of a metric's values, and how a value becomes a quality.
+    """The scale of a metric's values, and their mapping to quality.
 
     Attributes:
         kind: binary, ordinal or continuous.
-        range: lowest and highest value; None = open, such a metric has values and no quality.
+        range: lowest and highest value; None: an open scale, whose values have no quality.
         direction: whether higher or lower is better.
         pass_at: lowest quality (0…1) that passes.
-        negatives_are_zero: cosine metrics: the quality is max(0, value) instead of the linear map.
+        negatives_are_zero: for cosine metrics: the quality is max(0, value) instead of the linear map.
     """
 
     kind: Kind = "continuous"
@@ -180,7 +183,7 @@ class Scale:
     negatives_are_zero: bool = False
 
     def quality(self, value: float) -> float | None:
-        """Map a value to [0, 1], 1 good; None where the scale is open."""
+        """Map a value to [0, 1], 1 good; None if the scale is open."""
         if self.range is None:
             return None
         low, high = (0.0, self.range[1]) if self.negatives_are_zero else self.range
@@ -188,7 +191,7 @@ class Scale:
         return share if self.direction == "higher" else 1.0 - share
 
     def label(self, quality: float | None) -> Label | None:
-        """``pass`` from ``pass_at`` upwards; None where there is no quality."""
+        """Return ``pass`` from ``pass_at`` upwards, otherwise ``fail``; None without a quality."""
         if quality is None:
             return None
         return "pass" if quality >= self.pass_at else "fail"
@@ -203,14 +206,14 @@ class JudgeCall:
     """One call of a judge.
 
     Attributes:
-        model: the answering model as its provider names it; empty when unknown.
-        cost_usd: None when the price is not known.
-        error_type: None for an answer.
-        cached: nobody was asked: it was answered before. No tokens, no cost.
-        estimated: tokens and cost are what it may have come to: it was given up, and may be billed all the same.
-        cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache.
-        input_truncated_ratio: share of the question's tokens that were left out of it, as it was too long; [0, 1).
-        transcript: what its span tells; None where judges are not traced.
+        model: the answering model as its provider names it; empty if unknown.
+        cost_usd: US dollars; None if the price is unknown.
+        error_type: ``error.type`` of a failed call; None for an answer.
+        cached: whether the answer came from the cache, without tokens and cost.
+        estimated: whether tokens and cost are estimates, because the call was abandoned and may be billed.
+        cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache.
+        input_truncated_ratio: share of the question's tokens that was left out because the question was too long; [0, 1).
+        transcript: content of its span; None if judges are not traced.
     """
 
     step: str
@@ -229,7 +232,7 @@ class JudgeCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a score cost: the judge's calls in order, failed ones included."""
+    """Cost of a score: its judge calls in order, failed ones included."""
 
     calls: tuple[JudgeCall, ...] = ()
 
@@ -245,17 +248,17 @@ class Usage:
 
     @property
     def cost_usd(self) -> float | None:
-        """Sum over the calls whose price is known; None when none is."""
+        """Sum in US dollars over the calls with a known price; None without such a call."""
         return known_sum(call.cost_usd for call in self.calls)
 
     @property
     def cached_calls(self) -> int:
-        """Of the calls, those that were answered without a request."""
+        """Number of calls that were answered without a request."""
         return sum(call.cached for call in self.calls)
 
     @property
     def input_truncated_ratio(self) -> float:
-        """Largest share of a question's tokens that was left out of it, [0, 1)."""
+        """Largest share of a question's tokens that was left out, [0, 1)."""
         return max((call.input_truncated_ratio for call in self.calls), default=0.0)
 
     @property
@@ -266,26 +269,43 @@ class Usage:
 
     @property
     def duration_s(self) -> float:
-        """Time spent in the judge, summed over calls that may have run side by side."""
+        """Seconds spent in the judge, summed over calls that may have run concurrently."""
         return sum(call.duration_s for call in self.calls)
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum of what is known; None where nothing is, which is not zero."""
+    """Return the sum of the values that are not None; None, not zero, without such a value."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 NOT_APPLICABLE: Final = "not applicable"
-"""Why a score is ``not_applicable`` whose metric has a condition (``applies_when``) that does not hold."""
+"""Reason of a ``not_applicable`` score if the metric's condition (``applies_when``) does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """How many votes or generations were asked for, and how many came back."""
+    """Number of requested votes or generations, and number of received ones."""
 
     requested: int
     received: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JuryVotes:
+    """How the jurors of one score voted.
+
+    Attributes:
+        models: models of the jurors that gave a value, in the order of the jury.
+        values: their values on the metric's scale, in the same order.
+        left_out: model and outcome of each other juror, with a space between.
+        disagreement: highest quality among the jurors less the lowest, [0, 1]; None for fewer than two qualities.
+    """
+
+    models: tuple[str, ...] = ()
+    values: tuple[float, ...] = ()
+    left_out: tuple[str, ...] = ()
+    disagreement: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,27 +314,27 @@ class Score:
 
     Attributes:
         metric: name in lower snake case.
-        version: of the metric with its prompts and parameters; a change of either changes it.
+        version: version of the metric; it changes with its prompts and parameters.
         value: on the metric's own scale; None unless ``outcome`` is ``scored``. Always finite.
         quality: value mapped to [0, 1], 1 good; None for an open scale.
-        reason: for every other outcome, what happened, without content.
-        missing: of a ``missing_field``, the fields (or the kind of sample) that the metric needs and the unit does not have.
+        reason: for every other outcome, the cause, without content.
+        missing: for ``missing_field``, the required fields (or the kind of sample) that the unit lacks.
         explanation: the judge's words or the counts behind the value; may quote content.
-        error_type: low-cardinality, set when the evaluation failed.
-        evaluator_version: metric version + judge model + votes: a change starts a new evaluator version, it is not a drop.
-        probability: with which this (unit × metric) was chosen, (0, 1]; None outside sampling.
-        threshold: the sampling threshold T (56 bit), from which ``probability`` derives.
-        rule: the sampling rule that took it.
-        source: ``fallback``, where another judge than the one configured was asked; such scores are an evaluator version of
-            their own, and in no mean of the configured judge. ``shadow``, where a second judge was asked beside it. None = the
-            population.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its evaluator
-            version too; of a session's, of the session's id in place of trace and span.
-        revision: 0, or how often a later score superseded an earlier one.
-        contradictions: verdicts of the judge behind it that their own reason speaks against, in plain English forms.
-        applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``not_applicable`` as it
-            does not (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
-        counted: whether the sums of another process have it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        error_type: low-cardinality, set if the evaluation failed.
+        evaluator_version: metric version, judge model and votes. A change starts a new evaluator version and is no drop.
+        probability: probability with which this (unit × metric) was sampled, (0, 1]; None outside sampling.
+        threshold: the sampling threshold T (56 bit) of ``probability``.
+        rule: the sampling rule that sampled it.
+        source: ``fallback``: another judge replaced the configured one. Such scores have an evaluator version of their own, and
+            are in no mean of the configured judge. ``shadow``: a second judge was asked as well. None: sampled traffic.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision. A shadow's id also depends on its
+            evaluator version; a session's on the session id instead of trace and span.
+        revision: number of earlier scores that this one supersedes; 0 the first time.
+        contradictions: number of verdicts of its judge that their own reason contradicts, by English patterns.
+        applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
+            reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
+        counted: whether the sums of another process include it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        jury: votes of the jurors; None for a score of one judge.
     """
 
     metric: str
@@ -341,6 +361,7 @@ class Score:
     contradictions: int = 0
     applies: bool | None = None
     counted: bool = False
+    jury: JuryVotes | None = None
 
     @property
     def counted_as(self) -> Outcome:
@@ -348,9 +369,9 @@ class Score:
         return Outcome.DELEGATED if self.counted else self.outcome
 
     def __post_init__(self) -> None:
-        """Refuse what would lie: a value beside a failure, a score without a value, a value that is no number."""
+        """Reject contradictions: a value with a failure, a score without a value, a value that is not finite."""
         if (self.value is not None) != (self.outcome is Outcome.SCORED):
-            raise ValueError(f"{self.metric}: outcome {self.outcome} cannot stand beside value {self.value}")
+            raise ValueError(f"{self.metric}: outcome {self.outcome} contradicts value {self.value}")
         if self.value is not None and not isfinite(self.value):
             raise ValueError(
                 f"{self.metric}: {self.value} is not a score; a metric without a value has outcome 'no_value'"
@@ -358,7 +379,7 @@ class Score:
 
     @property
     def is_shadow(self) -> bool:
-        """Whether a second judge gave it, beside the metric's own score."""
+        """Whether it is from a second judge, in addition to the metric's own score."""
         return self.source == semconv.SOURCE_SHADOW
 
     @property
@@ -368,7 +389,7 @@ class Score:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """Lowest and highest value; None where the scale is open."""
+        """Lowest and highest value; None if the scale is open."""
         return self.scale.range
 
     @property
@@ -378,23 +399,25 @@ class Score:
 
 
 _BESIDE = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_FEEDBACK})
-"""Sources of which a unit may have a score beside the one of the population."""
+"""Sources of scores that a unit may have in addition to the one from sampled traffic."""
 
 
 def from_source(score: Score, unit: Unit, source: str) -> Score:
-    """Return a score as one that stands beside the population's; its id is none that the unit's own score has."""
+    """Return a copy of a score with this source and the id of that source, which differs from the id of the unit's own
+    score.
+    """
     return signed(score, unit, source=source)
 
 
 def signed(score: Score, unit: Unit, **told: Any) -> Score:
-    """Return a score of a unit with these fields, and the id that comes of them; neither value nor outcome is changed."""
+    """Return a copy of a unit's score with these fields and the id that follows from them; value and outcome do not change."""
     new = replace(score, **told)
-    object.__setattr__(new, "id", id_of(new, unit))  # nobody has seen it yet
+    object.__setattr__(new, "id", id_of(new, unit))  # the copy is not shared yet
     return new
 
 
 def id_of(score: Score, unit: Unit) -> str:
-    """Return the id of a score; one beside it, or of a session that goes on, is none that any other of the metric has."""
+    """Return the id of a score. Sources in ``_BESIDE`` and provisional session scores have ids of their own."""
     beside = f"{score.source}/{score.evaluator_version}" if score.source in _BESIDE else None
     if unit.session is not None and unit.is_provisional:
         beside = f"{unit.session.end}/{unit.session.turns}"
@@ -404,7 +427,7 @@ def id_of(score: Score, unit: Unit) -> str:
 def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, beside: str | None = None) -> str:
     """Return 32 hex digits, the same for the same unit, metric, version and revision, on every replica and replay.
 
-    The evaluation span's id is the first 16 of them. ``beside`` tells apart what is scored beside the unit.
+    The evaluation span's id is the first 16 of them. The last argument distinguishes additional scores of the same unit.
     """
     text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
     text += "" if beside is None else f"/{beside}"
@@ -417,10 +440,10 @@ def unit_attributes(
     """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and outcomes.
 
     Args:
-        scores: of this unit; those without a value add their outcome only.
-        others: metric → outcome of those that were never begun (not sampled, missing field …).
-        pending: the span leaves before all its scores are in; takes precedence over every other status, and there is no
-            verdict but ``fail``.
+        scores: scores of this unit; a score without a value adds its outcome only.
+        others: metric → outcome of evaluations that never began (not sampled, missing field …).
+        pending: whether the span is exported before all its scores are in. The status is then ``pending``, and a verdict can
+            only be ``fail``.
     """
     scores, others = list(scores), others or {}
     attributes: dict[str, Any] = {}
@@ -445,7 +468,7 @@ def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
 
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Return the outcome of each chosen metric without a score, after ``missing_field`` the fields; it quotes nothing."""
+    """Return the outcome of each sampled metric without a score; after ``missing_field`` the fields. It quotes no content."""
     reasons = {
         score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing))))
         for score in scores
@@ -459,27 +482,27 @@ _NOTHING_TO_SAY = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.DELEGA
 
 
 def refuse_taken_name(metric: str) -> None:
-    """Refuse a metric's name under which its value would take the place of another attribute.
+    """Reject a metric's name if its attribute would overwrite another attribute.
 
     Raises:
-        ConfigurationError: it is ``id`` or ``revision``.
+        ConfigurationError: the name is ``id`` or ``revision``.
     """
     for name in (family + metric for family in _FAMILIES):
         if name in _TAKEN:
             raise ConfigurationError(
-                f"a metric cannot be called {metric!r}: {name} is an attribute that every score has already"
+                f"a metric cannot be called {metric!r}: {name} is already an attribute of every score"
             )
 
 
 MOSTLY_LEFT_OUT: Final = 0.5
-"""Share of a question from which on the unit's span says that it was left out."""
+"""Share of a question above which the unit's span has ``spanscore.left_out.<metric>``."""
 _FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
 _TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 
 
 def score_attributes(score: Score) -> dict[str, Any]:
-    """Return one score's flat keys, the same on the unit's span and on the evaluation span; empty without a value."""
-    if score.value is None or score.is_shadow:  # a search for the metric's low scores would find the shadow's
+    """Return the flat keys of one score, the same on the unit's span and on the evaluation span; empty without a value."""
+    if score.value is None or score.is_shadow:  # otherwise a search for the metric's low scores would find the shadow's
         return {}
     attributes: dict[str, Any] = {semconv.SCORE + score.metric: float(score.value)}
     if score.label:

@@ -1,8 +1,8 @@
-"""SpanData, Unit and SamplingContext: one span as we see it, the unit of work that gets a score, and what a sampler may look
-at.
+"""``SpanData``, one span as spanscore reads it; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a
+sampler.
 
-A unit is the top-most GenAI span with its descendants, keyed by (trace id, unit span id) and not by the trace id alone:
-a thousand requests under one ambient span are a thousand units.
+A unit is the top-most GenAI span with its descendants. Its key is (trace id, unit span id), not the trace id alone: a thousand
+requests under one ambient span are a thousand units.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from spanscore import semconv
 
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
-"""How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
+"""How a conversation ended; ``open``: it goes on, so its scores are provisional and in no sum."""
 UnitKind = Literal["workflow", "agent", "chat"]
 UNIT_KINDS: Final[Sequence[UnitKind]] = ("workflow", "agent", "chat")
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
-"""As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that, and
-so does the look at how a name begins, which those that are read most need not have.
+"""Sets of ``semconv.is_content`` for single look-ups, some hundred per scored unit. A function call costs as much as the
+look-up itself. So does the prefix check, which the most frequently read names skip.
 """
 
 
 class UnitKey(NamedTuple):
-    """Names one unit of work: a thousand units may share a trace id."""
+    """Key of a unit: a thousand units may share a trace id."""
 
     trace_id: int
     span_id: int
 
 
 class UnreadContent(NamedTuple):
-    """A content value that is still the text that came: most of what models were asked is looked at by nobody.
+    """A content value that is still unparsed text: most prompts are never read.
 
     Attributes:
-        read: gives the value; never None, and it does not raise.
+        read: parses the text; never returns None and never raises.
     """
 
     text: str
@@ -45,12 +45,12 @@ class UnreadContent(NamedTuple):
 
 
 class Attributes(Mapping[str, Any]):
-    """Attributes whose content part is rendered on first need, once.
+    """Span attributes with content that is rendered when first needed, once.
 
     Args:
-        plain: what is known already; never content.
-        render: gives the content attributes (``semconv.is_content``) as structured values, or ``UnreadContent``. Called at most
-            once, when a content key is first read or the attributes are iterated, and forgotten then.
+        plain: attributes without content.
+        render: returns the content attributes (``semconv.is_content``) as structured values, or ``UnreadContent``. Called at
+            most once, when a content key is first read or the attributes are iterated, and then released.
     """
 
     __slots__ = ("_plain", "_render")
@@ -61,11 +61,11 @@ class Attributes(Mapping[str, Any]):
 
     @property
     def held(self) -> Any:
-        """What keeps the content alive: what will render it, and once it is rendered the attributes."""
+        """The object that keeps the content alive: the renderer, or after rendering the attributes."""
         return self._plain if self._render is None else self._render
 
     def with_plain(self, known: Mapping[str, Any]) -> Attributes:
-        """Return these with other values of some that quote nothing, None for those to be left out; nothing is rendered."""
+        """Return a copy with other values of attributes without content, None to leave one out; renders no content."""
         plain = {name: value for name, value in {**self._plain, **known}.items() if value is not None}
         return Attributes(plain, self._render)
 
@@ -82,20 +82,20 @@ class Attributes(Mapping[str, Any]):
         return self._read(key, value) if type(value) is UnreadContent else value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
+        """Return a value. Most look-ups miss, and the inherited method detects a miss by an exception."""
         if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         value = self._plain.get(key, default)
         return self._read(key, value) if type(value) is UnreadContent else value
 
     def unread(self, key: str) -> str | None:
-        """Return the text that content still is; None of what was read, or came as a value."""
+        """Return the unparsed text of a content value; None if the value was parsed or came parsed."""
         value = self._all().get(key)
         return value.text if type(value) is UnreadContent else None
 
     def _read(self, key: str, unread: UnreadContent) -> Any:
         value = unread.read(unread.text)
-        self._plain[key] = value  # type: ignore[index]  # a dict of ours, as its content was rendered
+        self._plain[key] = value  # type: ignore[index]  # our own dict, because content was rendered
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -106,11 +106,12 @@ class Attributes(Mapping[str, Any]):
 
 
 class NoContent(NamedTuple):
-    """Why nothing can be read on a span that its writer could have put there.
+    """Why a span has no content although its instrumentation could have recorded it.
 
     Attributes:
-        reason: of the unit's outcome, the same for every span of one writer (``content is not on the spans (openllmetry)``).
-        hint: what the operator does about it: which switch of which instrumentation.
+        reason: reason of the unit's outcome, the same for every span of one instrumentation (``content is not on the spans
+            (openllmetry)``).
+        hint: remedy for the operator: the switch of the instrumentation.
     """
 
     reason: str
@@ -126,12 +127,12 @@ CUT: Final = NoContent(
 
 
 class UpstreamDecision(NamedTuple):
-    """What another process decided on a metric of a unit: it stands, and no dice are thrown here.
+    """Another process's sampling decision on a metric of a unit; it is final, and the unit is not sampled again here.
 
     Attributes:
-        take: whether the metric scores it.
-        threshold: T, 56 bit, from which its probability derives.
-        rule: that took it.
+        take: whether the metric scores the unit.
+        threshold: T, 56 bit, from which the probability derives.
+        rule: the rule that sampled it.
     """
 
     take: bool
@@ -141,7 +142,7 @@ class UpstreamDecision(NamedTuple):
 
 @dataclass(slots=True)
 class SpanData:
-    """One span as spanscore reads it, wherever it came from. No part changes it once it is made.
+    """One span as spanscore reads it, from any receiver. It is never changed after its creation.
 
     Attributes:
         trace_id: 128 bit.
@@ -152,17 +153,18 @@ class SpanData:
         end_ns: nanoseconds since the epoch.
         scope: name of the instrumentation scope.
         attributes: ``gen_ai.*`` content as structured values (lists and dicts), never as JSON text.
-        trace_flags: W3C flags; bit 0 says sampled.
+        trace_flags: W3C flags; bit 0 means sampled.
         trace_state: the W3C ``tracestate`` header, empty without one.
-        metadata: what the run was called with; rules read it, and of it only the listed keys are exported.
-        resource: of the scored application; None when it is that of our own provider.
-        failed_inside: a step below it that has no span of its own ended in error, handled or not.
-        parent_is_remote: the parent is in another process; None where nobody says.
-        events: name and attributes of each, as they came, for writers who keep content there; a translation drops them.
-        no_content: set by a translation that found none; None where there is some, and where nobody looked.
-        conversation_id: of a unit's root, as the application gave it; sampling looks at it, nothing exports it.
-        decided: of a unit's root, metric → what another process decided; None where nothing says so.
-        unread: of a topmost span, ids of spans below it that are not read → their parents' ids.
+        metadata: metadata of the run; rules read all keys, and only the listed keys are exported.
+        resource: resource of the scored application; None if it is that of our own provider.
+        failed_inside: whether a step below it without a span of its own ended in an error, handled or not.
+        parent_is_remote: whether the parent is in another process; None if unknown.
+        events: name and attributes of each event, unchanged, for instrumentations that record content there; normalizers drop
+            them.
+        no_content: set by a normalizer that found no content; None if it found some, or no normalizer looked.
+        conversation_id: on a unit's root, the application's own id; used for sampling, never exported.
+        decided: on a unit's root, metric → decision of another process; None without such decisions.
+        unread: on a topmost span, ids of unread spans below it → their parents' ids.
     """
 
     trace_id: int
@@ -195,11 +197,11 @@ class SpanData:
 
     @property
     def sampled(self) -> bool:
-        """Whether the trace is exported at all, by its head sampler's decision."""
+        """Whether the head sampler sampled the trace, so that it is exported."""
         return bool(self.trace_flags & 1)
 
     def without_content(self) -> SpanData:
-        """Return the same span with no prompt, answer or document in it."""
+        """Return the same span without prompts, answers and documents."""
         if isinstance(self.attributes, Attributes):
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
@@ -210,12 +212,12 @@ class SpanData:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a unit stands for that is a whole conversation.
+    """The conversation that a unit represents.
 
     Attributes:
-        key: of the ledger of sessions: a hash of the conversation's id.
-        turns: units that it consists of.
-        links: the last of them, 100 at most.
+        key: key in the ledger of sessions: a hash of the conversation's id.
+        turns: number of units in the conversation.
+        links: keys of the last turns, 100 at most.
     """
 
     key: UnitKey
@@ -226,18 +228,20 @@ class Session:
 
 @dataclass(slots=True)
 class Unit:
-    """What gets a score: the top-most GenAI span with its descendants; or a conversation of such, by the last of them.
+    """The spans that get a score: the top-most GenAI span with its descendants; or a conversation, represented by its last
+    turn.
 
     Attributes:
         key: trace id and span id of the root.
-        spans: in start order, root included where it is known.
-        complete: False when the unit was closed by age or size before its root ended.
-        revision: 0, or how often it was closed before, with fewer spans.
-        session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
-        eligible_metrics: metrics for which another process has chosen the unit; it is eligible for no other here. None = all.
-        shared: metrics, also of conversations, that another scorer of this process gives it.
-        top: the topmost span of an instrumentation above the root, if there is one (a tool call around an agent, for example).
-            Its ids and trace state decide on sampling, as the decision must be known when it starts. None: the root's do.
+        spans: spans in start order, root included if it is known.
+        complete: False if the unit was closed by age or size before its root ended.
+        revision: number of earlier closes, with fewer spans; 0 the first time.
+        session: the conversation, if the unit is one; its last turn has ``key`` and ``spans``. None for every other unit.
+        eligible_metrics: metrics this process counts the unit for, if another process made the sampling decision. None: all
+            metrics.
+        shared: metrics, also of conversations, that another scorer of this process scores on the unit.
+        top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Its ids and trace
+            state decide on sampling, because the decision is needed when that span starts. None: the root's ids decide.
     """
 
     key: UnitKey
@@ -251,17 +255,17 @@ class Unit:
 
     @property
     def ledger_key(self) -> UnitKey:
-        """By what it is counted."""
+        """The key under which the ledger counts it."""
         return self.key if self.session is None else self.session.key
 
     @property
     def is_provisional(self) -> bool:
-        """Whether it stands for a conversation that goes on: what is scored of it is in no sum."""
+        """Whether it is a conversation that goes on: its scores are in no sum."""
         return self.session is not None and self.session.end == "open"
 
     @property
     def root(self) -> SpanData | None:
-        """The unit's top-most span; None while ``complete`` is False and it never arrived."""
+        """The unit's top-most span; None if ``complete`` is False and the root never arrived."""
         root_id, spans = self.key.span_id, self.spans
         if spans and spans[0].span_id == root_id:  # in start order it comes first, unless clocks differ
             return spans[0]
@@ -269,9 +273,10 @@ class Unit:
 
     @property
     def content_span(self) -> SpanData | None:
-        """The span that holds what the unit was given and gave: its root, and None where that never arrived.
+        """The span with the unit's input and output: the root; None if the root never arrived.
 
-        Of a root on which its translation found nothing it is its only child of the same kind (OpenLLMetry on LangGraph).
+        If the root has no content, this is its only child with the same operation, if there is exactly one. (OpenLLMetry does
+        this on LangGraph.)
         """
         root = self.root
         if root is None or root.no_content is None:
@@ -282,7 +287,7 @@ class Unit:
 
     @property
     def kind(self) -> UnitKind:
-        """``agent``; ``chat``, a model that is called alone; or ``workflow``, anything else."""
+        """``agent``; ``chat`` for a single model call; or ``workflow`` for every other unit."""
         operation = None if self.content_span is None else self.content_span.operation
         if operation in semconv.MODEL_OPERATIONS:
             return "chat"
@@ -290,21 +295,25 @@ class Unit:
 
     @property
     def request_model(self) -> str | None:
-        """The scored application's model, as it was asked for; None where no span tells."""
+        """The scored application's model, as requested; None if no span names it."""
         span = self.model_span
         return None if span is None else str(span.attributes[semconv.REQUEST_MODEL])
 
     def without_content(self) -> Unit:
-        """Return the same unit with no content and only the spans a sink needs, a fraction of the memory.
+        """Return the same unit without content, with only the spans that a sink needs: a fraction of the memory.
 
-        These are its root and, where the root itself names no model, the span that does.
+        These are the root and, if the root names no model, the span that does.
         """
-        kept = {id(self.root), id(self.model_span)}  # by identity: to compare attributes would render them
+        kept = {id(self.root), id(self.model_span)}  # by identity, because a comparison of attributes would render them
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
         return replace(self, spans=told)
 
     def in_conversation(self, shown: str | None) -> Unit:
-        """Return the same unit, its root with another id of its conversation to be shown, or none; without content only."""
+        """Return the same unit with another conversation id on its root, or without one. For units without content only.
+
+        Args:
+            shown: the exported conversation id; None: none.
+        """
         root = self.root
         if root is None:
             return self
@@ -314,7 +323,7 @@ class Unit:
 
     @property
     def model_span(self) -> SpanData | None:
-        """The root where it has a model, else the last model span that answered, else the last that was asked."""
+        """The root if it has a model, otherwise the last model span without an error, otherwise the last model span."""
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
             return root
@@ -325,7 +334,7 @@ class Unit:
         return max(asked, key=lambda span: (span.status != "error", span.end_ns))
 
     def facts(self) -> SamplingContext:
-        """Return what a sampler may look at now that the unit has closed."""
+        """Return the facts for a sampler when the unit has closed."""
         root, speaker, top = self.root, self.content_span, self.top
         if root is None or speaker is None:
             return SamplingContext(key=self.key)
@@ -354,7 +363,7 @@ def _service_of(resource: Mapping[str, Any] | None) -> str | None:
 
 
 def _name_of(root: SpanData) -> str:
-    """Return what was run: as an attribute says, else the name of the span without its operation."""
+    """Return the name of the run: from an attribute, otherwise the span's name without its operation."""
     named = (root.attributes.get(name) for name in (semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.TOOL_NAME))
     return next((name for name in named if isinstance(name, str) and name), None) or (
         root.name.removeprefix(f"{root.operation} ")
@@ -362,23 +371,23 @@ def _name_of(root: SpanData) -> str:
 
 
 class SamplingContext(NamedTuple):
-    """What a sampling rule may look at, None while it is not known. Never the random number.
+    """The facts that a sampling rule may read, each None until it is known. Never the random number.
 
-    A named tuple: one is made per root, on the application's thread.
+    A named tuple, because one is created per root on the application's thread.
 
     Attributes:
-        is_trace_root: the span that sampling decides by (the unit's root, or `Unit.top`) has no parent, so the trace's own
-            randomness decides.
-        name: of what was run.
-        metadata: of the root run.
-        any_error: whether a span, or a step without one, ended in error.
-        tool_calls: spans of tools.
-        models: that some span asked for.
-        scores: metric that asks no judge → quality; None = it gave none.
-        conversation_id: as the application gave it; None where that is not known (yet), empty where it gave none.
-        decided: metric → what another process decided on it; the others are decided on here.
-        sampled_by: ids of the span above the unit's root that sampling decides by (`Unit.top`); None: the unit's own.
-        service_name: ``service.name`` of the unit's resource, empty without one; None: the unit is of this process.
+        is_trace_root: whether the span that decides on sampling (the unit's root, or `Unit.top`) has no parent; if so, the
+            trace's own randomness decides.
+        name: name of the run.
+        metadata: metadata of the root run.
+        any_error: whether a span, or a step without one, ended in an error.
+        tool_calls: number of tool spans.
+        models: models that the spans requested.
+        scores: metric without a judge → quality; None: it gave no quality.
+        conversation_id: the application's own id; None if it is not known (yet), empty without one.
+        decided: metric → decision of another process; this process decides on the other metrics.
+        sampled_by: ids of the span above the unit's root that decides on sampling (`Unit.top`); None: the unit's own ids.
+        service_name: ``service.name`` of the unit's resource, empty without one; None: the unit is from this process.
     """
 
     key: UnitKey
@@ -399,6 +408,6 @@ class SamplingContext(NamedTuple):
     service_name: str | None = None
 
     def drawn_by(self, top: SpanData) -> SamplingContext:
-        """Return the same facts with the ids and trace state of the span that sampling decides by."""
+        """Return the same facts with the ids and trace state of the span that decides on sampling."""
         key = UnitKey(top.trace_id, top.span_id)
         return self._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)

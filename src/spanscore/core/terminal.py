@@ -1,4 +1,4 @@
-"""Terminal: rich's console, which escapes the control characters of files and models; all output goes through it."""
+"""The console of all output: rich's, but with the control characters of files and models escaped."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rich.text import Text
 from spanscore.core.printable import printable, printable_lines
 
 _WIDTH: Final = 110
-"""Columns at most, and without a terminal."""
+"""Maximum number of columns, and the number without a terminal."""
 _NARROWEST: Final = 20
 
 
 class Terminal(Console):
-    """A console that shows control characters of a text as their escapes; its own, for colours, are no text.
+    """A console that escapes the control characters of texts, but not its own for colours.
 
     rich itself removes the bell and backspaces of a ``Text``.
     """
 
     def print_line(self, text: str) -> None:
-        """Print a text as one line without markup, however long it is: a line break in a name begins no line."""
+        """Print a text as one line without markup, of any length: a line break in a name does not begin a new line."""
         self.print(Text(printable(text)), soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Return a plain text as rich's, escaped before it is measured."""
+        """Return a plain text as rich's ``Text``, escaped before it is measured."""
         return super().render_str(printable_lines(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

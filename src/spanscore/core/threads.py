@@ -1,4 +1,4 @@
-"""Threads of spanscore: daemons, pools, serial and interruptible calls; and the hook that restarts parts after a fork."""
+"""Daemon threads of spanscore: pools, serial and interruptible calls; and the hook that gives a forked child new parts."""
 
 from __future__ import annotations
 
@@ -13,39 +13,38 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, Semaphore, Thread
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import ref
 
 from spanscore.core.log import log_internal_error, log_once
 
 # --- fork -----------------------------------------------------------------------------------------------------------
 
-# This is the only fork hook. In a child each part is reset: the parent counts, ends and exports the open units.
+# This is the only fork hook. A child keeps the objects that users, providers and the process hold, and gets new parts behind
+# them: new locks, as a thread that held one at the fork does not exist there, and no unit, as the parent counts, ends and
+# exports the units open at the fork.
 #
-# Parts are reset in the order of their registration, so the parts that a part depends on come before it.
+# Calls are made in the order of their registration, so the objects on which an object depends come before it.
 
 Part = TypeVar("Part")
 
 
-class Forkable(Protocol):
-    """What can be made as new."""
+def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
+    """Have ``make_parts(part)`` called in every child that is forked while the object lives. Any thread.
 
-    def reset(self) -> None:
-        """Forget everything, re-make locks: a thread that held one at the fork does not exist in the child."""
-
-
-def reset_in_child(part: Part, reset: Callable[[Part], object]) -> None:
-    """Have ``reset(part)`` called in every child that is forked while the part lives. Any thread."""
-    _in_child.add(part, reset)
+    The call waits for no lock of the parent and starts no thread. ``make_parts`` must not refer to the
+    object, because that would keep it alive.
+    """
+    _in_child.add(part, make_parts)
 
 
 def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
-    """Have ``wait(part)`` called before every fork while the part lives; the fork comes when it returns. Any thread."""
+    """Register ``wait(part)`` before every fork while the part lives; the fork waits until it returns. Any thread."""
     _before.add(part, wait)
 
 
 class _Calls:
-    """What is done to living parts, in the order in which they came. No lock: a fork might find it held."""
+    """Registered calls on living parts, in order. It has no lock, because a fork might happen while it is held."""
 
     def __init__(self) -> None:
         self._living: dict[int, tuple[ref[Any], Callable[[Any], object]]] = {}
@@ -55,12 +54,12 @@ class _Calls:
         self._living[id(weak)] = weak, call
 
     def make(self) -> None:
-        for weak, call in list(self._living.values()):
-            part = weak()
+        # All are held until the last call is made: one that is replaced meanwhile may have a call of its own to come.
+        living = [(part, call) for weak, call in list(self._living.values()) if (part := weak()) is not None]
+        for part, call in living:
             try:
-                if part is not None:
-                    call(part)
-            except Exception as error:  # noqa: BLE001  (the other parts need their call all the same)
+                call(part)
+            except Exception as error:  # noqa: BLE001  (the other parts still need their call)
                 log_internal_error("handle a fork", error)
 
 
@@ -72,28 +71,31 @@ if hasattr(os, "register_at_fork"):
 
 # --- threads --------------------------------------------------------------------------------------------------------
 
-# Threads of ours: all daemons, so that none holds up the application's exit.
+# All threads are daemons, so that none delays the application's exit.
 #
-# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. For nearly all of ours that is right:
-# a blocking call yields to the host and shares its connections. Two kinds are native threads there: an event loop, as
-# asyncio keeps one running loop per native thread and each ``asyncio.run`` of the host would fail beside it, and
-# computations, as they never yield.
+# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. That is right for nearly all of ours:
+# a blocking call yields to the host and shares its connections. Two kinds stay native threads. An event loop, because asyncio
+# allows one running loop per native thread, and each ``asyncio.run`` of the host would fail. And computations, because they
+# never yield.
 
 T = TypeVar("T")
 
 _host_hub: list[Any] = []
-"""gevent's hub of the thread that started the first thread of ours: the host's. Our greenlets run there."""
+"""gevent's hub of the thread that started our first thread: the host's. Our greenlets run there."""
 
 
 def start_daemon(work: Callable[..., object], name: str, *arguments: object, native: bool = False) -> Thread | None:
     """Start a thread that ends with its work, or with the process.
 
     Args:
-        native: a thread of the operating system also under gevent. It cannot be joined there.
+        work: function that the thread calls.
+        name: the thread's name.
+        arguments: arguments of ``work``.
+        native: whether it is a thread of the operating system also under gevent. It cannot be joined there.
 
     Returns:
-        The thread. None: no thread can be started now, as the system has no room for one, which is logged, or as the
-        interpreter is exiting (from Python 3.12 on). Whoever needs the thread tries again with its next work.
+        The thread. None if no thread can be started now: the system has no room for one, which is logged, or the interpreter is
+        exiting (from Python 3.12 on). The caller tries again with its next work.
     """
     thread = Thread(target=work, args=arguments, name=name, daemon=True)
     try:
@@ -105,15 +107,17 @@ def start_daemon(work: Callable[..., object], name: str, *arguments: object, nat
         if "shutdown" not in str(error):
             log_once(
                 "no thread",
-                f"the thread {name} cannot be started: is the limit of processes (pids) or of memory reached? It is tried"
-                " again with the next unit; units wait meanwhile, and further ones are refused when their room is full",
+                f"the thread {name} cannot be started: is the limit of processes (pids) or memory reached? The next unit tries"
+                " again; units wait meanwhile, and are rejected when the queue is full",
             )
         return None
     return thread
 
 
 class JobQueue(Generic[T]):
-    """First in, first out between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a greenlet."""
+    """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a
+    greenlet.
+    """
 
     def __init__(self) -> None:
         self._jobs: deque[T] = deque()
@@ -125,10 +129,13 @@ class JobQueue(Generic[T]):
         self._count.release()
 
     def get(self, timeout: float | None = None) -> T:
-        """Take the oldest job, as soon as there is one.
+        """Take the oldest job, and wait for one if necessary.
+
+        Args:
+            timeout: seconds; None: no limit.
 
         Raises:
-            TimeoutError: there was none for ``timeout`` seconds.
+            TimeoutError: no job arrived for ``timeout`` seconds.
         """
         if not self._count.acquire(timeout=timeout):
             raise TimeoutError
@@ -136,7 +143,7 @@ class JobQueue(Generic[T]):
 
 
 def gevent_monkey() -> Any | None:
-    """Return the module ``gevent.monkey`` if it has patched ``threading``, else None."""
+    """Return the module ``gevent.monkey`` if it has patched ``threading``, otherwise None."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey if monkey is not None and monkey.is_module_patched("threading") else None
 
@@ -160,16 +167,16 @@ P = ParamSpec("P")
 
 
 class DaemonPool(ThreadPoolExecutor):
-    """Runs jobs on daemon threads. The standard library joins its own at interpreter exit, for however long a job takes:
-    a metric that computes for an hour, or a judge's name resolution, would hold the application's exit up that long.
+    """Runs jobs on daemon threads. The standard library joins its own threads at interpreter exit, however long a job takes: a
+    metric that computes for an hour, or a judge's name resolution, would delay the application's exit that long.
 
-    A subclass because asyncio takes nothing else as a default executor; only the type is used.
+    A subclass because asyncio accepts no other default executor; only the type is used.
 
     Args:
-        threads: at most so many at once.
-        name: what their names begin with.
-        idle_s: a thread that had nothing to do for so long ends; the next job starts another.
-        native: threads of the operating system also under gevent, for computations.
+        threads: maximum number of threads.
+        name: prefix of the threads' names.
+        idle_s: seconds after which an idle thread ends; the next job starts another.
+        native: whether they are threads of the operating system also under gevent, for computations.
     """
 
     def __init__(self, threads: int, name: str, *, idle_s: float = 30.0, native: bool = False) -> None:
@@ -185,7 +192,7 @@ class DaemonPool(ThreadPoolExecutor):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job that is submitted now would wait for another one to end. Any thread."""
+        """Whether a job submitted now would wait for another job to end. Any thread."""
         return self._unfinished >= self._most
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -203,7 +210,7 @@ class DaemonPool(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End idle threads now, and each other one after its job, without waiting for it. A later job starts another."""
+        """End idle threads now, and every other thread after its job, without waiting. A later job starts another thread."""
         self._idle_s = 0.0
         for _ in range(self._running):
             self._jobs.put(None)
@@ -235,15 +242,15 @@ def _do(future: Future[Any], job: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(job())
-    except BaseException as error:  # noqa: BLE001  (handed to the caller, who waits)
+    except BaseException as error:  # noqa: BLE001  (passed to the waiting caller)
         future.set_exception(error)
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing, without a loop, on the caller's thread.
+    """Run a coroutine that never waits, on the caller's thread, without a loop.
 
     Raises:
-        RuntimeError: it did wait for something.
+        RuntimeError: the coroutine did wait.
     """
     try:
         work.send(None)
@@ -261,7 +268,7 @@ class SerialThread:
     """Runs calls that may block without a deadline, one after another. Its thread starts with the first call. Any thread.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -272,14 +279,15 @@ class SerialThread:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, if it does not run."""
+        """Start the thread, if it is not running."""
         with self._lock:
             self._start()
 
     def do(self, work: Callable[[], bool]) -> Future[bool]:
-        """Run work after what came before; the same work that still waits is not done twice. Does not block.
+        """Run work after all earlier work. Equal work that still waits is not added again. Does not block.
 
-        The answer is False where no thread can be started.
+        Returns:
+            Future of the work's result; False if no thread can be started.
         """
         with self._lock:
             if work in self._waiting:
@@ -293,7 +301,7 @@ class SerialThread:
             return future
 
     def stop(self) -> None:
-        """Let the thread end after what it has."""
+        """End the thread after the work that is queued."""
         with self._lock:
             if self._thread is not None:
                 self._queue.put(None)
@@ -311,30 +319,30 @@ class SerialThread:
             future.set_running_or_notify_cancel()
             try:
                 future.set_result(work())
-            except Exception as error:  # noqa: BLE001  (handed to the caller, who waits)
+            except Exception as error:  # noqa: BLE001  (passed to the waiting caller)
                 future.set_exception(error)
 
 
 # --- interruptible --------------------------------------------------------------------------------------------------
 
-# A call on a thread that ends when the coroutine that waits for it is cancelled.
+# A call on a thread that ends when the coroutine that awaits it is cancelled.
 #
-# A thread of Python cannot be ended from outside. Left alone, a metric that computes for minutes after its timeout keeps
-# one of two threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s.
-# So an exception is raised in the thread, which takes effect at its next instruction of Python; a call into C ends first.
-# The function of CPython's API that does it is called here alone; ``tests/core/test_interruptible.py`` holds its promises.
+# A Python thread cannot be ended from outside. Otherwise a metric that computes for minutes after its timeout occupies one of
+# two threads and half of the process: with 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s.
+# So an exception is raised in the thread. It takes effect at the next Python instruction; a call into C ends first.
+# This is the only caller of that function of CPython's API; ``tests/core/test_interruptible.py`` tests its promises.
 
 
 class AbandonedError(BaseException):
-    """Nobody waits for a call any more. No ``Exception``: a metric's own handlers do not take it for a fault."""
+    """Raised in a call without a waiting caller. Not an ``Exception``, so that a metric's own handlers do not catch it."""
 
 
 async def run_interruptibly(executor: Executor | None, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a call on a thread, in a copy of this context, and end it there if this coroutine is cancelled.
 
     Args:
-        executor: None = the loop's own.
-        call: what is called with the rest of the arguments.
+        executor: executor of the thread; None: the loop's own.
+        call: function to call with the remaining arguments.
     """
     context = copy_context()
     interruptible = _Interruptible(lambda: context.run(call, *args, **kwargs))
@@ -355,10 +363,10 @@ class _Interruptible(Generic[T]):
         self._is_ended = False
 
     def run(self) -> T:
-        """Call it. After this has returned or raised, no exception reaches the thread.
+        """Make the call. After this has returned or raised, no exception reaches the thread.
 
         Raises:
-            AbandonedError: it was ended.
+            AbandonedError: the call was ended.
         """
         with self._guard:
             if self._is_ended:
@@ -369,12 +377,12 @@ class _Interruptible(Generic[T]):
                 return self._call()
             finally:
                 self._leave()
-        except AbandonedError:  # also one that came in the last moment, before the thread was left
+        except AbandonedError:  # also one that arrived at the last moment, before ``_leave``
             self._leave()
             raise
 
     def end(self) -> None:
-        """Raise AbandonedError in the thread that runs it, or as soon as one does. Does not wait."""
+        """Raise AbandonedError in the thread that makes the call, or as soon as a thread makes it. Does not wait."""
         with self._guard:
             if self._thread is not None and not self._is_ended:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -383,12 +391,12 @@ class _Interruptible(Generic[T]):
             self._is_ended = True
 
     def _leave(self) -> None:
-        """Let no exception reach the thread from now on: one that has not come yet comes here.
+        """Let no exception reach the thread from now on: a pending one is raised here.
 
-        It is not taken back through the API: CPython 3.11 then takes one to be pending for ever, and each thread of the process
-        that is profiled or traced stops at its next call.
+        It is not withdrawn through the API. CPython 3.11 would then treat one as pending forever, and each profiled or traced
+        thread of the process would stop at its next call.
         """
         with self._guard:
             self._thread = None
         for _ in range(2):
-            pass  # an exception that is pending is raised at a jump
+            pass  # a pending exception is raised at a jump

@@ -1,12 +1,13 @@
-"""Timebox: the user's own functions, each call for at most its deadline, on threads that are left behind where it is not kept.
+"""Timebox: calls the user's own functions with a deadline, on threads that are abandoned if a call exceeds it.
 
-A filter, a redactor or an ``Extract`` may ask a service that never answers. On a thread of ours it would hold up every unit.
+A filter, a redactor or an ``Extract`` may call a service that never answers. On a thread of spanscore it would delay every
+unit.
 
-    hook     a function of the user
-    work     what of ours calls hooks, one thread long: it makes a unit's job, or redacts a span's content
+hook     a function of the user
+work     spanscore's caller of hooks, one thread long: it makes a unit's job, or redacts a span's content
 
-Only a hook at work is against the clock, and each call anew: a redactor that takes half a second for each of ten texts does not
-hang. Of one that hangs, a few threads are left behind; then it is answered for at once, until one of its calls returns.
+The deadline applies to each hook call separately: a redactor that takes half a second for each of ten texts does not time out.
+A hook that hangs costs a few abandoned threads. After that its calls fail immediately, until one of the hanging calls returns.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ from spanscore.core.threads import DaemonPool
 T = TypeVar("T")
 
 _MOST_HUNG: Final = 4
-"""Calls of one hook that hang at the same time; the next is not made."""
+"""Maximum number of concurrently hanging calls of one hook; the next call is not made."""
 _THREADS: Final = 32
-"""Five hooks that hang, and five units at work."""
+"""Room for five hooks that hang, and for five units in work."""
 _AGAIN_AFTER_S: Final = 60.0
-"""The span thread waits for a call that hangs, and then not again for so long: a sixtieth of its time at most."""
+"""After waiting for a hanging call, the span thread does not wait again for this time: a sixtieth of its time at most."""
 
 
 class HookTimeout(BaseException):
-    """A hook did not return in its time. No ``Exception``: no handler on the way takes it for an error of the hook's own.
+    """A hook did not return in time. Not an ``Exception``, so that no handler on the way treats it as an error of the hook.
 
     Attributes:
-        outcome: of the unit whose sample it is.
-        reason: what to say of it.
+        hook: the hook.
+        outcome: outcome of the unit.
+        reason: reason of the outcome.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -50,12 +52,13 @@ class HookTimeout(BaseException):
 
 
 class Hook:
-    """A function of the user. Called by work of a timebox it has a deadline, elsewhere it is called as it is.
+    """A function of the user, with its name in messages. If work of a timebox calls it, it has a deadline; otherwise it is
+    called directly.
 
     Args:
-        what: what it is to its user.
-        outcome: of a unit for which it does not return.
-        deadline_s: of one call, seconds.
+        function: the user's function.
+        outcome: outcome of a unit for which it does not return.
+        deadline_s: deadline of one call, seconds.
     """
 
     def __init__(self, function: Callable[[Any], Any], what: str, outcome: Outcome, deadline_s: float) -> None:
@@ -70,7 +73,7 @@ class Hook:
         """Call the function.
 
         Raises:
-            Hung: too many calls of it hang, or this one was given up meanwhile.
+            HookTimeout: too many calls of it hang, or this call was abandoned meanwhile.
         """
         if self.hung >= _MOST_HUNG:
             raise HookTimeout(self)
@@ -85,7 +88,7 @@ class Hook:
 
 
 class _Work(Generic[T]):
-    """One call of ours on a thread of the box, and the hook that it is in."""
+    """One call of spanscore on a thread of the box, and the hook that it is in."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self.future: Future[T]
@@ -111,14 +114,16 @@ class _Work(Generic[T]):
             self._hook = None
             if self._given_up:
                 hook.hung -= 1
-                raise HookTimeout(hook)  # the rest of the work has no reader
+                raise HookTimeout(hook)  # the result of the work has no reader
 
     def left_s(self, otherwise: float) -> float:
-        """Return what is left of the running hook's time; a deadline's length where none runs, which is looked at then."""
+        """Return the remaining seconds of the running hook; ``otherwise`` if no hook runs, so that the caller looks again
+        then.
+        """
         return otherwise if self._hook is None else max(0.0, self._until - monotonic())
 
     def give_up(self) -> HookTimeout | None:
-        """Leave it behind if its hook is past its deadline; None where there is nothing to complain of."""
+        """Abandon the work if its hook has exceeded the deadline, and return the error; otherwise None."""
         with self._lock:
             hook = self._hook
             if hook is None or monotonic() < self._until:
@@ -126,7 +131,7 @@ class _Work(Generic[T]):
             self._given_up = True
             hook.hung += 1
         hung = HookTimeout(hook)
-        log_once(f"hook {hook.what}", f"{hung.reason}: its units are {hung.outcome}; give it a timeout of its own")
+        log_once(f"hook {hook.what}", f"{hung.reason}: its units end as {hung.outcome}; set a timeout inside it")
         return hung
 
 
@@ -138,11 +143,11 @@ _here = _Here()
 
 
 class Timebox:
-    """Runs what calls hooks on daemon threads. None is started before there is work.
+    """Runs work that calls hooks on daemon threads. The first work starts the first thread.
 
     Args:
-        deadline_s: of one call of a hook, seconds.
-        context: gives the context that work runs in: one in which nothing is captured, as a hook may ask a model.
+        deadline_s: deadline of one hook call, seconds.
+        context: returns the context of the work. By default no run is captured in it, because a hook may call a model.
     """
 
     def __init__(self, deadline_s: float = 1.0, context: Callable[[], Context] | None = None) -> None:
@@ -152,34 +157,35 @@ class Timebox:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the threads: in a forked child."""
+        """Forget the threads, in a forked child."""
         self._pool: DaemonPool | None = None
         self._stuck: tuple[Future[Any], Hook, float] | None = None
         for hook in self._hooks:
             hook.hung = 0
 
     def close(self) -> None:
-        """Let the threads end, each after its work."""
+        """End the threads, each after its work."""
         if self._pool is not None:
             self._pool.shutdown()
 
     @property
     def has_hooks(self) -> bool:
-        """Whether there is anything that could hang."""
+        """Whether there is a hook that could hang."""
         return bool(self._hooks)
 
     def hook(self, function: Callable[[Any], Any], what: str, outcome: Outcome) -> Hook:
-        """Return a function of the user that has a deadline within this box."""
+        """Return a user's function as a hook, with a deadline within this box."""
         hook = Hook(function, what, outcome, self._deadline_s)
         self._hooks.append(hook)
         return hook
 
     def run(self, call: Callable[[], T]) -> T:
-        """Run a call of ours and wait for it. Span thread.
+        """Run a call of spanscore and wait for it. Span thread.
 
         Raises:
-            Hung: a hook did not return, or one that did not has still not, a minute ago or less: then at once, without waiting.
-            BaseException: whatever the call raises.
+            HookTimeout: a hook did not return. For a minute afterwards, while that call still hangs, this is raised without
+                waiting.
+            BaseException: an exception of the call.
         """
         if self._stuck is not None and not self._stuck[0].done() and monotonic() < self._stuck[2]:
             raise HookTimeout(self._stuck[1])
@@ -191,7 +197,7 @@ class Timebox:
         return work.future.result()
 
     async def done(self, call: Callable[[], T]) -> T:
-        """Run a call of ours. Loop thread; as ``run``, without blocking."""
+        """Run a call of spanscore. Loop thread; like ``run``, without blocking."""
         work = self._begin(call)
         done = asyncio.wrap_future(work.future)
         try:

@@ -33,7 +33,7 @@ class OtlpCarrier:
         settings: endpoint and token file.
 
     Raises:
-        ConfigurationError: there is no token to send.
+        ConfigurationError: the settings have no endpoint or no token file.
     """
 
     def __init__(self, settings: RemoteScoring) -> None:
@@ -41,14 +41,17 @@ class OtlpCarrier:
             raise ConfigurationError("remote_scoring has no endpoint and token_file: give both")
         self._endpoint, self._token_file = settings.endpoint, settings.token_file
         self._settings = settings
-        self._headers()
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every copy, and the connections: in a forked child."""
         self._client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=self._settings.timeout)
         self._outbox = Outbox(COPIES)
         self._sender = OutboxSender(self._outbox, self._post, "spanscore-remote")
+
+    def begin(self) -> None:
+        """Check that there is a token to send.
+
+        Raises:
+            ConfigurationError: the file of the token is missing or empty.
+        """
+        self._headers()
 
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy. Any thread; does not block."""
@@ -101,13 +104,14 @@ class SpooledCarrier:
         self._spool = spool
         self._inner = inner
         self._lost = lost
-        self._forget()
-        self._take_more()  # what a process left that has ended
+        self._lock = Lock()
+        self._sending: set[RowKey] = set()
+        self._asking = self._again = self._closed = False
 
-    def reset(self) -> None:
-        """Be as new, in a forked child; the spool resets itself."""
-        self._inner.reset()
-        self._forget()
+    def begin(self) -> None:
+        """Send the copies of processes that have ended."""
+        self._inner.begin()
+        self._take_more()
 
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Keep a copy; ``told`` is called when it is on the disk."""
@@ -129,11 +133,6 @@ class SpooledCarrier:
         with self._lock:
             left = [*self._sending]
         self._spool.give_back(left)
-
-    def _forget(self) -> None:
-        self._lock = Lock()
-        self._sending: set[RowKey] = set()
-        self._asking = self._again = self._closed = False
 
     def _kept(self, told: Told, put: PutResult, why: str | None) -> None:
         if put in (PutResult.KEPT, PutResult.KNOWN):

@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore.core.log import log_internal_error, log_once
-from spanscore.core.threads import start_daemon
+from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.durable.rows import Told, UnitCopy
 from spanscore.errors import MissingExtraError
 
@@ -64,16 +64,18 @@ class KafkaCarrier:
         self._topic = topic
         self._producer: Producer | None = None
         self._thread: Thread | None = None
-        self.reset()
-
-    def reset(self) -> None:
-        """Be as new. The parent's client is never destroyed here: that would wait for threads that are not in the child."""
-        if self._producer is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
-        self._producer = self._thread = None
         self._lock = Lock()
         self._fault = ""
         self._over = False
+        call_in_child(self, KafkaCarrier._keep_client)
+
+    def begin(self) -> None:
+        """Do nothing: the copies of a process end with it."""
+
+    def _keep_client(self) -> None:
+        """Never destroy the parent's client in a child: that would wait for threads that the child does not have."""
+        if self._producer is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy; its callback is called on the thread that polls for results."""

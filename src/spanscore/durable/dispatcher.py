@@ -110,16 +110,15 @@ class Dispatcher:
         self._post = post
         self._carrier = carrier
         self._where = where
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child, as its parent goes on with them."""
         self._waiting: deque[SampledUnit] = deque()
         self._makers: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._lock = Lock()
         self._sent = self._answered_for = 0
-        self._carrier.reset()
+
+    def begin(self) -> None:
+        """Send the copies that processes have left behind. Raises ``ConfigurationError`` if no copy can be sent."""
+        self._carrier.begin()
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""

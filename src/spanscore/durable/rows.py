@@ -142,6 +142,13 @@ class UnitCopy(NamedTuple):
 class Carrier(Protocol):
     """Sends copies to another process, and tries again while that may help. The caller bounds how many wait."""
 
+    def begin(self) -> None:
+        """Send the copies that processes have left behind, if any. Called once, at the start, and in no forked child.
+
+        Raises:
+            ConfigurationError: no copy can be sent.
+        """
+
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy. Any thread; does not block, and never raises."""
 
@@ -153,6 +160,3 @@ class Carrier(Protocol):
 
     def close(self, timeout_s: float) -> None:
         """Send what waits as long as there is time, then nothing more; the rest gets no answer. Blocks."""
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, whose parent goes on with what it had."""

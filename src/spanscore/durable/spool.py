@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from spanscore.core.files import check_disk
 from spanscore.core.log import log_internal_error
-from spanscore.core.threads import reset_in_child, start_daemon
+from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.durable.rows import PutResult, RowKey, SpoolRow, SpoolState, metrics_of
 from spanscore.durable.spool_table import Leases, SpoolBounds, SpoolTable, boot_ns, has_ended
 from spanscore.durable.spool_writer import (
@@ -99,7 +99,7 @@ class SpoolFile:
         self._inherited: list[SpoolWriter] = []
         self._begin_anew()
         self._writer.look()
-        reset_in_child(self, SpoolFile.reset)
+        call_in_child(self, SpoolFile.reset)
 
     def reset(self) -> None:
         """Be as new, in a forked child: what waits and what is leased is its parent's, and so is the connection."""

@@ -14,6 +14,7 @@ from spanscore.judges.effects.limited import Timed as Timed
 from spanscore.judges.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.embeddings import LexicalEmbedder as LexicalEmbedder
 from spanscore.judges.embeddings import embedder as embedder
+from spanscore.judges.jury import Jury as Jury
 from spanscore.judges.langchain.chat import LangChainJudge as LangChainJudge
 from spanscore.judges.lexical.judge import LexicalJudge as LexicalJudge
 from spanscore.judges.records import record as record

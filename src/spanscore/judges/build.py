@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
+from spanscore.core.prompt import PromptOrder
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import budgeted
 from spanscore.judges.effects.limited import gates_of
@@ -28,6 +29,7 @@ def judge(
     api_key_file: str | Path | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
     structured: Structured = "auto",
+    prompt_order: PromptOrder = "evidence_first",
     **effects: Unpack[MiddlewareSettings],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
@@ -42,6 +44,8 @@ def judge(
         model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
         structured: how a chat model is asked for the form of an answer: ``auto`` (its integration's way; in text, where the
             provider has none), ``schema``, ``tools``, ``json``, or ``text``.
+        prompt_order: ``evidence_first``: questions about one sample begin with it, and a provider's cache serves all of them.
+            ``instruction_first``: the instruction stands in front of the sample. A part of the version of every metric.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge is away (its breaker is open). What they say is an evaluator version of its
             own. What else is set here holds for each of them, but not address, key and parameters; nor limits for a judge that
@@ -66,7 +70,7 @@ def judge(
             ``pip install`` line).
     """
     if fallback := effects.pop("fallback", None):
-        likewise = {"structured": structured, **effects}
+        likewise = {"structured": structured, "prompt_order": prompt_order, **effects}
         effects["fallback"] = [_stand_in(one, likewise) for one in fallback]
     client: ClientSettings = {
         "base_url": base_url,
@@ -86,7 +90,8 @@ def judge(
         return stacked(model, effects)
     timeout = effects.get("timeout")
     bounds: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    return stacked(LangChainJudge(model, structured=structured, **bounds), effects, chat_model=True)
+    inner = LangChainJudge(model, structured=structured, prompt_order=prompt_order, **bounds)
+    return stacked(inner, effects, chat_model=True)
 
 
 def _stand_in(asked: Any, settings: Mapping[str, Any]) -> Judge:

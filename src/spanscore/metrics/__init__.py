@@ -10,6 +10,16 @@ from spanscore.metrics.answer_accuracy import AnswerAccuracy as AnswerAccuracy
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
 from spanscore.metrics.catalog.registry import create as create
+from spanscore.metrics.checks import CitationPresent as CitationPresent
+from spanscore.metrics.checks import ContainsPII as ContainsPII
+from spanscore.metrics.checks import JsonSchema as JsonSchema
+from spanscore.metrics.checks import JsonValid as JsonValid
+from spanscore.metrics.checks import LanguageIs as LanguageIs
+from spanscore.metrics.checks import Latency as Latency
+from spanscore.metrics.checks import Length as Length
+from spanscore.metrics.checks import RefusalWords as RefusalWords
+from spanscore.metrics.checks import Regex as Regex
+from spanscore.metrics.checks import Tokens as Tokens
 from spanscore.metrics.context_entity_recall import ContextEntityRecall as ContextEntityRecall
 from spanscore.metrics.context_matching import IDBasedContextPrecision as IDBasedContextPrecision
 from spanscore.metrics.context_matching import IDBasedContextRecall as IDBasedContextRecall

@@ -44,6 +44,7 @@ user_goal: what the user wanted in the end, with the conditions that came up on 
 end_state: what was done or found when it ended, by the tool results and the agent's last words. Name what was left open or \
 failed. An announcement is not a result.""",
     output=GoalAndOutcome,
+    fields={"workflow": "user_input"},
 )
 COMPARE_OUTCOME: Step[Comparison] = Step(
     name="compare_outcome",

@@ -13,11 +13,13 @@ JUDGE_ACCURACY_1: Step[Rating024] = Step(
     name="judge_accuracy_1",
     instruction="Does the answer agree with the reference? 4 fully, 2 partly, 0 not, or in conflict.",
     output=Rating024,
+    fields={"question": "user_input"},
 )
 JUDGE_ACCURACY_2: Step[Rating024] = Step(
     name="judge_accuracy_2",
     instruction="Are answer and reference equivalent? 4 yes, 2 partly, 0 no, or in conflict.",
     output=Rating024,
+    fields={"question": "user_input"},
 )
 
 

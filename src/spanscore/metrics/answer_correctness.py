@@ -46,7 +46,9 @@ class Classification(BaseModel):
 
 
 EXTRACT_RESPONSE: Step[Statements] = replace(EXTRACT_STATEMENTS, name="extract_statements_response")
-EXTRACT_REFERENCE: Step[Statements] = replace(EXTRACT_STATEMENTS, name="extract_statements_reference")
+EXTRACT_REFERENCE: Step[Statements] = replace(
+    EXTRACT_STATEMENTS, name="extract_statements_reference", fields={"question": "user_input"}
+)
 CLASSIFY_STATEMENTS: Step[Classification] = Step(
     name="classify_statements",
     instruction="""\
@@ -71,6 +73,7 @@ Each statement of the answer stands in exactly one of TP and FP.""",
             },
         ),
     ),
+    fields={"question": "user_input"},
 )
 
 

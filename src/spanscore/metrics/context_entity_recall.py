@@ -27,8 +27,11 @@ EXTRACT_ENTITIES_REFERENCE: Step[Entities] = Step(
 List the entities in the text: names of people, places, organisations, works and products, dates, amounts and figures.
 Copy each as the text writes it, once, without articles or titles. A text without any gives an empty list.""",
     output=Entities,
+    fields={"text": "reference"},
 )
-EXTRACT_ENTITIES_CONTEXTS = replace(EXTRACT_ENTITIES_REFERENCE, name="extract_entities_contexts")
+EXTRACT_ENTITIES_CONTEXTS = replace(
+    EXTRACT_ENTITIES_REFERENCE, name="extract_entities_contexts", fields={"text": "retrieved_contexts"}
+)
 
 
 class ContextEntityRecall(JudgedMetric):

@@ -31,6 +31,7 @@ Verdict 1: it holds at least one fact that the answer states or rests on.
 Verdict 0: it does not, even if it is about the same subject.
 Give a short reason first.""",
     output=ContextVerdict,
+    fields={"question": "user_input", "context": "retrieved_contexts"},
 )
 
 

@@ -37,6 +37,7 @@ The evidence holds a question, its answer and a context. Go through the answer s
 says so, or it follows directly from it. Attributed 0: it does not, or only in part.
 What you know from elsewhere does not count. Give one row per sentence, in order: the sentence, a short reason, the flag.""",
     output=Attributions,
+    fields={"question": "user_input", "context": "retrieved_contexts"},
 )
 
 

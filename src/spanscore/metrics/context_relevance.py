@@ -14,11 +14,13 @@ JUDGE_RELEVANCE_1: Step[Rating012] = Step(
     name="judge_relevance_1",
     instruction="How much of what the question asks does the context alone answer? 2 all, 1 part, 0 nothing.",
     output=Rating012,
+    fields={"question": "user_input", "context": "retrieved_contexts"},
 )
 JUDGE_RELEVANCE_2: Step[Rating012] = Step(
     name="judge_relevance_2",
     instruction="Rate how useful the context is to answer the question: 2 it suffices, 1 it helps, 0 it does not.",
     output=Rating012,
+    fields={"question": "user_input", "context": "retrieved_contexts"},
 )
 
 

@@ -60,6 +60,7 @@ EXTRACT_SENTENCES: Step[ExtractedSentences] = Step(
 The evidence holds a question and a context. Copy from the context, word for word, the sentences that are needed to answer the \
 question. Change and add nothing. When none is needed, or the question cannot be answered from it, give an empty list.""",
     output=ExtractedSentences,
+    fields={"question": "user_input", "context": "retrieved_contexts"},
 )
 
 

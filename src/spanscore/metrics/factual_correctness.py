@@ -26,8 +26,8 @@ class Claims(BaseModel):
     claims: NonBlank
 
 
-VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_claims")
-VERIFY_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_reference_claims")
+VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_claims", fields={"context": "reference"})
+VERIFY_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_reference_claims", fields={"context": "response"})
 _DECOMPOSE = """\
 The evidence is a text. List the facts it claims, each as one sentence that can be checked without the rest (names in place of \
 pronouns). {atomicity} {coverage} Add nothing, correct nothing. A text without claims gives an empty list."""

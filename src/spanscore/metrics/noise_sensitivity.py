@@ -18,11 +18,13 @@ NoiseMode = Literal["relevant", "irrelevant"]
 
 # Without the examples of Faithfulness: they would be paid for 2N + 3 times.
 _EXTRACT = replace(EXTRACT_STATEMENTS, examples=())
-EXTRACT_REFERENCE = replace(_EXTRACT, name="extract_statements_reference")
+EXTRACT_REFERENCE = replace(_EXTRACT, name="extract_statements_reference", fields={"question": "user_input"})
 EXTRACT_RESPONSE = replace(_EXTRACT, name="extract_statements_response")
 VERIFY_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_reference_statements")
 VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_statements")
-VERIFY_AGAINST_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_response_against_reference")
+VERIFY_AGAINST_REFERENCE = replace(
+    VERIFY_STATEMENTS, name="verify_response_against_reference", fields={"context": "reference"}
+)
 
 
 class NoiseSensitivity(JudgedMetric):

@@ -14,11 +14,13 @@ JUDGE_GROUNDEDNESS_1: Step[Rating012] = Step(
     name="judge_groundedness_1",
     instruction="How much of the response does the context alone support? 2 all, 1 part, 0 nothing, or it contradicts.",
     output=Rating012,
+    fields={"context": "retrieved_contexts"},
 )
 JUDGE_GROUNDEDNESS_2: Step[Rating012] = Step(
     name="judge_groundedness_2",
     instruction="Are the response's claims in the context, numbers and names included? 2 all, 1 some, 0 none.",
     output=Rating012,
+    fields={"context": "retrieved_contexts"},
 )
 
 

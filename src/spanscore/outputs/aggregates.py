@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.core.log import plain_text
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 
@@ -255,7 +255,7 @@ class ComparedValues:
         # metric of an evaluator version, else empty → value → the value that leaves
         self._known: dict[str, dict[str, str]] = {}
         self.reset()
-        reset_in_child(self, ComparedValues.reset)
+        call_in_child(self, ComparedValues.reset)
 
     def reset(self) -> None:
         """Have a lock that nobody holds: in a forked child."""

@@ -213,10 +213,6 @@ class CaseCollector:
         self._counted = counted
         self._later = later
         self._clock = clock
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what waits: in a forked child, as its parent writes it."""
         self._lock = threading.Lock()
         self._waiting: deque[_WaitingCase] = deque()
         self._bytes = 0

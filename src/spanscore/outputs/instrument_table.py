@@ -138,6 +138,9 @@ INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
     ),
+    semconv.JURY_DISAGREEMENT: Instrument(
+        "histogram", "1", "Highest quality among the jurors of a score less the lowest, 0 to 1"
+    ),
     semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
     semconv.JUDGE_QUEUE_DURATION: Instrument("histogram", "s", "For how long questions waited to be sent"),
     semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),

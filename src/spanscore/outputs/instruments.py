@@ -18,7 +18,7 @@ from spanscore.core.job import UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 from spanscore.outputs.aggregates import (
     MAX_SETS,
     OTHER,
@@ -65,9 +65,10 @@ class MeterInstruments:
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
         self._left: dict[Hashable, GaugeReading] = {}
-        reset_in_child(self, MeterInstruments.reset)
+        call_in_child(self, MeterInstruments.reset)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
+        self.jury_disagreement = _histogram(meter, semconv.JURY_DISAGREEMENT, semconv.QUALITY_BUCKETS)
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
         self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
 
@@ -151,7 +152,7 @@ class _Meters:
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
         self.reset()
-        reset_in_child(self, _Meters.reset)
+        call_in_child(self, _Meters.reset)
 
     def reset(self) -> None:
         self._lock = Lock()
@@ -223,7 +224,7 @@ class Telemetry:
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
-        reset_in_child(self._sums, BoundedSums.reset)
+        call_in_child(self._sums, BoundedSums.reset)
         if meter is not None:
             self.export_to(meter)
 
@@ -293,6 +294,7 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, asked, score.contradictions)
         if score.revision or (unit is not None and unit.is_provisional):
             return
+        self._record_disagreement(score, context)
         if score.applies is not None and not score.source:
             w, labels = _weight(score), labels_of_applicability(score.metric, score.evaluator_version, score.applies)
             self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
@@ -328,6 +330,14 @@ class Telemetry:
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
+
+    def _record_disagreement(self, score: Score, context: Context | None) -> None:
+        if score.jury is None or score.jury.disagreement is None:
+            return
+        labels = labels_of_score(score.metric, None, score.evaluator_version, (), score.source)
+        bounded = dict(self._sums.admit(semconv.JURY_DISAGREEMENT, labels))
+        for instruments in self._exported.values():
+            instruments.jury_disagreement.record(score.jury.disagreement, bounded, context=context)
 
     def _judged(self, score: Score, call: JudgeCall) -> None:
         labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)

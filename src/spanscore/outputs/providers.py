@@ -18,7 +18,7 @@ from opentelemetry import metrics, trace
 
 from spanscore import semconv
 from spanscore.core.log import log_once
-from spanscore.core.threads import SerialThread, before_fork, gevent_monkey, reset_in_child, start_daemon
+from spanscore.core.threads import SerialThread, before_fork, call_in_child, gevent_monkey, start_daemon
 from spanscore.outputs.exporters import (
     SIGNALS,
     BuiltProviders,
@@ -248,7 +248,7 @@ class Providers:
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
         before_fork(self, Providers._await_warm_up)
-        reset_in_child(self, Providers.reset)
+        call_in_child(self, Providers.reset)
 
     def warm_up(self) -> None:
         """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
@@ -512,6 +512,8 @@ class Providers:
         self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
         if self._parts is not None:
             self._parts.reset()
+        if self.spans_file is not None:
+            self.spans_file.reset()
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
         if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()

@@ -26,7 +26,7 @@ from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, USER, text_message
 from spanscore.core.codecs.text import safe_text, to_wire, wire_values
 from spanscore.core.sample import Annotation
-from spanscore.core.score import JudgeCall, Score, Transcript, id_of, score_attributes
+from spanscore.core.score import JudgeCall, JuryVotes, Score, Transcript, id_of, score_attributes
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.scope import scope
@@ -287,9 +287,22 @@ class EvaluationSpans:
                 semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
                 semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
             }
+        attributes |= _jury_attributes(score.jury)
         if session is not None:
             attributes |= {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
         return wire_values(attributes)
+
+
+def _jury_attributes(jury: JuryVotes | None) -> dict[str, Any]:
+    if jury is None:
+        return {}
+    return {
+        semconv.JURY_SIZE: len(jury.models),
+        semconv.JURY_MODELS: list(jury.models) or None,
+        semconv.JURY_VALUES: list(jury.values) or None,
+        semconv.JURY_LEFT_OUT: list(jury.left_out) or None,
+        semconv.JURY_DISAGREEMENT: jury.disagreement,
+    }
 
 
 def _links(unit: Unit, root: SpanContext) -> list[Link]:

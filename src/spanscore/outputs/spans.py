@@ -27,14 +27,14 @@ from opentelemetry.trace import (
 )
 
 from spanscore.core.log import log_internal_error
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 
 # The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application
 # which seeded it draws next, and its answers with it.
 
 _random = Random()
 _bits = _random.getrandbits
-reset_in_child(_random, Random.seed)
+call_in_child(_random, Random.seed)
 
 
 class OwnIds:

@@ -143,10 +143,6 @@ class AnnotationBook:
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every label: in a forked child."""
         self._of: OrderedDict[_Whose, _Known] = OrderedDict()
 
     def note(self, label: Annotation) -> Annotation | None:

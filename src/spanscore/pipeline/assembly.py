@@ -230,10 +230,6 @@ class Assembler:
     remembered: int = 10_000
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
         self._whole: OrderedDict[UnitKey, None] = (
             OrderedDict()

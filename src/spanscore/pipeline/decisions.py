@@ -60,10 +60,6 @@ class RecentUnits:
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
 
     def followed(self, facts: SamplingContext) -> None:
@@ -145,13 +141,8 @@ class ClosedUnitIndex:
     def __init__(self, recent: RecentUnits | None = None, kept: int = _REMEMBERED_UNITS) -> None:
         self.recent = recent or RecentUnits()
         self._kept = kept
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, None] = OrderedDict()
         self._keys: OrderedDict[str, UnitKey] = OrderedDict()
-        self.recent.reset()
 
     def closed(self, facts: SamplingContext) -> None:
         """Remember a unit, and its key if its metadata hold one. O(1)."""
@@ -224,11 +215,6 @@ class Decisions:
         self._rest = tuple(name for name in self.metrics if name not in self.gate_metrics) if self.gate_metrics else ()
         self._first = tuple(name for name in self.metrics if name not in self._rest)
         self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self.known.reset()
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
         self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)

@@ -31,10 +31,6 @@ class UnitsInTransit:
     """Units from the sampling decision until a durable queue has them or they have ended. Any thread."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._lock = threading.Lock()
         self._units: set[_Pass] = set()
         self._waiters: list[tuple[set[_Pass], Callable[[], None]]] = []
@@ -115,10 +111,6 @@ class ScoringEngine:
     def __post_init__(self) -> None:
         self._shared = self.queue if isinstance(self.queue, DurableQueue) else None
         self.passing = UnitsInTransit()
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[SampledUnit] = deque()
         self._begun: set[ActiveJob] = set()
@@ -128,11 +120,8 @@ class ScoringEngine:
         self._slow = 0
         self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
-        self.passing.reset()
         if self._shared is not None:
             self._shared.on_result(self._on_put)
-        for source in self.sources:
-            source.reset()
 
     def begin(self) -> None:
         """Take jobs that other processes have handed over, without waiting for a unit of this one. Any thread."""

@@ -75,10 +75,6 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the pool and the metrics at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
         computing = asyncio.Semaphore(_THREADS)  # a wait for a thread is no work of the metric's
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}

@@ -17,6 +17,7 @@ from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
+from spanscore.samples.measures import add_measures
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
 
@@ -135,12 +136,14 @@ class JobBuilder:
         dialects: tried in order; the first that claims the unit's root makes the samples.
         box: runs functions of the user with a deadline.
         kinds: kinds of units that are scored; others are ``filtered``.
+        with_measures: whether single turns get the duration and the usage of their unit, for metrics that need them.
     """
 
     dialects: Sequence[SampleExtractor]
     hooks: Hooks = field(default_factory=Hooks)
     box: Timebox = field(default_factory=Timebox)
     kinds: Sequence[UnitKind] = UNIT_KINDS
+    with_measures: bool = False
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
         """Make the job on a thread of the box; a hook that hangs ends its unit with an outcome."""
@@ -173,7 +176,8 @@ class JobBuilder:
             return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
             if root is not None and dialect.accepts(root):
-                return dialect.extract(unit)
+                samples = dialect.extract(unit)
+                return add_measures(samples, unit) if self.with_measures else samples
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
 
 

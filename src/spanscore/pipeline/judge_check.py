@@ -167,18 +167,17 @@ class JudgeCheckRuns:
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, which stands by while its parent has the runs."""
-        self.lock.reset()
         self._stands_by = self._runs = False
         self._running: Future[None] | None = None
         self._last: Mapping[str, PairedRuns] = {}
         self._reasons: dict[str, str] = {}
         self._ended_s: float | None = None
         self._due_s: float | None = None
-        self.evaluation.reset()
+
+    def anew(self, evaluation: Evaluation) -> JudgeCheckRuns:
+        """Return the runs of a forked child, which stands by while its parent has the lock; ``evaluation``: its own."""
+        self.lock.let_go()
+        return replace(self, evaluation=evaluation)
 
     def start(self) -> None:
         """Begin; once in a process. Any thread; does not block."""

@@ -38,10 +38,6 @@ class Ledger:
         self._metrics = tuple(metrics)
         self._every = frozenset(self._metrics)
         self._compared = compared
-        self.reset()
-
-    def reset(self) -> None:
-        """Count from zero: in a forked child, whose parent exports its own counts."""
         self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
         self.since_s = time()
         self._units = 0

@@ -80,15 +80,8 @@ class ScoreSource(Population):
     metrics: Collection[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._running: set[RunningJob] = set()
         self._stopped = False
-        self.ledger.reset()
-        self.evaluation.reset()
-        self.room.reset()
 
     def begin(self, job: Job) -> None:
         """Enter the unit of a job for those of its metrics that the source asks about each unit, and ask them. Never raises."""
@@ -169,11 +162,6 @@ class Revisions(Population):
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self.ledger.reset()
         self._next: dict[UnitKey, deque[Unit]] = {}
 
     def take(self, unit: Unit) -> None:

@@ -154,10 +154,6 @@ class BudgetPacer:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child."""
         self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
     def factors(self) -> list[float]:

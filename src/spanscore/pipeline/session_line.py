@@ -99,13 +99,6 @@ class SessionPipeline(Population):
         self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
         self.ids = SessionIds(_REMEMBERED * self.max_open)
         self._most_left_out = _REMEMBERED * self.max_open
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every session: in a forked child."""
-        self.table.reset()
-        self.ledger.reset()
-        self.ids.reset()
         self.ended: Counter[str] = Counter()
         self.notes = Notes()
         self.without_id = 0

@@ -24,10 +24,6 @@ class SessionIds:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all of them: in a forked child."""
         self._open: dict[str, int] = {}  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
         self._missed: dict[str, Outcome] = {}
@@ -162,10 +158,6 @@ class SessionTable:
 
     def __init__(self, bounds: SessionBounds) -> None:
         self._bounds = bounds
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every session: in a forked child."""
         self.bytes = 0
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)

@@ -19,6 +19,7 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Samples,
     SingleTurnSample,
+    TokenUsage,
     ToolCall,
     ToolMessage,
 )
@@ -31,7 +32,9 @@ _MOST: Final = 20_000  # things looked at, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
 _FIRST: Final = slice(_MOST)
 _SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # nothing inside, and not counted
-_MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
+_MODELS: Final = frozenset(
+    {SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall, TokenUsage}
+)
 
 
 def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
@@ -133,10 +136,6 @@ class SampleCache:
     clock: Callable[[], int] = steady_ns
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self.bytes = 0
         self._kept: OrderedDict[UnitKey, KeptUnit] = OrderedDict()
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
@@ -213,10 +212,6 @@ class SampleObservers:
         self._queue = queue
         self.observers: list[SampleObserver] = []
         self.noticed: list[Callable[[SamplingContext], None]] = []
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._making: dict[UnitKey, SamplingContext] = {}
 
     def closed(self, facts: SamplingContext) -> None:

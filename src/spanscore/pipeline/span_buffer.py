@@ -89,9 +89,9 @@ class SpanBuffer:
         max_spans: kept spans of parked and running units.
         max_bytes: bytes of kept spans.
         early_ns: a unit that has run for longer releases its ended children.
+        provider_closed: whether the application has shut its provider down.
         released: reason → units that left (``RELEASE_REASONS``).
         lost: spans that left after the application had shut its provider down.
-        provider_closed: whether the application has shut its provider down.
     """
 
     pace: ExportPace
@@ -100,13 +100,9 @@ class SpanBuffer:
     max_spans: int = 20_000
     max_bytes: int = 64_000_000
     early_ns: int = 5 * _SECOND_NS
+    provider_closed: bool = False
 
     def __post_init__(self) -> None:
-        self.provider_closed = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every span without ending it: in a forked child, whose parent ends them."""
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
@@ -262,10 +258,6 @@ class HeldRoots:
     hold_ns: int = 4_000_000_000
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}

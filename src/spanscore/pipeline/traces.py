@@ -74,10 +74,6 @@ class TraceTable:
         self._most_waiting = max(self.bounds.max_bytes, self.bounds.bytes // _SHARE)
         self._orphan_wait_ns = min(self.bounds.orphan_wait_ns, self.bounds.max_age_ns)
         self._rootless = Outcome.INCOMPLETE if self.bounds.max_age_ns < self.bounds.orphan_wait_ns else None
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything: in a forked child."""
         self._traces = OpenTraces(self.bounds.traces)
         self._quiet: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
         self._kept = KeptUnits(self._traces, self.bounds.bytes // _SHARE)

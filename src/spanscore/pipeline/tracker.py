@@ -65,10 +65,6 @@ class AccountQuotas:
     max_bytes: float = inf
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._all = _Held()
         self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self.of.values()}
         self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
@@ -196,14 +192,7 @@ class UnitTracker:
             self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.closed
         )
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self._decisions.reset()
         self._recent = RecentUnitSpans()
-        self.keeping.reset()
-        self.parking.reset()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, PendingUnit] = {}

@@ -1,1 +1,1 @@
-"""Spans → samples: normalizers per instrumentation, extractors per field; no score."""
+"""Makes samples from spans: one normalizer per instrumentation, one extractor per field. No scores."""

@@ -1,4 +1,4 @@
-"""Contexts: the retrieved texts from which an answer was made, also if retriever spans have no text."""
+"""Finds the contexts of an answer: the retrieved texts, also if retriever spans have no text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spanscore.samples.view import (
 
 # --- retold ---------------------------------------------------------------------------------------------------------
 
-# Texts of retrieved documents whose spans have no text, from the other places where the answering model saw the texts.
+# Texts of retrieved documents without a text on their spans, from other places that the answering model saw:
 #
 # 1. variables of its prompt's template, under a key for contexts
 # 2. results of the tools inside which the retrievers ran
@@ -43,16 +43,16 @@ _QUESTION: Final = re.compile(r"\W{0,9}(?:\w+ )?(?:question|query|input)\W{0,3}:
 _ANSWER: Final = re.compile(r"\n\W{0,9}(?:\w+ )?answer\W{0,3}:\s*\Z", re.IGNORECASE)
 _BLANK_LINES: Final = re.compile(r"\n[ \t\r]*\n")
 _LONGEST_HEADING: Final = 200
-"""Characters of a line that may be a heading."""
+"""Longest line that may be a heading, in characters."""
 
 
 def texts_of_documents(
     documents: Sequence[RetrievedDocument], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
 ) -> list[RetrievedDocument] | None:
-    """Return the documents with their texts, or the texts that hold them; None if no place holds them.
+    """Return the documents with their texts, or the texts that contain them; None if no place has them.
 
     Args:
-        documents: what was retrieved, in rank order; the text of at least one is unknown.
+        documents: retrieved documents, in rank order; the text of at least one is unknown.
         behind: the runs behind the answer (``ModelTexts.runs_behind``); empty if none is known.
         searching: the tools inside which the documents were retrieved.
     """
@@ -70,14 +70,14 @@ def _variables(behind: Sequence[ModelRun]) -> Iterator[Any]:
 
 
 def _results(searching: Sequence[ToolRun], behind: Sequence[ModelRun]) -> Iterator[Any]:
-    """Yield what the tools returned; a tool's span may lack the result that stands in the next prompt."""
+    """Yield the results of the tools; if a tool's span lacks its result, the next prompt may have it."""
     answers = (response for run in behind for message in run.asked for response in tool_responses(message))
     shown = {response.tool_call_id: response.content for response in answers} if searching else {}
     yield from (shown.get(tool.id) if tool.result is None else tool.result for tool in searching)
 
 
 def _marked(behind: Sequence[ModelRun]) -> Iterator[str]:
-    """Yield the marked parts of prompts, in the messages that are about this question: instructions, the last of the user."""
+    """Yield the marked parts of prompts, from messages about this question: instructions, and the user's last message."""
     for run in behind:
         for message in run.asked:
             if role_of(message.get("role")) == SYSTEM:
@@ -86,12 +86,12 @@ def _marked(behind: Sequence[ModelRun]) -> Iterator[str]:
 
 
 def _part(text: str, *, asks: bool) -> str:
-    """Return the part of a message that a tag or a heading marks as the context; empty if nothing marks one.
+    """Return the part of a message that a tag or a heading marks as the context; empty without such a mark.
 
     Args:
-        text: of the message.
-        asks: whether the question stands in the message, too: it ends the part. In other messages a heading ``Question:`` is
-            part of a document.
+        text: text of the message.
+        asks: whether the message also has the question, which ends the part. In other messages a heading ``Question:`` is part
+            of a document.
     """
     opening = _OPENING.search(text)
     closing = -1 if opening is None else text.rfind(f"</{opening[1]}>")
@@ -116,7 +116,7 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocument] | None:
-    """Return the documents that one text holds, if blank lines divide the text into as many parts; None otherwise."""
+    """Return the documents in one text, if blank lines divide the text into as many parts; None otherwise."""
     if len(found) != 1 or found[0].id is not None or count == 1:
         return None
     parts = [part.strip() for part in _BLANK_LINES.split(found[0].content or "") if part.strip()]
@@ -128,15 +128,15 @@ def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocu
 # The contexts are the first of these that exist:
 #
 # 1. documents of the final state under a key for them
-# 2. retrieved documents that stand in the prompt of the answering run, or of the runs whose answers it was given
-# 3. all that was retrieved: by retriever runs, else in tool artifacts, else in search results of prompts
+# 2. retrieved documents in the prompt of the answering run, or of the runs whose answers are in that prompt
+# 3. all retrieved documents: by retriever runs, else in tool artifacts, else in search results of prompts
 # 4. texts and documents of the state, input included
 # 5. results of the tools that are named as retrieval tools
 #
 # If the text of a document is unknown, ``texts_of_documents`` looks for it; without it the contexts are unknown.
 
 _CUT = 100
-"""Characters by which a document that a prompt holds in part is recognised: its beginning."""
+"""Number of characters at the beginning of a document by which it is recognised in a prompt that cut it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class AnswerContexts:
     """The contexts of an answer.
 
     Attributes:
-        documents: in rank order; None = no retrieval happened, empty = it found nothing.
-        unused: documents that were retrieved and are not among them; None if no run retrieved any, or a text is unknown.
-        together: the texts in which the documents stand, if they cannot be separated there; None = each has its own text.
+        documents: documents in rank order; None = no retrieval happened, empty = it found nothing.
+        unused: number of retrieved documents that are not among them; None if no run retrieved any, or a text is unknown.
+        together: texts that contain the documents, if they cannot be separated; None = each document has its own text.
     """
 
     documents: Sequence[RetrievedDocument] | None
@@ -169,7 +169,7 @@ class AnswerContexts:
 
     @property
     def lack(self) -> str | None:
-        """Why the texts are unknown although documents are known; None if they are known, or if there are no documents."""
+        """The reason why texts of known documents are unknown; None if texts are known, or there are no documents."""
         if self.documents is None or self.texts is not None:
             return None
         has = "documents have ids and no text" if self.ids else "documents have no text"
@@ -179,7 +179,7 @@ class AnswerContexts:
 def contexts_in(
     view: UnitView, said: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
-    """Find the contexts; ``answering`` is the run that gave the answer (``ModelTexts.answering``), None = unknown."""
+    """Find the contexts. ``answering`` is the run that gave the answer (``ModelTexts.answering``); None = unknown."""
     found = _contexts(view, said, answering, retrieval_tools)
     if found.documents is None or found.texts is not None:
         return found
@@ -190,7 +190,7 @@ def contexts_in(
 
 
 def _with_texts(unknown: AnswerContexts, retold: Sequence[RetrievedDocument]) -> AnswerContexts:
-    """Return contexts with texts that were found elsewhere: as the documents if these can be separated, else together."""
+    """Return contexts with texts from elsewhere: one per document if they can be separated, else together."""
     documents = unknown.documents or ()
     if all(document.id is not None for document in retold):
         return AnswerContexts(retold, max(len(documents) - len(retold), 0))
@@ -210,12 +210,12 @@ def _contexts(
     if view.documents_cut:
         return AnswerContexts(None)
     if retrieved is None:
-        held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
+        held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # the input's keys are often empty
         return AnswerContexts(_tool_results(view, retrieval_tools) if held is None else held)
     if answering is None or any(document.content is None for document in retrieved):
         return AnswerContexts(retrieved, 0)
     prompted = _in_prompt(retrieved, said.prompts_behind(answering))
-    if prompted or kept is not None:  # a state that threw all of them away
+    if prompted or kept is not None:  # the state dropped all of them
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
 
@@ -226,9 +226,9 @@ def _unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[Retrie
 
 
 def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
-    """Join what several runs found, without what an earlier one had found already; None when there was no run.
+    """Join the documents of several runs, without repetitions; None if there was no run.
 
-    A document without a text has the text that another run found under its id.
+    A document without a text gets the text that another run found for its id.
     """
     found: list[RetrievedDocument] = []
     for documents in rounds:
@@ -240,7 +240,7 @@ def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[R
 def _filled(
     documents: Sequence[RetrievedDocument], rounds: Sequence[Sequence[RetrievedDocument]]
 ) -> Sequence[RetrievedDocument]:
-    if all(document.content is not None for document in documents):  # as most are
+    if all(document.content is not None for document in documents):  # the usual case
         return documents
     with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
     texts: dict[Any, str | None] = {one.id: one.content for one in with_both}
@@ -248,17 +248,17 @@ def _filled(
 
 
 def _key(document: RetrievedDocument) -> Any:
-    """Return what two finds of one document share: its text, else its id; a document with neither is like no other."""
+    """Return the key by which a document is recognised: its text, else its id; without both it equals no other document."""
     if document.content is not None:
         return document.content
     return object() if document.id is None else ("id", document.id)
 
 
 def _in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
-    """Return the documents that stand in the prompt; every text is known."""
+    """Return the documents that are in the prompt; every text is known."""
     texts = [document.content or "" for document in retrieved]
     as_they_are = [_stands_as_it_is(text, prompt) for text in texts]
-    spaced = "" if all(as_they_are) else _spaced(prompt)  # else no prompt need be read word by word
+    spaced = "" if all(as_they_are) else _spaced(prompt)  # otherwise the prompt need not be normalised
     return [
         document
         for document, text, stands in zip(retrieved, texts, as_they_are, strict=True)
@@ -267,7 +267,7 @@ def _in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[Retr
 
 
 def _stands_as_it_is(text: str, prompt: str) -> bool:
-    """Whether a prompt holds a document to the letter; by its beginning first, as to look for a long text is no cheap thing."""
+    """Return whether a prompt contains a document exactly. Its beginning is searched first, because long searches are slow."""
     if not text or text.isspace():
         return False
     at = prompt.find(text[:_CUT])
@@ -275,18 +275,18 @@ def _stands_as_it_is(text: str, prompt: str) -> bool:
 
 
 def _stands(text: str, prompt: str) -> bool:
-    """Whether a prompt holds a document: as it is, as Python or JSON shows it, or its beginning where it was cut."""
+    """Return whether a prompt contains a document: unchanged, as a Python or JSON literal, or cut after its beginning."""
     shown = (_spaced(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
     return any(form and (form in prompt or (len(form) > _CUT and form[:_CUT] in prompt)) for form in shown)
 
 
 def _spaced(text: str) -> str:
-    """Return a text with one blank where it has any: prompts are indented and wrapped."""
+    """Return a text with every run of white space as one blank, because prompts are indented and wrapped."""
     return " ".join(text.split())
 
 
 def _listed_documents(view: UnitView) -> list[RetrievedDocument] | None:
-    """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
+    """Return the documents in lists of the final state; ``[]`` for empty lists, None without a key for documents."""
     return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
 
 
@@ -310,7 +310,7 @@ def _tool_results(view: UnitView, names: Sequence[str]) -> list[RetrievedDocumen
 
 
 def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
-    """Return what the named tools answered in a turn's messages, for spans that have no tool runs."""
+    """Return the results of the named tools in a turn's messages, for units without tool spans."""
     asked = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
     return [
         answer.content

@@ -1,4 +1,4 @@
-"""View → samples: the conversation, the places that a user gave by ``Extract``, and the samples of one or more turns."""
+"""Makes the samples of a unit: question, answer, contexts and conversation, from known places or those of ``Extract``."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ from spanscore.samples.view import (
 
 
 def history_of(view: UnitView, question: str | None, answering: ModelRun | None) -> list[Message]:
-    """Return the turns before the root's own messages: of its input, a store, its final state, or a checkpoint."""
+    """Return the turns before the root's own messages: from its input, a store, its final state, or a checkpoint."""
     if human_turns(view.output.messages):
-        return []  # a thread holds them itself
+        return []  # the output is the whole thread
     exchanged = [_exchanges(value, pairs="history" in key) for key, value in _entries(view.input.value)]
     places = (exchanged, _talks_in(view.input.value), [view.history], _talks_in(view.output.value))
     talks = [talk for place in places for talk in place if human_turns(talk)]
@@ -69,7 +69,7 @@ def history_of(view: UnitView, question: str | None, answering: ModelRun | None)
 
 
 def _kept(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
-    """Return what a thread kept of the messages before the question in a prompt: they have ids, a template's have none."""
+    """Return a thread's earlier messages from a prompt: a thread's messages have ids, a template's do not."""
     asked = () if answering is None else answering.asked
     if not question or question not in (last_human_text(asked) or ""):
         return []
@@ -95,7 +95,7 @@ def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
 
 
 def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
-    """Return a history of (role, text) as messages; with ``pairs`` also one of (question, answer); ``[]`` for any other."""
+    """Return pairs of (role, text) as messages, with ``pairs`` also pairs of (question, answer); ``[]`` for other values."""
     if not isinstance(value, list) or not all(map(is_pair_of_texts, value)):
         return []
     by_role = talk_of(value)
@@ -107,23 +107,25 @@ def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
 
 # --- conversation ---------------------------------------------------------------------------------------------------
 
-# The conversation between user and application: who said what, with every tool call of the unit, in order.
+# The conversation between user and application: all messages, with every tool call of the unit, in order.
 #
-# The root's own messages are the conversation where it has any; calls that they do not show (a sub-agent's) are put where
-# they were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls
-# and the answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is no turn. Either is
-# completed: each call has the answer that a tool's span or a later prompt holds, and the conversation ends with the answer
-# of the unit.
+# If the root has messages, they are the conversation; calls that they do not show (a sub-agent's) are inserted at the point of
+# their call. Otherwise it consists of the earlier turns from the root's input or a store, the question, the calls and the
+# answer. Messages that only a prompt template added, such as examples, or that a node wrote with the role of a human, are no
+# turns. Both kinds are completed: each call gets its answer from a tool's span or a later prompt, and the conversation ends
+# with the answer of the unit.
 
 
 def conversation_of(
     view: UnitView, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> tuple[MultiTurnSample | None, list[str]]:
-    """Return the conversation if the unit has tool calls or several human turns, and notes on what was left out of it."""
+    """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
     told = view.turn()
     opened, turn = _opened(view, question, told), _apart(_without_humans(told, answer), view.callers)
     history = history_of(view, question, answering)
-    calls = TurnCalls(view, [*turn_of(opened), *turn])  # a model alone is asked with the calls of its turn so far
+    calls = TurnCalls(
+        view, [*turn_of(opened), *turn]
+    )  # a single model call has the earlier calls of its turn in its prompt
     if not any((opened, turn, history, calls.made, view.tools)):
         return None, []  # a question and an answer
     after = _after_question(view, opened, turn, calls, has_history=bool(history))
@@ -137,7 +139,7 @@ def conversation_of(
 def _after_question(
     view: UnitView, opened: Sequence[GenAIMessage], turn: Sequence[GenAIMessage], calls: TurnCalls, *, has_history: bool
 ) -> Sequence[Message] | None:
-    """Return what was said after the question; None if question and answer are all of the conversation."""
+    """Return the messages after the question; None if the conversation is only the question and the answer."""
     if not opened and (calls.made or has_history):
         return [called.message for called in calls.made]
     if calls.hidden:
@@ -150,9 +152,9 @@ def _after_question(
 
 
 def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
-    """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to it.
+    """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to a call.
 
-    A tool may have the last word in the root's own messages: an agent with a response format answers so.
+    In the root's own messages, a tool's message may be the last: an agent with a response format answers so.
     """
     last = messages[-1] if messages else None
     if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or _ends_with_tool(turn):
@@ -167,7 +169,7 @@ def _ends_with_tool(turn: Sequence[GenAIMessage]) -> bool:
 
 
 def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
-    """Return a turn with its last words apart from the calls before them: the root of Vercel's SDK sums its steps up."""
+    """Return a turn with its last text separated from the calls before it: the root of Vercel's SDK joins its steps."""
     text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
     if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
         return turn
@@ -185,17 +187,17 @@ def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message
 
 
 def _opened(view: UnitView, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
-    """Return the root's messages before those of this turn; ``[]`` where they do not hold the user's question."""
+    """Return the root's messages before those of this turn; ``[]`` if they do not contain the user's question."""
     thread = view.thread()
     opened = thread[: len(thread) - len(told)]
     asked = last_human_text(opened)
-    # A question beside messages: a human one among them is a prompt of the application.
+    # If the question is outside the messages, a human message among them is a prompt of the application.
     is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)
     return [] if asked is None or (asked != question and is_elsewhere) else opened
 
 
 def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:
-    """Return a turn without what the unit itself wrote as a human's; the answer is the assistant's, whatever its role."""
+    """Return a turn without human messages of the unit itself; the answer becomes the assistant's in any case."""
     if turn and is_human(turn[-1]) and message_text(turn[-1]) == answer:
         turn = [*turn[:-1], {**turn[-1], "role": ASSISTANT}]
     return [message for message in turn if not is_human(message)]
@@ -209,18 +211,18 @@ def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]
 
 
 def find_question(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the question: a text. ``answering`` is what ``ModelTexts.answering`` returns for the answer."""
+    """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
     place = extract.user_input
     return question_in(view, said, answering) if place is None else _at(place, view, question_text)
 
 
 def find_answer(extract: Extract, view: UnitView, said: ModelTexts) -> TextMatch:
-    """Find the answer: a text. An empty answer is one."""
+    """Find the text of the answer. An empty answer counts as an answer."""
     return answer_in(view, said) if extract.response is None else _at(extract.response, view, answer_text)
 
 
 def find_contexts(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the contexts: a ``AnswerContexts``. ``answering`` is what ``ModelTexts.answering`` returns for the answer."""
+    """Find the ``AnswerContexts``. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
     if extract.retrieved_contexts is not None:
         return _at(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
     tools = ", ".join(extract.retrieval_tools) or "none named"
@@ -259,7 +261,7 @@ def _walk(path: str, view: UnitView) -> Any:
 
 
 def _step(value: Any, key: str) -> Any:
-    """Take one step: a dict's key, a list's position, or the key of each of a list's elements."""
+    """Take one step of a path: a dict's key, a list's position, or the key in each item of a list."""
     if isinstance(value, dict):
         return value.get(key)
     if not isinstance(value, list):
@@ -276,17 +278,17 @@ def _step(value: Any, key: str) -> Any:
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 _MOST_KEYS = 10
 _MOST_CHARS = 40
-_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"})
-"""Fields that a unit itself fills; the others of a sample are references."""
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "duration_s", "usage"})
+"""Fields that come from the unit itself; the other fields of a sample are references."""
 
 
 def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
-    """Return the outcome of a unit that nothing can be made of."""
+    """Return the outcome of a unit without samples."""
     return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
 
 
 def samples_of(view: UnitView, extract: Extract) -> Samples:
-    """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+    """Make the samples of a unit, or return the reason for their absence. Never raises because of a payload."""
     said = ModelTexts(view)
     answer = find_answer(extract, view, said)
     answering = said.answering(answer.value)
@@ -320,7 +322,7 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
         return "the run failed before it answered"
     if question.torn or answer.torn:
         what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
-        return f"which of the root's texts is the {what} cannot be told; {_held(view)}"
+        return f"several of the root's texts may be the {what}; {_held(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
         log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
         return CUT.reason
@@ -330,7 +332,7 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
 
 
 def _is_cut(view: UnitView) -> bool:
-    """Whether an attribute limit cut what the unit or one of its models was asked or said."""
+    """Return whether an attribute limit cut content of the unit or of one of its models."""
     if view.input.cut or view.output.cut:
         return True
     models = (span for span in view.unit.spans if span.operation in semconv.MODEL_OPERATIONS)
@@ -338,10 +340,10 @@ def _is_cut(view: UnitView) -> bool:
 
 
 def _held(view: UnitView) -> str:
-    """Say which keys the root has, and never what stands there, and what to do."""
+    """Return the root's keys, without their values, and the advice to set ``Extract``."""
     sides = (("input", view.input.value), ("output", view.output.value))
     held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
-    where = "; ".join([*held, "say where it stands"]) if held else "its root holds none: say where it stands"
+    where = "; ".join([*held, "give the place"]) if held else "its root has no text: give the place"
     return f"{where}: extract=Extract(user_input='input.<key>', response='output.<key>')"
 
 
@@ -351,7 +353,7 @@ def _keys(value: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _source(question: TextMatch, answer: TextMatch) -> str | None:
-    """Return how the less sure of both was found."""
+    """Return the source of the question or the answer, whichever is less certain."""
     sources = [found.source for found in (question, answer) if found.source is not None]
     return None if not sources else str(max(sources, key=list(TextSource).index))
 
@@ -366,7 +368,7 @@ def _single(question: str | None, answer: str | None, contexts: AnswerContexts) 
 
 
 def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
-    """Add the references the request brought along; one that does not fit is noted and left out."""
+    """Add the references from the request; a reference that does not fit is left out with a note."""
     notes: list[str] = []
     for name in type(sample).model_fields if expected else ():
         if expected.get(name) is None or name in _OBSERVED:

@@ -1,4 +1,4 @@
-"""Spans of the OpenTelemetry GenAI conventions → samples, and the registry of all extractors."""
+"""The extractor of the OpenTelemetry GenAI conventions, and the registry of all extractors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from spanscore.samples.view import (
 # --- genai ----------------------------------------------------------------------------------------------------------
 
 _NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
-"""Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
+"""Operations without an answer. Some instrumentations create a separate trace for the construction of an agent."""
 _UNFINISHED = {
     "abandoned": "the stream was abandoned before its end",
     "cancelled": "the run was cancelled",
@@ -47,12 +47,12 @@ _UNFINISHED = {
 
 @dataclass(frozen=True, slots=True)
 class GenAIExtractor:
-    """Reads spans of the GenAI conventions.
+    """Makes samples from spans of the GenAI conventions.
 
     Attributes:
-        places: where question, answer and contexts are found.
-        score_abandoned: score also what was said of a stream that its reader left.
-        score_failed: score also what a model said inside of a run that failed.
+        places: the places of question, answer and contexts.
+        score_abandoned: whether the partial answer of a stream is scored if its reader stopped early.
+        score_failed: whether a model's answer inside a failed run is scored.
     """
 
     places: Extract = field(default_factory=Extract)
@@ -60,16 +60,16 @@ class GenAIExtractor:
     score_failed: bool = False
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether this is a span of the GenAI conventions, and of something that can be scored."""
+        """Return whether the span follows the GenAI conventions and can be scored."""
         if span.scope in semconv.EVALUATOR_SCOPES:
             return False
         operation = span.operation
-        if not isinstance(operation, str):  # none, or whatever an external writer has there
+        if not isinstance(operation, str):  # missing, or any value of another writer
             return span.scope == semconv.CAPTURE_SCOPE
         return operation not in _NOT_SCORED
 
     def extract(self, unit: Unit) -> Samples:
-        """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+        """Make the samples of a unit, or return the reason for their absence. Never raises because of a payload."""
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
@@ -93,7 +93,7 @@ def _unfinished(ended: str) -> Samples:
 
 
 def _no_content(unit: Unit) -> NoContent | None:
-    """Return why there is no content on any span of a unit, where its translation says so."""
+    """Return the reason why no span of a unit has content, if its normalizer gives one."""
     said = [span.no_content for span in unit.spans]
     nothing = next(filter(None, said), None)
     if nothing is None:
@@ -107,14 +107,14 @@ def _asks(span: SpanData) -> bool:
 
 
 def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
-    """Return how the run ended. A graph whose node waits for a person waits, too: other writers have that of the node only."""
+    """Return how the run ended. A graph is interrupted if one of its nodes is, which other writers record on the node only."""
     graphs = {root.span_id, (unit.content_span or root).span_id} if waiting else ()
     is_waiting = any(span.parent_id in graphs for span in waiting)
     return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
 
 
 def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bool:
-    """Whether a step deeper in a unit waits for a person, no model was asked after it, and the root gives no answer."""
+    """Return whether a deeper step waits for a person, no model was called after it, and the root has no answer."""
     if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
         return False
     end_ns = max(span.end_ns for span in waiting)
@@ -155,7 +155,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
 
 
 def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
-    """Return the input; where there is none, what the first prompt was filled with."""
+    """Return the input; without one, the variables of the first prompt."""
     given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
     asked = _messages(top, semconv.INPUT_MESSAGES)
     if len(asked) == 1 and given is None and top.scope != semconv.CAPTURE_SCOPE:
@@ -166,20 +166,20 @@ def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootVal
 
 
 def _object_in(asked: Sequence[GenAIMessage]) -> Any:
-    """Return the object that the text of a run's only message is (OpenTelemetry's LangChain); None if it is no object."""
+    """Return the object in a run's only message, if its text is one (OpenTelemetry's LangChain); None otherwise."""
     text = last_human_text(asked)
     known = from_wire(text) if text is not None and text.startswith("{") else None
     return known if isinstance(known, dict) else None
 
 
 def _variables(models: Sequence[SpanData]) -> Any:
-    """Return the values that the first prompt was filled with (``gen_ai.prompt.variable.…``), None if no prompt has any."""
+    """Return the variables of the first prompt that has any (``gen_ai.prompt.variable.…``); None without one."""
     filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
     return next((values for values in filled if values is not None), None)
 
 
 def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootValue:
-    """Return a side of a unit; a value that is the beginning of JSON is left out, and said to be cut."""
+    """Return an input or output; the beginning of cut JSON is left out and marked as cut."""
     if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
         return RootValue(messages, cut=True)
     return RootValue(
@@ -188,14 +188,14 @@ def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootVa
 
 
 def _came_over_a_wire(span: SpanData) -> bool:
-    """Whether a limit may have cut a span's content; our own capture in this process has it as the application had it."""
+    """Return whether a limit may have cut a span's content; spanscore's own spans of this process are never cut."""
     return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
 
 
 def _by_operation(
     told: Sequence[tuple[str, SpanData]],
 ) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
-    """Return the tools, the retrievers, and the models whose content is known."""
+    """Return the spans of tools, of retrievers, and of models with content."""
     tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
     retrievers = [span for operation, span in told if operation in _RETRIEVALS]
     models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
@@ -209,18 +209,18 @@ def _has_agents(told: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
 _RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
-"""A retriever or tool that is called alone is its own root."""
+"""Output attribute by operation: a retriever or tool that is called alone is its own root."""
 
 
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
-    """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
+    """Return a span's messages; empty for an attribute that was cut, which is a text."""
     messages = span.attributes.get(name)
     listed = messages if isinstance(messages, (list, tuple)) else ()
     return [message for item in listed if (message := read_message(item)) is not None]
 
 
 def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
-    """Return a run of a model. What it gave is its own, also where the role is none (OpenLLMetry: ``unknown``, of a stream)."""
+    """Return a model's run. Output with an unknown role is the assistant's (OpenLLMetry: ``unknown``, for a stream)."""
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
@@ -228,7 +228,7 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
 
 
 def _template_of(span: SpanData) -> Mapping[str, Any]:
-    """Return the variables of a prompt's template by name; a value that is JSON text is parsed."""
+    """Return the variables of a prompt's template by name; JSON texts are parsed."""
     found = span.attributes.get(semconv.INPUT_VALUE)
     named = found.items() if isinstance(found, dict) else ()
     return {name: from_wire(value) if isinstance(value, str) else value for name, value in named}
@@ -239,23 +239,23 @@ def _asked(span: SpanData) -> Sequence[GenAIMessage]:
 
 
 def _unread(span: SpanData) -> str | None:
-    """Return what a model was asked as JSON, if that is all that it was asked and nobody has read it yet."""
+    """Return a model's input as unparsed JSON, if that is its whole input and it was not parsed yet; else None."""
     attributes = span.attributes
     text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
     return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
-    """Return what a writer keeps apart of the messages, as the message that it is: what a prompt holds may stand there."""
+    """Return the separate instructions as a message, because they may have the same content as one."""
     parts = span.attributes.get(semconv.SYSTEM_INSTRUCTIONS)
     parts = [{"type": "text", "content": parts}] if isinstance(parts, str) else parts
     return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
 
 
 def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
-    """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own.
+    """Return the agent of a model call: the nearest agent around it, else the agent on its span; None for the root's own.
 
-    ``within`` is empty where the root is the only agent.
+    ``within`` is empty if the root is the only agent.
     """
     around = None
     if within:
@@ -276,7 +276,7 @@ def _tool(span: SpanData) -> ToolRun:
 
 
 def _documents_are_cut(span: SpanData) -> bool:
-    """Whether an attribute limit cut what a retriever found, and it stands nowhere else on its span."""
+    """Return whether an attribute limit cut a retriever's documents, and its span has no other copy."""
     known = span.attributes
     return known.get(semconv.CONTENT_CUT) is True and not isinstance(
         known.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
@@ -284,7 +284,7 @@ def _documents_are_cut(span: SpanData) -> bool:
 
 
 def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocument]]:
-    """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
+    """Return the documents of retrievers, possibly none, or of tools' artifacts. Failed runs have no documents."""
     found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
     outer = topmost(found, found, unit)
     return [_found_by(span) for span in outer]
@@ -296,13 +296,13 @@ def _found_by(span: SpanData) -> list[RetrievedDocument]:
         return documents
     return [
         RetrievedDocument(one.content or "", one.id) for one in documents
-    ]  # our capture has every text: a page was empty
+    ]  # spanscore's capture has every text: the page was empty
 
 
 def _searching(
     retrievals: Sequence[Sequence[RetrievedDocument]], retrievers: Sequence[SpanData], unit: Unit
 ) -> list[ToolRun]:
-    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results hold the texts."""
+    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results have the texts."""
     if all(document.content is not None for documents in retrievals for document in documents):
         return []
     within = by_id(unit)
@@ -316,10 +316,10 @@ def _searching(
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
-# The extractors by name, in the order in which they are asked. A new one is a file here, and a line below.
+# The extractors by name, in the order in which they are asked. A new extractor is a file here, and a line below.
 
 _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
-"""The last claims every run of our own callback."""
+"""Built-in extractors; the last claims every run of spanscore's own callback."""
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,

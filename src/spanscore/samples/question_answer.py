@@ -1,4 +1,4 @@
-"""The question and answer of a unit, from its root or from what its models were asked and answered."""
+"""Finds the question and the answer of a unit, in its root or in the inputs and outputs of its models."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from spanscore.samples.view import (
     turn_of,
 )
 
-# --- said -----------------------------------------------------------------------------------------------------------
+# --- texts of models ------------------------------------------------------------------------------------------------
 
 _A_SENTENCE = 16
-"""Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
+"""Smallest length in characters at which an answer is searched in another prompt: ``yes`` is in many prompts."""
 _WORDS = 3
-"""Words from which on a shorter text is a sentence."""
+"""Number of words from which on a shorter text is a sentence."""
 _MOST_RUNS = 64
-"""Runs searched for what stands behind an answer: each is searched in all that were found."""
+"""Number of runs that are searched for the runs behind an answer; each is compared with all found runs."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 
 class ModelTexts:
-    """What stands in the prompts and answers of a unit's models. Texts are compared without the blanks around them.
+    """The texts in the prompts and answers of a unit's models. Texts are compared without surrounding white space.
 
     Args:
-        view: whose models are read; a model inside a tool is not among them.
+        view: the unit; models inside a tool are not read.
     """
 
     def __init__(self, view: UnitView) -> None:
@@ -60,7 +60,7 @@ class ModelTexts:
 
     @cached_property
     def _prompts(self) -> list[str]:
-        # Only where asked for: each of an agent's prompts holds all before it.
+        # On first need: each of an agent's prompts repeats all earlier messages.
         return [_prompt_of(run) for run in self._runs]
 
     @cached_property
@@ -72,9 +72,9 @@ class ModelTexts:
         return frozenset(leaf for structures in self._structures for one in structures for leaf in _leaves(one))
 
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
-        """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
+        """Return the only one of several texts that is in any prompt, else in a human message, else in the answer's prompt.
 
-        There it must be a sentence: a language or a tone stands beside what was asked.
+        In the answer's prompt it must be a sentence, because settings such as a language or a tone are next to the question.
         """
         found = ([text for text in texts if stands(text)] for stands in self._places())
         only = next((one[0] for one in found if len(one) == 1), None)
@@ -92,35 +92,35 @@ class ModelTexts:
         )
 
     def asked_for(self, texts: Collection[str]) -> bool:
-        """Whether prompts contain all of the texts."""
+        """Return whether prompts contain all of the texts."""
         return bool(texts) and all(any(holds(prompt, text) for prompt in self._prompts) for text in texts)
 
     def whole(self, text: str) -> bool:
-        """Whether it is all that a model answered."""
+        """Return whether the text is the whole answer of a model."""
         return text.strip() in self._words
 
     def mentions(self, text: str) -> bool:
-        """Whether it stands in what a model answered, in its words or in its structure."""
+        """Return whether the text is in an answer of a model, in its words or in its structure."""
         return self.field(text) or any(holds(words, text) for words in self._words)
 
     def field(self, text: str) -> bool:
-        """Whether it is a field of a structured answer."""
+        """Return whether the text is a field of a structured answer."""
         return text.strip() in self._fields
 
     def answered(self, text: str) -> bool:
-        """Whether it is all that a model answered, or a field of that."""
+        """Return whether the text is the whole answer of a model, or a field of one."""
         return self.whole(text) or self.field(text)
 
     def finished(self, text: str) -> bool:
-        """Whether it holds the whole of what a model answered, with something around it."""
+        """Return whether the text contains the whole answer of a model, with other text around it."""
         return any(holds(text, words) for words in self._words)
 
     def structure(self, value: Any) -> bool:
-        """Whether a dict is a structured answer of several fields: the model gave them, and beside them it holds no text."""
+        """Return whether a dict is a model's structured answer of several fields, without other texts."""
         return any(_same(one, value) for structures in self._structures for one in structures)
 
     def answering(self, answer: str | None) -> ModelRun | None:
-        """Return the last run that gave the answer, the only run there is, or None where that cannot be told."""
+        """Return the last run that gave the answer, else the only run; None if there is neither."""
         if answer is None:
             return None
         text = answer.strip()
@@ -136,7 +136,7 @@ class ModelTexts:
         return "\n".join(prompt for _, prompt in self._behind(answering))
 
     def runs_behind(self, answering: ModelRun) -> list[ModelRun]:
-        """Return a run, and the runs whose answers stand in its prompt: documents are read one by one, too."""
+        """Return a run, and the runs whose answers are in its prompt, because documents may be read one by one."""
         return [run for run, _ in self._behind(answering)]
 
     def _behind(self, answering: ModelRun) -> list[tuple[ModelRun, str]]:
@@ -163,7 +163,7 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
 
 
 def _quotes(prompt: str, words: str) -> bool:
-    """Whether a prompt holds what a model said: a short text, which may stand anywhere, only as a line's whole end or alone."""
+    """Return whether a prompt contains a model's answer; a short answer must be a whole line or the end of one."""
     if not words or words not in prompt:
         return False
     if len(words) >= _A_SENTENCE:
@@ -176,7 +176,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _prompt_of(run: ModelRun) -> str:
-    """Return all the text of a model's input, the answers of tools included."""
+    """Return all text of a model's input, including the answers of tools."""
     return "\n".join(text for message in run.asked for text in _texts_of(message))
 
 
@@ -189,7 +189,7 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
 
 
 def _structures(said: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
-    """Return the structured answers of a run: the arguments of what it calls, and JSON in its last words."""
+    """Return the structured answers of a run: the arguments of its calls, and JSON in its last text."""
     called: list[Mapping[str, Any]] = [call.args for message in said for call in tool_calls(message)]
     parsed = _parsed(words)
     return [*called, parsed] if isinstance(parsed, dict) else called
@@ -223,19 +223,18 @@ def _same(structure: Mapping[str, Any], value: Any) -> bool:
 
 # --- turn -----------------------------------------------------------------------------------------------------------
 
-# The user's turn: question and answer of a unit. Those of its root; a model's prompt or words only where the root holds
-# none.
+# The user's turn: question and answer of a unit, from its root; if the root has none, from a model's prompt or answer.
 #
-# 1  messages         the last human one of the input; the final one of the turn in the output
+# 1  messages         the last human message of the input; the final message of the turn in the output
 # 2  known keys       QUESTION_KEYS of the input; ANSWER_KEYS of the output
-# 3  the only text    of the side; in the output, less the texts that the input holds too
-# 4  one of several   that a prompt contains (question); that a model said as its whole answer, else as a field (answer)
-# 5  all of them      as JSON: an output of which models said each text, a list of texts that prompts contain
-# 6  none             the side is ambiguous: no sample is better than a wrong one
+# 3  the only text    of the input; of the output, without texts that are also in the input
+# 4  one of several   in a prompt (question); the whole answer of a model, else a field of one (answer)
+# 5  all of them      as JSON: an output of texts that models wrote, a list of texts that prompts contain
+# 6  no text          the value is ambiguous: no sample is better than a wrong one
 #
-# Where a graph goes on with a state that was there already (``Command(resume=…)``, a checkpoint), the output holds what the
-# user gave with an earlier request: there the question is a text that no model said now, and the answer one that a model
-# said now.
+# If a graph continues with an existing state (``Command(resume=…)``, a checkpoint), the output has the user's messages of
+# earlier requests. Then the question is a text that no model wrote in this run, and the answer is a text that a model wrote in
+# this run.
 
 QUESTION_KEYS = ("question", "query", "input", "user_input")
 ANSWER_KEYS = ("answer", "output", "result", "response", "generation", "final_answer")
@@ -245,11 +244,11 @@ _QUESTION_PLACES = (
 _ANSWER_PLACES = f"root output: messages of this turn, keys {', '.join(ANSWER_KEYS)}, its one text; model runs"
 _MESSAGES = "messages"
 _WITH_RAW = {"raw", "parsed", "parsing_error"}
-"""What ``with_structured_output(…, include_raw=True)`` answers."""
+"""Keys of the output of ``with_structured_output(…, include_raw=True)``."""
 
 
 class TextSource(StrEnum):
-    """How a question or an answer was found, from the surest on."""
+    """The way in which a question or an answer was found, the most certain first."""
 
     MESSAGES = "messages"
     KEYS = "keys"
@@ -262,13 +261,13 @@ class TextSource(StrEnum):
 
 @dataclass(slots=True)
 class TextMatch:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        value: None where it found nothing.
-        searched: the places, in order.
-        source: how it was found; None where nothing was, and of contexts.
-        torn: the key paths between which nothing could be told; empty where that is not why nothing was found.
+        value: the found value; None = not found.
+        searched: the searched places, in order.
+        source: the way in which it was found; None if it was not found, and for contexts.
+        torn: key paths of equally likely texts, which are the reason for finding nothing; empty otherwise.
     """
 
     value: Any
@@ -284,31 +283,31 @@ class _Guess(NamedTuple):
 
 
 def question_in(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the question: a text. ``answering`` is what ``ModelTexts.answering`` tells of the answer."""
+    """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
     return _best(_questions(view, said, answering), _QUESTION_PLACES)
 
 
 def answer_in(view: UnitView, said: ModelTexts) -> TextMatch:
-    """Find the answer: a text. An empty answer is one."""
+    """Find the text of the answer. An empty answer counts as an answer."""
     return _best(_answers(view, said), _ANSWER_PLACES)
 
 
 def question_text(value: Any) -> str | None:
-    """Return what a value asks: of messages the last human one, of a dict what stands under a known key, or its one text."""
+    """Return the question in a value: the last human message, the value of a known key, or the only text."""
     if are_messages(value):
         return last_human_text(value)
     return next(keyed(value, QUESTION_KEYS, text_of), None) or _only(value) or text_of(value)
 
 
 def answer_text(value: Any) -> str | None:
-    """Return what a value answers: of messages the final one, of a dict what stands under a known key, else all of it."""
+    """Return the answer in a value: the final message, the value of a known key, or the whole value."""
     if are_messages(value):
         return final_text(turn_of(value))
     return next(keyed(value, ANSWER_KEYS, text_of), None) or text_of(value)
 
 
 def _best(guesses: Iterable[_Guess], searched: str) -> TextMatch:
-    """Take the first text that is not empty, else an empty one: a stream's start gives ``{"input": ""}``."""
+    """Return the first text that is not empty, else an empty one: the start of a stream has ``{"input": ""}``."""
     empty: _Guess | None = None
     for guess in guesses:
         if guess.text or guess.torn:
@@ -335,21 +334,21 @@ def _questions(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> 
         yield _Guess(asked, TextSource.MATCHED, found.torn)
         yield _Guess(last_human_text(view.history or asked_before(view.unit)), TextSource.MESSAGES)
         if held or is_resume(input.value):
-            return  # the user's words came with an earlier request; a prompt of now is the application's
+            return  # the user's message came with an earlier request; present prompts are the application's
     yield torn
     heard = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
     yield _Guess(next(heard, None), TextSource.MODEL)
 
 
 def _held_before(view: UnitView, said: ModelTexts) -> dict[str, str]:
-    """Return the texts of a state that was there already: neither said by a model now, nor brought to resume it."""
+    """Return the texts of an existing state that no model wrote in this run and that did not come with the resume."""
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
     return {path: text for path, text in texts if not (text in brought or said.answered(text))}
 
 
 def _asked_in(value: Any, said: ModelTexts, answering: ModelRun | None) -> _Guess:
-    """Choose between the texts of an input; beside messages that nobody reads it is one that prompts contain, or none."""
+    """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
     texts = leaves(value)
     found = _asked_of(texts, said, answering) if texts else _listed(value, said)
     if _has_unread_messages(value) and not (found.text and said.asked_for([found.text])):
@@ -358,7 +357,7 @@ def _asked_in(value: Any, said: ModelTexts, answering: ModelRun | None) -> _Gues
 
 
 def _asked_of(texts: Mapping[str, str], said: ModelTexts, answering: ModelRun | None) -> _Guess:
-    """Choose between the texts of an input: the only one, else the only one that a prompt contains."""
+    """Choose between the texts of an input: the only text, else the only one that a prompt contains."""
     values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
         return _Guess(values[0] if values else None, TextSource.ONLY_TEXT)
@@ -367,7 +366,7 @@ def _asked_of(texts: Mapping[str, str], said: ModelTexts, answering: ModelRun | 
 
 
 def _listed(value: Any, said: ModelTexts) -> _Guess:
-    """Take the texts that an input lists, where it holds no other."""
+    """Return the texts in lists of an input without other texts."""
     texts = in_lists(value)
     if not texts and has_records(value):
         return _Guess(None, TextSource.OBJECT, _keys(value))
@@ -398,7 +397,7 @@ def _answers(view: UnitView, said: ModelTexts) -> Iterator[_Guess]:
         yield _Guess(as_text(whole), TextSource.OBJECT)
     yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
     if view.failed and not view.score_failed:
-        return  # what a model said inside of a failed run never reached a user
+        return  # a model's answer inside a failed run never reached a user
     if view.models:
         last = view.models[-1].said
         yield _Guess(final_text(last), TextSource.MODEL)
@@ -407,7 +406,7 @@ def _answers(view: UnitView, said: ModelTexts) -> Iterator[_Guess]:
 
 
 def _said_now(value: Any, said: ModelTexts) -> _Guess:
-    """Choose between the texts of a state that was there already: one that no model said now may be what was asked."""
+    """Choose between the texts of an existing state; a text that no model wrote in this run may be the question."""
     texts = leaves(value)
     if any(said.mentions(text) or said.finished(text) for text in texts.values()):
         return _said_of(texts, value, said)
@@ -431,29 +430,29 @@ def _said_of(texts: Mapping[str, str], value: Any, said: ModelTexts) -> _Guess:
 
 
 def _has_unread_messages(value: Any) -> bool:
-    """Whether a state has messages in a form that is not known: a text beside them is not all that was said."""
+    """Return whether a state has messages in an unknown form: then a text next to them is not the whole conversation."""
     return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
 
 
 def _stands_beside_messages(text: str, value: Any, said: ModelTexts) -> bool:
-    """Whether the only text of an output is a side field of messages that nobody reads, and no model said it."""
+    """Return whether the only text of an output is next to unread messages, and no model wrote it."""
     return _has_unread_messages(value) and not (said.mentions(text) or said.finished(text))
 
 
 def _list_of_answers(value: Any, said: ModelTexts) -> str | None:
-    """Return an output that holds only lists, as JSON, where models said each of their texts."""
+    """Return an output of lists only, as JSON, if models wrote each of its texts; else None."""
     listed = in_lists(value)
     return as_text(value) if listed and all(map(said.mentions, listed)) else None
 
 
 def _put_together(texts: Sequence[str], parts: Sequence[str], said: ModelTexts) -> str | None:
-    """Return the only text that holds all of what models said, or, where there are no such parts, an answer and a signature."""
+    """Return the only text that contains all answers of models or, without such parts, an answer with a signature."""
     made = [text for text in texts if (all(holds(text, part) for part in parts) if parts else said.finished(text))]
     return made[0] if len(made) == 1 else None
 
 
 def _less(output: Any, input: Any) -> Any:
-    """Return the output without what came in, with the state or as a text, and is unchanged; as it is where no more is left."""
+    """Return the output without values that came unchanged with the input; the whole output if nothing else is left."""
     if not isinstance(output, dict) or not input or not isinstance(input, (dict, str)):
         return output
     brought = input if isinstance(input, dict) else dict.fromkeys(output, input)
@@ -462,7 +461,7 @@ def _less(output: Any, input: Any) -> Any:
 
 
 def _own_texts(value: Any, input: RootValue) -> dict[str, str]:
-    """Return the texts of an output that are not the input's: neither its texts, nor what was rewritten under its keys."""
+    """Return the texts of an output that are not in the input, and not under the input's keys with another text."""
     brought = leaves(input.value)
     held = {*brought.values(), scalar(input.value), last_human_text(input.messages)}
     own = {path: text for path, text in leaves(value).items() if text not in held}
@@ -470,13 +469,13 @@ def _own_texts(value: Any, input: RootValue) -> dict[str, str]:
 
 
 def _final(turn: Sequence[GenAIMessage], said: ModelTexts) -> str | None:
-    """Return the text of a turn's last message; an agent may put what it said to the next one as a human's."""
+    """Return the text of a turn's last message; an agent may pass its answer to the next one as a human message."""
     text = message_text(turn[-1]) if turn and is_human(turn[-1]) else None
     return text if text and said.whole(text) else final_text(turn)
 
 
 def _response_format(output: RootValue) -> str | None:
-    """Return what a LangChain agent with a response format answers, where its last message only says that it does."""
+    """Return the answer of a LangChain agent with a response format, if its last message only announces it; else None."""
     turn = turn_of(output.messages)
     if not turn or role_of(turn[-1].get("role")) != TOOL or not isinstance(output.value, dict):
         return None
@@ -484,12 +483,12 @@ def _response_format(output: RootValue) -> str | None:
 
 
 def _structured(value: Any) -> str | None:
-    """Return a parsed answer as JSON: a model that was asked for a structure gives it as a tool call."""
+    """Return a parsed answer as JSON: a model that must return a structure does so by a tool call."""
     return as_text(value) if isinstance(value, (dict, list)) and value and not is_message(value) else None
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the parsed answer of one that came with its raw message, else that message; of server-sent events their words."""
+    """Return the parsed answer next to a raw message, else that message; for server-sent events, their words."""
     if type(value) is str:
         return words_of(value)
     if not isinstance(value, dict) or value.keys() != _WITH_RAW:

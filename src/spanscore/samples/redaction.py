@@ -1,4 +1,4 @@
-"""Redactor → texts without what must not leave."""
+"""Applies the user's redactor to texts, content and samples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WRITTEN: Final = frozenset(
     {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
     | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
 )
-"""Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
+"""Keys that the codec writes. All other keys come from the application, and may themselves be private."""
 _STRUCTURE: Final = frozenset({"type", "tool_call_id", "id"})
 _FREE: Final = frozenset({"args", "metadata", "rubrics"})
-"""Fields of a sample in which keys are the application's, and nothing is structure."""
+"""Fields of a sample with keys from the application, which are redacted, too."""
 
 
 def redacted(text: str, redactor: Redactor) -> str:
-    """Return the text as the redactor gives it back.
+    """Return the text as the redactor returns it.
 
     Raises:
-        TypeError: it returned something else: a redactor that returns None did not say that the text may leave.
-        BaseException: whatever the redactor raises.
+        TypeError: the redactor returned something else than a text, such as None, which is no permission to export.
+        BaseException: any exception of the redactor.
     """
     clean: object = redactor(text)
     if not is_a(clean, str):
@@ -36,7 +36,7 @@ def redacted(text: str, redactor: Redactor) -> str:
 
 
 def redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    """Return content with all that is the application's redacted: texts, and keys that the codec did not write.
+    """Return content with all parts from the application redacted: texts, and keys that the codec did not write.
 
     Raises:
         BaseException: as ``redacted`` does.
@@ -73,7 +73,7 @@ def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
         return [_texts(item, redactor, free=free) for item in value]
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return _texts(jsonable(value), redactor, free=free)  # of a sample made by hand: whatever else may hold a text
+    return _texts(jsonable(value), redactor, free=free)  # any other object in a submitted sample may contain a text
 
 
 def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:

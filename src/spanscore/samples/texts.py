@@ -1,4 +1,4 @@
-"""Values and documents in any form → texts: words if a value has some, else JSON."""
+"""Reads texts and documents from values in any form: words if a value has some, else JSON."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
 # --- texts ----------------------------------------------------------------------------------------------------------
 
-# What a side of a unit's root holds → texts: words where a value has some, else JSON; and the texts a structure is made of.
+# Texts of a root's input or output: words if a value has some, else JSON; and the texts inside a structure.
 
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
-"""Keys under which an application keeps what it retrieved: never a question, never an answer."""
+"""Keys under which an application stores retrieved documents, and neither questions nor answers."""
 _DEPTH = 4
 _NO_WORD = re.compile(r"[\W_]")
 
 
 def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
-    """Give what ``read`` makes of the values under these keys, in the order of the keys."""
+    """Yield the results of ``read`` for the values under these keys, in the order of the keys."""
     if isinstance(value, dict) and not is_message(value):
         found = (read(value[key]) for key in keys if value.get(key) is not None)
         yield from (text for text in found if text is not None)
 
 
 def scalar(value: Any) -> str | None:
-    """Return a text, number or boolean as text; a structure is none."""
+    """Return a text, number or boolean as text; None for a structure."""
     return as_text(value) if isinstance(value, (str, int, float)) else None
 
 
 def text_of(value: Any) -> str | None:
-    """Return any value as text: words where it has some, else JSON; None of None."""
+    """Return any value as text: words if it has some, else JSON; None for None."""
     if value is None:
         return None
     said = value[-1] if are_messages(value) else value
@@ -45,7 +45,7 @@ def text_of(value: Any) -> str | None:
 
 
 def worded(value: Any) -> Any:
-    """Return a value with its messages as their words."""
+    """Return a value with messages replaced by their words."""
     if is_message(value):
         return message_text(value)
     if isinstance(value, dict):
@@ -54,9 +54,9 @@ def worded(value: Any) -> Any:
 
 
 def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
-    """Return key path → text of each text that a structure of dicts holds, messages included; an empty text is none.
+    """Return key path → text for each text in a structure of dicts, including messages; empty texts are left out.
 
-    Documents, and what stands under a key for them, are not among them; nor is what lists hold (``in_lists``).
+    Documents, values under a key for documents, and items of lists (see ``in_lists``) are left out.
     """
     if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
         return {}
@@ -73,7 +73,7 @@ def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
 
 
 def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
-    """Return the texts that stand in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are not among them."""
+    """Return the texts in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are left out."""
     if isinstance(value, str):
         return [value] if value.strip() else []
     if depth <= 0:
@@ -83,7 +83,7 @@ def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
 
 
 def has_records(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether lists of a structure hold dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages are none."""
+    """Return whether lists contain dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages do not count."""
     if depth <= 0:
         return False
     if isinstance(value, Mapping):
@@ -92,7 +92,7 @@ def has_records(value: Any, depth: int = _DEPTH) -> bool:
 
 
 def holds(text: str, part: str) -> bool:
-    """Whether a text contains another as whole words: ``en`` does not stand in ``When``."""
+    """Return whether a text contains another as whole words: ``When`` does not contain ``en``."""
     part = part.strip()
     at = text.find(part) if part else -1
     while at >= 0:
@@ -104,19 +104,19 @@ def holds(text: str, part: str) -> bool:
 
 
 def are_messages(value: Any) -> bool:
-    """Whether a value is a list of messages, and not empty."""
+    """Return whether a value is a non-empty list of messages."""
     return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
 
 
 def talk_of(value: Any) -> list[dict[str, Any]]:
-    """Return a list of messages, and of roles with what they say (``["user", "…"]``), as messages; ``[]`` for any other."""
+    """Return a list of messages, or of pairs of role and text (``["user", "…"]``), as messages; ``[]`` for other values."""
     items = value if isinstance(value, list) else []
     messages = [message for item in items if (message := _message(item)) is not None]
     return messages if len(messages) == len(items) else []
 
 
 def is_pair_of_texts(value: Any) -> bool:
-    """Whether a value is a list of two texts."""
+    """Return whether a value is a list of two texts."""
     return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
 
 
@@ -128,7 +128,7 @@ def _message(item: Any) -> dict[str, Any] | None:
 
 
 def _next_word(text: str, at: int) -> int:
-    """Return where the word ends that a position stands in; to try each of its characters takes a minute in ``aaaa…``."""
+    """Return the end of the word at a position; a search from each of its characters takes a minute in ``aaaa…``."""
     end = _NO_WORD.search(text, at)
     return len(text) if end is None else end.start()
 
@@ -147,21 +147,21 @@ def _words(value: Any) -> str | None:
 
 
 def _joined(value: Any) -> str | None:
-    """Return a list of texts and text blocks as one text; None for any other value, an empty list too."""
+    """Return a list of texts and text blocks as one text; None for other values and an empty list."""
     if not isinstance(value, list) or not value or not all(isinstance(item, str) or _is_block(item) for item in value):
         return None
     return "".join(item if isinstance(item, str) else item["text"] for item in value)
 
 
 def _containers(value: Mapping[str, Any]) -> list[Any]:
-    """Return the lists and dicts in a dict; of a document or a message, and under a key for documents, there are none."""
+    """Return the lists and dicts in a dict; none from a document or a message, or under a key for documents."""
     if _is_apart(value):
         return []
     return [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
 
 
 def _is_apart(value: Mapping[str, Any]) -> bool:
-    """Whether a dict is a document, a message, or what the codec shows of an unknown object (``{"type": its name}``)."""
+    """Return whether a dict is a document, a message, or the codec's form of an unknown object (``{"type": its name}``)."""
     return "page_content" in value or is_message(value) or value.keys() <= {"type", "size"}
 
 
@@ -171,13 +171,13 @@ def _is_block(block: Any) -> bool:
 
 # --- documents ------------------------------------------------------------------------------------------------------
 
-# Documents in whatever form applications and retrievers have them: texts, dicts with a text, lists of these, JSON.
+# Documents in the forms that applications and retrievers use: texts, dicts with a text, lists of these, JSON.
 
 _TEXT_KEYS: Final = ("page_content", "content", "text", "document", "chunk")
 _NESTED_DOCUMENTS: Final = ("documents", "docs", "results", "context")
 _WRAPPED_DOCUMENT: Final = ("document", "node")
 _MARKS: Final = frozenset({"id", "score", *_TEXT_KEYS})
-"""Keys by which a dict without a text is seen to be a document."""
+"""Keys by which a dict without a text is recognised as a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class RetrievedDocument:
     """One retrieved document.
 
     Attributes:
-        content: the text of the document; None = its span does not hold the text.
-        id: as its store gives it, None where it gives none.
+        content: text of the document; None = its span does not have the text.
+        id: id in its store; None = the store gives no id.
     """
 
     content: str | None
@@ -194,9 +194,9 @@ class RetrievedDocument:
 
 
 def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
-    """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
+    """Return the documents in a value: documents, texts, lists of them, or a single text; None if it has none.
 
-    An empty text or list is a retrieval that found nothing: ``[]``. A list may hold documents without a text.
+    An empty text or list is a retrieval that found nothing: ``[]``. A list may have documents without a text.
     """
     if isinstance(value, str):
         return [RetrievedDocument(safe_text(value))] if value else []
@@ -208,12 +208,12 @@ def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
 
 
 def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
-    """Return the documents of a retriever: every item is a document, and an item in an unknown form is one without text."""
+    """Return the documents of a retriever: every item is a document; an item in an unknown form is one without text."""
     return [document for item in items for document in _retrieved(item)]
 
 
 def _retrieved(item: Any) -> list[RetrievedDocument]:
-    """Return the documents of one item; a document may be JSON text, as a span's list can hold nothing but texts."""
+    """Return the documents of one item; a document may be JSON text, because a span's lists can only have texts."""
     value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
     found = documents_in(value)
     if found is None and isinstance(item, str):
@@ -228,7 +228,7 @@ def _listed(values: Sequence[Any], depth: int) -> list[RetrievedDocument] | None
 
 
 def _without_text(value: Any) -> list[RetrievedDocument] | None:
-    """Return a dict that is a document without a text as one; None for any other value."""
+    """Return a list with the document, for a dict that is a document without a text; None for other values."""
     is_document = isinstance(value, Mapping) and not is_message(value) and not _MARKS.isdisjoint(value)
     return [RetrievedDocument(None, _id_in(value))] if is_document else None
 
@@ -245,7 +245,7 @@ def _document(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] |
 
 
 def _text_in(document: Mapping[str, Any]) -> str | None:
-    """Return the text of a document, which may be content blocks; None if it is empty, except a page of LangChain's."""
+    """Return the text of a document, which may be content blocks; None if it is empty, unless it is a page of LangChain."""
     if document.get("page_content") == "":
         return ""
     text = next((document[key] for key in _TEXT_KEYS if document.get(key) and isinstance(document[key], str)), None)

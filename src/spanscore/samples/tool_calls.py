@@ -1,4 +1,4 @@
-"""The tool calls of a unit: each once, with its answer and the agent that made it."""
+"""Collects the tool calls of a unit, each once, with its answer and the agent that made it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, tu
 
 # --- answered -------------------------------------------------------------------------------------------------------
 
-# Messages of a conversation → each message with the answers to its calls, by the calls' ids, else by their order.
+# Assigns to each message of a conversation the answers to its calls, by the calls' ids, else by their order.
 
 ITEM = "fc_"
-"""Beginning of the id that OpenAI's Responses API gives to an output item; the call that it holds has an id of its own."""
+"""Prefix of the ids that OpenAI's Responses API gives to output items; the call in an item has an id of its own."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,9 @@ class AnsweredMessage:
     """A message of a conversation with the answers to its calls.
 
     Attributes:
-        open: the calls without an answer.
+        message: the message.
+        open: calls without an answer.
+        answered: calls with their answers.
     """
 
     message: HumanMessage | AIMessage
@@ -44,7 +46,7 @@ class AnsweredMessage:
 
 
 def settled(messages: Sequence[Message]) -> tuple[list[AnsweredMessage], int]:
-    """Put each answer of a conversation to its call, and count the answers to no call."""
+    """Assign each answer of a conversation to its call, and count the answers without a call."""
     slots: list[AnsweredMessage] = []
     turn: list[AnsweredMessage] = []
     left_out = 0
@@ -61,14 +63,14 @@ def settled(messages: Sequence[Message]) -> tuple[list[AnsweredMessage], int]:
 
 
 def calls_in(message: Message) -> Sequence[ToolCall]:
-    """Return the calls that a message makes."""
+    """Return the tool calls in a message."""
     return message.tool_calls or () if isinstance(message, AIMessage) else ()
 
 
 def _settle(answer: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
-    """Put an answer to the latest call of its id, else to the first open one that it may be to; False if there is none."""
+    """Assign an answer to the latest call with its id, else to the first open call that fits. Return False without one."""
     identity = answer.tool_call_id
-    if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # as most
+    if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # the usual case
         turn[-1].answered.append((turn[-1].open.pop(0), answer))
         return True
     slot, call = next(chain(_of_id(identity, turn), _open_to(identity, turn)), (None, None))
@@ -90,17 +92,16 @@ def _open_to(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[
 
 
 def may_answer(answer_id: str | None, call_id: str | None) -> bool:
-    """Whether an answer may be to a call that has another id: one of both has none, or the id of the output item."""
+    """Return whether an answer may belong to a call with another id: one id is missing, or is that of an output item."""
     return not answer_id or not call_id or answer_id.startswith(ITEM) != call_id.startswith(ITEM)
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
-# The tool calls of a unit: each once, with its answer and the agent that made it; also if the root's messages hide it.
+# The tool calls of a unit: each once, with its answer and the agent that made it, also if the root's messages hide it.
 #
-# A call is known by its id, in whichever messages it stands: a prompt may list the calls of one answer one by one. Its
-# answer is the result on the span of its tool, else the one in a later prompt. Results without an id belong to the calls in
-# their order.
+# A call is identified by its id, in any message: a prompt may list the calls of one answer one by one. Its answer is the result
+# on its tool's span, else the answer in a later prompt. Results without an id belong to the calls in their order.
 
 _Names = tuple[tuple[str, str | None], ...]
 """Name and id of each call of a message."""
@@ -108,13 +109,13 @@ _Names = tuple[tuple[str, str | None], ...]
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One call.
+    """One tool call.
 
     Attributes:
-        first: the call as the first message has it.
-        since: position of the first run whose prompt may hold the answer.
-        exchange: number of the exchange that showed the call last.
-        ids: the call's ids, by whether they are of an output item; empty = no message gives it one.
+        first: the call in the first message that has it.
+        since: position of the first run whose prompt may have the answer.
+        exchange: number of the last exchange that had the call.
+        ids: ids of the call, by whether they are ids of an output item; empty = no message gives it an id.
     """
 
     first: ToolCall
@@ -123,7 +124,7 @@ class _Call:
     ids: dict[bool, str] = field(default_factory=dict)
 
     def may_be(self, call: ToolCall) -> bool:
-        """Whether this is a call of the same name, seen with an id of another kind or with none."""
+        """Return whether this is a call with the same arguments, seen with an id of another kind or without one."""
         return (not call.id or call.id.startswith(ITEM) not in self.ids) and call.args == self.first.args
 
 
@@ -132,8 +133,9 @@ class ToolCallingMessage:
     """A message that called tools.
 
     Attributes:
-        at: position of the message's run among the unit's.
-        calls: the calls of the message, in its order.
+        at: position of the message's run among the unit's runs.
+        message: the message.
+        calls: calls of the message, in its order.
     """
 
     at: int
@@ -141,7 +143,7 @@ class ToolCallingMessage:
     calls: Sequence[_Call]
 
     def without(self, shown: set[_Call]) -> ToolCallingMessage | None:
-        """Return the message without some of its calls; None if none is left."""
+        """Return the message without some of its calls; None if no call is left."""
         calls = [call for call in self.calls if call not in shown]
         if len(calls) in (0, len(self.calls)):
             return self if calls else None
@@ -153,12 +155,13 @@ class TurnCalls:
     """The tool calls of a unit's turn.
 
     Args:
-        view: what the unit did.
+        view: the unit.
         shown: the root's messages of the turn.
 
     Attributes:
-        made: messages of models that called tools, in order. A call that no tool ran or answered is a structured answer.
-        hidden: ``made`` without the calls that the root's messages show.
+        made: messages of models that called tools, in order. A call without a tool run and without an answer is a structured
+            answer and is left out.
+        hidden: ``made`` without the calls in the root's messages.
     """
 
     def __init__(self, view: UnitView, shown: Sequence[GenAIMessage]) -> None:
@@ -171,7 +174,7 @@ class TurnCalls:
         self.hidden = [rest for each in self.made if (rest := each.without(in_root)) is not None]
 
     def _made_by(self, run: ModelRun, at: int) -> Iterator[ToolCallingMessage]:
-        """Give the messages of a run's turn with the calls that no message before showed."""
+        """Yield the messages of a run's turn with the calls that no earlier message has."""
         self._seen.begin()
         for message in turn_of(run.asked) if run.may_hold_calls else ():
             if (calls := calls_by_id(message)) and (new := self._seen.new_in(message, calls, at)):
@@ -184,7 +187,7 @@ class TurnCalls:
                     yield _called(at, message, new, run.agent)
 
     def with_hidden(self, turn: Sequence[GenAIMessage]) -> Iterator[Message]:
-        """Give a turn's messages, each hidden call before the first message that was said after it."""
+        """Yield a turn's messages, each hidden call before the first message that followed it."""
         waiting, at = list(self.hidden), -1
         last = max(
             (n for n, message in enumerate(turn) if role_of(message.get("role")) == ASSISTANT), default=len(turn)
@@ -200,7 +203,7 @@ class TurnCalls:
         yield from (called.message for called in waiting)
 
     def _run_of(self, message: GenAIMessage, after: int) -> int:
-        """Return the position of the run that said a message, ``after`` if no run did."""
+        """Return the position of the run that wrote a message; ``after`` without such a run."""
         called = self._seen.alone_in(message)
         text = None if called else final_text([message])
         for at in range(after + 1, len(self._runs)):
@@ -212,9 +215,9 @@ class TurnCalls:
         return after
 
     def answered(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
-        """Return a conversation in which the answers to a call follow it: those in the conversation, else the known one.
+        """Return a conversation with each answer after its call: the answers in the conversation, else the known result.
 
-        Answers to no call are left out and counted: some writers list the definitions of tools among the messages.
+        Answers without a call are left out and counted: some writers list the definitions of tools among the messages.
         """
         self._seen.begin()
         slots, left_out = settled(messages)
@@ -245,7 +248,7 @@ def _called(at: int, message: GenAIMessage, calls: Sequence[_Call], agent: str |
 
 
 class _SeenCalls:
-    """The calls that were seen. An exchange is the messages of a run's turn, of the root, or of a conversation."""
+    """The calls seen so far. An exchange is the messages of a run's turn, of the root, or of a conversation."""
 
     def __init__(self) -> None:
         self._by_id: dict[tuple[str, str | None], _Call] = {}
@@ -257,12 +260,12 @@ class _SeenCalls:
         return chain.from_iterable(self._by_name.values())
 
     def begin(self) -> None:
-        """Begin an exchange: calls without an id are the same in two exchanges, and others within one."""
+        """Begin an exchange. Equal calls without an id are one call in two exchanges, but two calls within one exchange."""
         self._exchange += 1
 
     def new_in(self, message: GenAIMessage, named: _Names, since: int) -> list[_Call]:
-        """Return the calls of a message that were not seen before; from now on they are known."""
-        if named in self._messages:  # as most: an agent's prompts hold all before them
+        """Return the calls of a message that were not seen before, and remember them."""
+        if named in self._messages:  # the usual case: an agent's prompts repeat all earlier messages
             return []
         new = [self._add(call, since) for call in tool_calls(message) if self.find(call) is None]
         if all(identity for _, identity in named):
@@ -270,7 +273,7 @@ class _SeenCalls:
         return new
 
     def all_in(self, message: GenAIMessage) -> list[_Call]:
-        """Return the calls of a message; from now on they are known."""
+        """Return the calls of a message, and remember them."""
         named = calls_by_id(message)
         found = [self._by_id[name] for name in named if name in self._by_id]
         if len(found) == len(named):
@@ -278,12 +281,12 @@ class _SeenCalls:
         return [self.find(call) or self._add(call, 0) for call in tool_calls(message)]
 
     def alone_in(self, message: GenAIMessage) -> list[_Call | None]:
-        """Return the calls of a message that is an exchange of its own, None for a call that is not known."""
+        """Return the calls of a message that is an exchange of its own; None for an unknown call."""
         self.begin()
         return [self.find(call) for call in tool_calls(message)] if calls_by_id(message) else []
 
     def find(self, call: ToolCall) -> _Call | None:
-        """Return a known call by its id, else the first that this may be and that the exchange has not shown."""
+        """Return a known call by its id, else the first matching call that this exchange has not shown."""
         named = self._by_id.get((call.name, call.id))
         if named is not None:
             named.exchange = self._exchange
@@ -307,7 +310,7 @@ class _SeenCalls:
 
 
 class _Answers:
-    """The results of tools: those on their spans, else those in the prompts after them."""
+    """The results of tools: from their spans, else from later prompts."""
 
     def __init__(self, view: UnitView, seen: _SeenCalls) -> None:
         self._view, self._seen = view, seen
@@ -317,11 +320,11 @@ class _Answers:
                 self._ran[tool.name, tool.id] = tool
 
     def may_have(self, call: _Call) -> bool:
-        """Whether a tool ran for a call, or its result is known."""
+        """Return whether a tool ran for a call, or its result is known."""
         return self._by_id(call) is not None or self.to(call) is not None or call in self._by_order
 
     def to(self, call: _Call) -> str | None:
-        """Return the result of a call; None if it is not known: the conventions leave it off the tools' spans by default."""
+        """Return the result of a call; None if it is unknown: the conventions leave it off tool spans by default."""
         tool = self._by_id(call)
         if tool is None or tool.result is None:
             if call in self._prompted:
@@ -337,7 +340,7 @@ class _Answers:
 
     @cached_property
     def _prompted(self) -> dict[_Call, str]:
-        """The results in prompts. The last are read first, as an agent's prompts hold all before them."""
+        """The results in prompts. The last prompts are read first, because an agent's prompts repeat all earlier messages."""
         found: dict[_Call, str] = {}
         sought = [call for call in self._seen if (tool := self._by_id(call)) is None or tool.result is None]
         for at, run in reversed([*enumerate(self._view.callers)]):
@@ -349,14 +352,14 @@ class _Answers:
         return found
 
     def _by_ids(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
-        """Give the answers of a run's messages by their ids: a prompt may hold only what came since the one before."""
+        """Yield the answers in a run's messages by their ids: a prompt may have only the messages since the previous one."""
         for message in (*(run.asked if run.may_hold_calls else ()), *run.said):
             for answer in tool_responses(message):
                 if (known := self._by_lone_id.get(answer.tool_call_id)) is not None:
                     yield known, answer
 
     def _by_places(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
-        """Give the answers in a run's turn by the calls before them."""
+        """Yield the answers in a run's turn by the calls before them."""
         self._seen.begin()
         slots, _ = settled(sample_messages([*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]))
         for call, answer in (pair for slot in slots for pair in slot.answered):
@@ -371,7 +374,7 @@ class _Answers:
 
     @cached_property
     def _by_order(self) -> dict[_Call, ToolRun]:
-        """The runs of tools that no call has the id of: by name and arguments, else by name, each for one call."""
+        """The runs of tools whose id belongs to no call: matched by name and arguments, else by name, each to one call."""
         named = {(call.first.name, identity) for call in self._seen for identity in call.ids.values()}
         loose = [tool for tool in self._view.every_tool if (tool.name, tool.id) not in named]
         found: dict[_Call, ToolRun] = {}
@@ -394,7 +397,7 @@ def _may_be_run(call: _Call, tool: ToolRun) -> bool:
 
 
 def messages_of(tools: Sequence[ToolRun]) -> list[Message]:
-    """Return runs of tools that no model called as a message that calls them, and the results that are known."""
+    """Return tool runs that no model called, as one message that calls them, followed by the known results."""
     known = [tool for tool in tools if tool.result is not None]
     calls = [_call_of(tool) for tool in (*known, *(tool for tool in tools if tool.result is None))]
     results = [ToolMessage(content=as_text(tool.result), tool_call_id=tool.id) for tool in known]

@@ -1,4 +1,4 @@
-"""View: what a unit did, in one form for every extractor; conversations under other keys, and search results in prompts."""
+"""A view of a unit in one form for every extractor: root input and output, model runs, tools, retrievals, conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
 
 GenAIMessage = Mapping[str, Any]
 _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
-"""What the scopes of instrumentations of LangChain hold, or the name of a graph that was given none."""
+"""Matches the scopes of LangChain's instrumentations, and the default name of a graph."""
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class RootValue:
     """The root's input or its output.
 
     Attributes:
-        messages: where it is a conversation, or holds one.
-        value: what it holds besides; None = nothing.
-        key: under which it holds its messages.
-        cut: an attribute limit cut content of the span that the side stands on.
+        messages: messages, if the value is or contains a conversation.
+        value: the rest of the value; None = nothing else.
+        key: key of the messages in the value.
+        cut: whether an attribute limit cut content of the span with this value.
     """
 
     messages: Sequence[GenAIMessage] = ()
@@ -37,23 +37,23 @@ class RootValue:
     cut: bool = False
 
     def whole(self) -> Any:
-        """Return it as the application had it: the state with its messages, the messages, or the value."""
+        """Return the value as the application had it: the state with its messages, the messages, or the value."""
         if not self.messages:
             return self.value
         return {**self.value, self.key: list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
 
 
 class ModelRun:
-    """One call of a model: what it was asked, what it said.
+    """One call of a model: its input and its output.
 
     Args:
-        ask: gives what it was asked, which is read on first need: of most runs nobody asks.
-        text: JSON of what it was asked, as it came; None if that is known in another form only.
-        variables: returns the variables of the prompt's template by name; None = no template is known.
+        ask: function that returns the input. It is called on first need, because most runs' inputs are never read.
+        text: input as received JSON; None if it is known in another form only.
+        variables: function that returns the variables of the prompt's template by name; None = no template is known.
 
     Attributes:
-        said: what it said.
-        agent: for whom it spoke; None for the unit's own agent, and where no span says.
+        said: messages of the output.
+        agent: name of the agent that made the call; None for the unit's own agent, and if no span has a name.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ModelRun:
 
     @cached_property
     def asked(self) -> Sequence[GenAIMessage]:
-        """What it was asked, instructions first."""
+        """Messages of the input, instructions first."""
         return self._ask()
 
     @property
@@ -83,11 +83,11 @@ class ModelRun:
 
     @cached_property
     def may_hold_calls(self) -> bool:
-        """Whether calls of tools, or results, may stand in what it was asked, as far as that is known without reading it."""
+        """Whether the input may have tool calls or results, as far as its unparsed text shows."""
         return self.may_hold("tool_call", '"tool', '"function', "_tool_")
 
     def may_hold(self, *marks: str) -> bool:
-        """Whether any of these texts may stand in what it was asked; JSON may write any letter by its number."""
+        """Return whether the input may have any of these texts; JSON may escape any letter."""
         text = self._text
         return text is None or any(mark in text for mark in marks) or "\\u" in text
 
@@ -104,20 +104,24 @@ class ToolRun:
 
 @dataclass(slots=True)
 class UnitView:
-    """What a unit did, in one form for every extractor. An extractor fills it from spans; `extraction` searches in it.
+    """A unit in one form for every extractor. An extractor fills it from spans; ``extraction`` reads it.
 
     Attributes:
-        models: in the order of their ends; a model inside a tool is part of it.
-        retrievals: what each retriever run found, in the order of their starts; a retriever inside another is part of it.
-        documents_cut: an attribute limit cut what a retriever found: it is not known.
-        artifacts: documents in the artifact of each tool run that has any, likewise.
-        tools: in the order of their starts, the root aside; a tool inside another is part of it.
-        searching: the tool runs inside which a retriever ran whose documents have no text.
-        callers: as ``models``, with those inside a tool: an agent may be one.
-        every_tool: as ``tools``, with those inside another.
-        history: what a store of messages gave to the unit.
-        failed: the root ended with an error.
-        score_failed: what a model said inside of a run that failed is its answer.
+        unit: the unit.
+        input: the root's input.
+        output: the root's output.
+        models: model runs in the order of their ends, without models inside a tool.
+        retrievals: documents of each retriever run in the order of their starts, without retrievers inside another.
+        artifacts: documents in the artifacts of tool runs, in the order of their starts.
+        tools: tool runs in the order of their starts, without the root and without tools inside another.
+        searching: tool runs inside which a retriever ran whose documents have no text.
+        callers: model runs, including models inside a tool, which may be an agent.
+        every_tool: tool runs, including tools inside another.
+        history: messages that a message store returned to the unit.
+        expected: references by name.
+        failed: whether the root ended with an error.
+        score_failed: whether a model's answer inside a failed run counts as the answer.
+        documents_cut: whether an attribute limit cut a retriever's documents, so that they are unknown.
     """
 
     unit: Unit
@@ -138,42 +142,42 @@ class UnitView:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a LangGraph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
+        """Whether a LangGraph was resumed, or continued from a checkpoint: the user's message came with an earlier request."""
         if self.input.value is not None or self.input.messages:
             return is_resume(self.input.value)
         speaker = self.unit.content_span
-        # Nothing of it can be read: it may have been given any.
+        # Unreadable: there may have been an input.
         is_silent = self.input.cut or (speaker is not None and speaker.no_content is not None)
         return not is_silent and is_langgraph(self.unit)
 
     def thread(self) -> list[GenAIMessage]:
-        """Return the root's conversation; a LangGraph output holds the whole thread, other outputs only the answer."""
+        """Return the root's conversation; a LangGraph output has the whole thread, other outputs only the answer."""
         whole = human_turns(self.output.messages) > 0
         return [*(() if whole else self.input.messages), *self.output.messages]
 
     def turn(self) -> Sequence[GenAIMessage]:
-        """Return what the output says after the user's words; a human message that the unit itself wrote is part of it."""
+        """Return the output after the user's message; human messages that the unit itself wrote are part of it."""
         asked, messages = last_human_text(self.input.messages), self.output.messages
         at = [n for n, message in enumerate(messages) if is_human(message) and message_text(message) == asked]
         return messages[at[-1] + 1 :] if at else turn_of(messages)
 
 
 def human_turns(messages: Iterable[GenAIMessage]) -> int:
-    """Return how many messages are a human's."""
+    """Return the number of human messages."""
     return sum(is_human(message) for message in messages)
 
 
 def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
-    """Whether any of the messages calls a tool."""
+    """Return whether any of the messages calls a tool."""
     return any(calls_by_id(message) for message in messages)
 
 
 def in_final_form(input: RootValue, output: RootValue, unit: Unit, models: Sequence[ModelRun]) -> RootValue:
-    """Return an input whose human messages have the text that the final state keeps of them.
+    """Return an input with human messages in the form that the final state keeps.
 
-    An application replaces a message under its id to keep a text from models (LangChain's ``PIIMiddleware``), and the judge
-    is a model too. If the writer has no id of the input's last message, the final state's last human message is the same one
-    if a step was given the text under that id, or if a model was asked the one and none was shown the other.
+    An application replaces a message under its id to hide a text from models (LangChain's ``PIIMiddleware``), and the judge is
+    a model, too. If the writer has no id of the input's last message, the final state's last human message replaces it in two
+    cases: a step got the text under that id, or a model got the new text and no model got the old one.
     """
     humans = [message for message in output.messages if is_human(message)]
     if not (humans and input.messages):
@@ -199,18 +203,18 @@ def _kept_without_id(
 
 
 def _id_in_steps(text: str, unit: Unit) -> str | None:
-    """Return the id under which a step of the unit was given a human's text; None if no step was."""
+    """Return the id under which a step of the unit got a human's text; None without such a step."""
     same = (one["id"] for given in _humans_in_steps(unit) for one in given if message_text(one) == text)
     return next(map(str, same), None)
 
 
 def asked_before(unit: Unit) -> Sequence[GenAIMessage]:
-    """Return the last human message of the first state that a step of the unit was given; empty if no step was given one."""
+    """Return the last human message of the first state that a step of the unit got; empty without such a state."""
     return next(_humans_in_steps(unit), [])[-1:]
 
 
 def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
-    """Yield the human messages that have ids, as those of a state do, of each step that was given any."""
+    """Yield the human messages with ids, as in a state, from the input of each step that has any."""
     for span in unit.spans:
         given = span.attributes.get(semconv.INPUT_MESSAGES)
         listed = given if isinstance(given, list) and span is not unit.root else []
@@ -220,14 +224,14 @@ def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
 
 
 def _is_replaced(text: str, kept: str | None, models: Sequence[ModelRun]) -> bool:
-    """Whether a model was asked ``kept``, and none was shown ``text``."""
+    """Return whether a model got ``kept``, and no model got ``text``."""
     if not kept or not any(last_human_text(run.asked) == kept for run in models):
         return False
     return not any(text in (message_text(message) or "") for run in models for message in run.asked)
 
 
 def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
-    """Return the messages after the last human one: this turn's."""
+    """Return the messages after the last human message: those of this turn."""
     for at in reversed(range(len(messages))):
         if is_human(messages[at]):
             return messages[at + 1 :]
@@ -235,9 +239,9 @@ def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
 
 
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
-    """Return what the last human message says, None without one or it holds no words.
+    """Return the text of the last human message; None without such a message or text.
 
-    Human messages in a row are one turn: an image, or a file, behind the words does not take their place.
+    Consecutive human messages are one turn: an image or a file after the text does not replace it.
     """
     last: str | None = None
     heard = False
@@ -253,7 +257,7 @@ def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
 
 
 def is_human(message: GenAIMessage) -> bool:
-    """Whether a human speaks; a user message that only brings tools' answers, or that a middleware made, is none."""
+    """Return whether a human wrote the message; user messages with tool answers only, or from a middleware, do not count."""
     return role_of(message.get("role")) == USER and not is_made(message) and not _only_responses(message)
 
 
@@ -261,19 +265,19 @@ def _only_responses(message: GenAIMessage) -> bool:
     parts = message.get("parts")
     if not isinstance(parts, list):
         return False
-    if parts and type(parts[0]) is dict and parts[0].get("type") == "text":  # as most do
+    if parts and type(parts[0]) is dict and parts[0].get("type") == "text":  # the usual case
         return False
     kinds = {part.get("type") for part in parts if type(part) is dict or isinstance(part, Mapping)}
     return kinds == {"tool_call_response"}
 
 
 def is_resume(value: Any) -> bool:
-    """Whether an input is LangGraph's ``Command(resume=…)``, as the codec renders it."""
+    """Return whether an input is LangGraph's ``Command(resume=…)``, as the codec renders it."""
     return isinstance(value, dict) and value.get("type") == "Command"
 
 
 def is_langgraph(unit: Unit) -> bool:
-    """Whether a unit may be a run of LangGraph: by its root's scope or name, or by the metadata that LangGraph gives nodes."""
+    """Return whether a unit may be a LangGraph run: by its root's scope or name, or by LangGraph's metadata on nodes."""
     root = unit.root
     if root is not None and (root.scope == semconv.CAPTURE_SCOPE or _LANGGRAPH.search(f"{root.scope} {root.name}")):
         return True
@@ -281,7 +285,7 @@ def is_langgraph(unit: Unit) -> bool:
 
 
 def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:
-    """Return the spans that are not inside one of ``under``: what an outer retriever gives is what the model saw."""
+    """Return the spans that are not inside one of ``under``: the model saw the result of the outer retriever."""
     outer = {span.span_id for span in under}
     if not outer:
         return [*spans]
@@ -298,8 +302,8 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
     """Return the spans around a span, the nearest first; a loop of parents ends.
 
     Args:
-        span: of a unit.
-        within: the unit's, by their ids.
+        span: span of a unit.
+        within: spans of the unit by their ids.
     """
     above: dict[int, SpanData] = {}
     parent = span.parent_id
@@ -311,14 +315,14 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
 
 # --- channel --------------------------------------------------------------------------------------------------------
 
-# A root may hold its conversation under another key than ``messages``, as in ``{"chat": [("user", "…")]}``. The key is one
-# under which the input's last words are a human's: a history that comes beside a question ends with an answer.
+# A root may have its conversation under another key than ``messages``, as in ``{"chat": [("user", "…")]}``. Under that key the
+# input must end with a human message: a history next to a question ends with an answer.
 
 
 def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tuple[RootValue, RootValue]:
-    """Return input and output with their messages, also those under another key; unchanged where no one key holds them.
+    """Return input and output with their messages, also those under another key; unchanged if several keys or none have them.
 
-    Where the input has a ``known`` key of a question, its messages are what was said before.
+    If the input has a ``known`` key of a question, its messages are the earlier conversation.
     """
     after = output.value if isinstance(output.value, dict) else {}
     channel = None if input.messages or output.messages else _channel(input.value, after, known)
@@ -329,7 +333,7 @@ def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tup
 
 
 def _channel(value: Any, after: Mapping[str, Any], known: Sequence[str]) -> tuple[str, Sequence[GenAIMessage]] | None:
-    """Return the one key of an input under which there are messages, the last a human's, with these messages."""
+    """Return the only key of an input with messages that end with a human message, and these messages; else None."""
     if not isinstance(value, dict) or is_resume(value):
         return None
     talks = {key: _talk(inner, goes_on=are_messages(after.get(key))) for key, inner in value.items()}
@@ -345,7 +349,7 @@ def _with(side: RootValue, key: str, messages: Sequence[GenAIMessage]) -> RootVa
 
 
 def _talk(value: Any, *, goes_on: bool) -> Sequence[GenAIMessage]:
-    """Return a value as messages: some, or (role, text); where the output goes on with it also one message, or a text."""
+    """Return messages, or pairs of (role, text), as messages; with ``goes_on`` also a single message or a text."""
     if goes_on and not isinstance(value, list):
         value = [text_message(USER, value) if isinstance(value, str) else value]
     return talk_of(value)
@@ -353,13 +357,13 @@ def _talk(value: Any, *, goes_on: bool) -> Sequence[GenAIMessage]:
 
 # --- search results -------------------------------------------------------------------------------------------------
 
-# Documents that stand in a prompt as blocks of their own: Anthropic's ``search_result``, of a user or in a tool's result.
+# Documents in a prompt as separate blocks: Anthropic's ``search_result``, from a user or in a tool's result.
 
 _KIND = "search_result"
 
 
 def search_results(view: UnitView) -> list[list[RetrievedDocument]]:
-    """Return the documents in the last prompt's blocks, from its last human message on, as of one retrieval, if it has any."""
+    """Return the documents in the last prompt's blocks, from its last human message on, as one retrieval; empty without any."""
     run = view.models[-1] if view.models else None
     found: list[RetrievedDocument] = []
     for message in reversed(run.asked) if run is not None and run.may_hold(_KIND) else ():
@@ -372,7 +376,7 @@ def search_results(view: UnitView) -> list[list[RetrievedDocument]]:
 
 
 def _documents(parts: list[Any]) -> Iterator[RetrievedDocument]:
-    """Give the documents in the blocks of parts, also of parts that are results of tools."""
+    """Yield the documents in the blocks of parts, also of parts that are results of tools."""
     for part in parts:
         kind = part.get("type") if type(part) is dict else None
         if kind == "tool_call_response" and type(part.get("response")) is list:

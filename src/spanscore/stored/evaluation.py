@@ -26,6 +26,7 @@ from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.jury import Jury
 from spanscore.judges.langchain.models import account_of_model
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.catalog.registry import by_name, create, offline_notes
@@ -68,7 +69,12 @@ def made_by(metric: Metric) -> str:
 
 
 def _judge_setup(value: Any) -> Any:
-    """Return address and parameters of a judge, embedder or model; None for other values, and for the offline judge."""
+    """Return address and parameters of a judge, embedder or model; None for other values, and for the offline judge.
+
+    A jury has those of each member.
+    """
+    if isinstance(value, Jury):
+        return [*map(_judge_setup, value.members)]
     judge = getattr(value, "asked", value)  # of embeddings: the judge that asks for them
     if isinstance(value, type) or is_offline(judge) or not any(callable(getattr(judge, name, None)) for name in _ASKED):
         return None

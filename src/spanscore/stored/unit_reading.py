@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappush, heapreplace
 from math import log
 from pathlib import Path
@@ -163,12 +164,12 @@ class UnitReader:
         self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)
         self._known = known or EvaluatedUnits()
         bounds = bounds_of(settings.units)
-        self._table = TraceTable(bounds, follows=lambda root: True, stands_alone=self.claims.stands_alone)
+        self._make_table = partial(TraceTable, bounds, follows=lambda root: True, stands_alone=self.claims.stands_alone)
         self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
     def units(self, trace: StoredTrace) -> list[StoredUnit]:
         """Return the units of a whole trace, in the order of their starts."""
-        in_trace, table = EvaluatedUnits(), self._table
+        in_trace, table = EvaluatedUnits(), self._make_table()
         for span in trace.spans:
             if self.claims.of(span.origin).role is Role.OURS:
                 in_trace.read(_read(span))
@@ -176,7 +177,6 @@ class UnitReader:
                 table.add(span, claimed=self.claims.claims(span), now_ns=0)
         closed = table.due(self._over_ns)
         self.orphans += table.orphans
-        table.reset()
         units = [stored for closed_unit in closed for stored in self._units(closed_unit, in_trace)]
         return sorted(units, key=lambda stored: stored.unit.spans[0].start_ns)
 

@@ -1,4 +1,4 @@
-"""What the protocols promise, as test classes to subclass: judge, sink, extractor, normalizer, receiver."""
+"""Tests of the public protocols, as classes to subclass: judge, sink, extractor, normalizer, receiver."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class _Verdict(BaseModel):
 
 
 class JudgeContract:
-    """Subclass it in a test and say how your judge is made, with a model that needs no network.
+    """Tests of a judge. Subclass it and implement ``make``, with a model that needs no network.
 
     Attributes:
-        patience_s: how long a check waits for a judge that lets go of a question.
+        patience_s: time in seconds that a check waits for a cancelled question to end.
     """
 
     patience_s = 5.0
@@ -48,10 +48,10 @@ class JudgeContract:
         raise NotImplementedError
 
     def prompt(self, question: str = "Is the sky blue?") -> Prompt:
-        """Return a question that the judge can be asked; the evidence holds whatever text a user wrote."""
+        """Return a question for the judge; its evidence is any text of a user."""
         return Prompt(
             step="critique",
-            instruction="Say 1 where the answer to the question is yes, else 0.",
+            instruction="Answer 1 if the answer to the question is yes, else 0.",
             evidence={"question": question},
             output=_Verdict,
         )
@@ -61,15 +61,15 @@ class JudgeContract:
         assert isinstance(self.make(), Judge)
 
     def test_it_names_its_model(self) -> None:
-        """A score's evaluator version goes by that name: another name is another evaluator version."""
+        """The evaluator version of a score contains this name: another name is another evaluator version."""
         judge = self.make()
 
-        assert isinstance(judge.model, str), "model is to be a text"
-        assert judge.model, "model is to name the model"
-        assert judge.model == judge.model == self.make().model, "the same model is to have the same name"
+        assert isinstance(judge.model, str), "model must be a text"
+        assert judge.model, "model must name the model"
+        assert judge.model == judge.model == self.make().model, "the same model must have the same name"
 
     def test_it_answers_or_says_that_it_cannot(self) -> None:
-        """Whatever the evidence holds: a ``Reply``, or a ``JudgeError`` with its type; nothing else is ever raised."""
+        """Any evidence leads to a ``Reply``, or to a ``JudgeError`` with its type; no other exception is raised."""
         judge = self.make()
 
         async def asked() -> None:
@@ -86,18 +86,18 @@ class JudgeContract:
             return await asyncio.gather(*(_outcome(judge, self.prompt()) for _ in range(_AT_ONCE)))
 
         answered = {isinstance(_check(outcome), Reply) for outcome in asyncio.run(asked())}
-        assert len(answered) == 1, "some of the same questions were answered, and some were not"
+        assert len(answered) == 1, "only some of the equal questions were answered"
 
     def test_it_works_on_one_loop_after_another(self) -> None:
-        """As in a forked child, and in ``evaluate_sync`` called twice."""
+        """A forked child, and ``evaluate_sync`` called twice, use the judge on another loop."""
         judge = self.make()
 
         answered = [isinstance(_check(asyncio.run(_outcome(judge, self.prompt()))), Reply) for _ in range(2)]
 
-        assert answered[0] == answered[1], "what is answered on one loop is not on the next"
+        assert answered[0] == answered[1], "a question is answered on one loop, but not on the next"
 
     def test_a_question_can_be_taken_back(self) -> None:
-        """A cancelled question ends, and as cancelled: at its deadline a metric goes on without it."""
+        """A cancelled question ends as cancelled, because a metric continues without it at its deadline."""
         judge = self.make()
 
         async def cancelled() -> bool:
@@ -109,7 +109,7 @@ class JudgeContract:
             await asyncio.wait({question}, timeout=self.patience_s)
             return question.cancelled()
 
-        assert asyncio.run(cancelled()), "a cancelled question goes on, or ends as something else"
+        assert asyncio.run(cancelled()), "a cancelled question continues, or does not end as cancelled"
 
 
 async def _outcome(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
@@ -121,21 +121,21 @@ async def _outcome(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
 
 def _check(outcome: object) -> object:
     if isinstance(outcome, JudgeError):
-        assert outcome.error_type, "a JudgeError is to have an error_type"
+        assert outcome.error_type, "a JudgeError must have an error_type"
     else:
-        assert isinstance(outcome, Reply), f"ask returned {type(outcome).__name__}, which is no Reply"
-        assert isinstance(outcome.text, str), "a Reply's text is to be a text"
+        assert isinstance(outcome, Reply), f"ask returned {type(outcome).__name__}, not a Reply"
+        assert isinstance(outcome.text, str), "a Reply's text must be a text"
     return outcome
 
 
-_QUOTE: Final = "what the user asked, word for word"
+_QUOTE: Final = "the user's question, word for word"
 
 
 class SinkContract:
-    """Subclass it in a test and say how your sink is made; each check makes one, and calls it on another thread.
+    """Tests of a sink. Subclass it and implement ``make``. Each check makes a sink, and calls it on another thread.
 
     Attributes:
-        quotes: whether the sink, as it is made here, may write explanations, which quote prompts and answers.
+        quotes: whether the sink from ``make`` may write explanations, which quote prompts and answers.
     """
 
     quotes = False
@@ -145,7 +145,7 @@ class SinkContract:
         raise NotImplementedError
 
     def read_output(self) -> str | None:
-        """Return what the sink that was made last has written so far; None where nothing can look."""
+        """Return the output of the last sink so far; None if the test cannot read it."""
         return None
 
     def test_it_is_a_sink(self) -> None:
@@ -153,7 +153,7 @@ class SinkContract:
         assert isinstance(self.make(), Sink)
 
     def test_any_unit_with_any_scores_is_taken(self) -> None:
-        """It raises for no unit and no scores that there can be."""
+        """It raises for no possible unit or scores."""
         emit = self.make().emit
 
         _on_one_thread(*(partial(emit, unit, scores) for unit in _units() for scores in _SCORES))
@@ -165,37 +165,35 @@ class SinkContract:
 
         _on_one_thread(partial(self.make().emit, unit, scores))
 
-        assert ([dict(span.attributes) for span in unit.spans], scores) == before, "emit changed what it was given"
+        assert ([dict(span.attributes) for span in unit.spans], scores) == before, "emit changed its arguments"
 
     def test_every_score_of_a_unit_is_written(self) -> None:
-        """All scores of one call arrive."""
+        """All scores of one call are written."""
         metrics = ("first_of_all", "last_of_all")
 
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(metric=name) for name in metrics]))
 
         lost = self._find_unwritten(metrics)
-        assert not lost, f"of {len(metrics)} scores these were not written: {lost}"
+        assert not lost, f"of {len(metrics)} scores, these were not written: {lost}"
 
     def test_scores_of_a_unit_that_come_one_after_the_other_are_all_written(self) -> None:
-        """A score that was waited for for longer comes in a call of its own."""
+        """A late score of a unit comes in a separate call."""
         emit, unit, metrics = self.make().emit, _units()[0], ("the_first_to_come", "the_last_to_come")
 
         _on_one_thread(*(partial(emit, unit, [make_score(metric=name)]) for name in metrics))
 
         lost = self._find_unwritten(metrics)
-        assert not lost, f"of scores of one unit that came in {len(metrics)} calls these were not written: {lost}"
+        assert not lost, f"a unit's scores came in {len(metrics)} calls; these were not written: {lost}"
 
     def test_explanations_stay_home_unless_they_may_leave(self) -> None:
-        """Content leaves only where that was asked for."""
+        """Content is exported only on request."""
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
 
         kept = _QUOTE not in (self.read_output() or "")
-        assert self.quotes or kept, (
-            "an explanation was written, which quotes content; quotes = True says that it may be"
-        )
+        assert self.quotes or kept, "an explanation was written, which quotes content; set quotes = True to allow it"
 
     def test_shutdown_twice_is_as_good_as_once(self) -> None:
-        """Two scorers may share a sink, and each of them ends."""
+        """Two scorers may share a sink, and each of them shuts it down."""
         sink = self.make()
 
         _on_one_thread(partial(sink.emit, _units()[0], [make_score()]), sink.shutdown, sink.shutdown)
@@ -221,13 +219,13 @@ _SCORES: Final[tuple[list[Score], ...]] = (
 
 
 def _units() -> list[Unit]:
-    """Return units as sinks meet them: of a sampled trace, of one that is not, of another process, and without its root."""
+    """Return typical units: of a sampled trace, of an unsampled one, of another process, and without its root."""
     roots = [make_span(), make_span(trace_flags=0), make_span(resource={"service.name": "shop"}, trace_state="ot=th:8")]
     return [*(make_unit(root).without_content() for root in roots), Unit(UnitKey(1, 1), (), complete=False)]
 
 
 def _on_one_thread(*calls: Callable[[], object]) -> None:
-    """Make the calls, in order, on one thread that is not the maker's."""
+    """Make the calls in order on one other thread."""
     with ThreadPoolExecutor(1) as thread:
         for call in calls:
             thread.submit(call).result()
@@ -249,14 +247,14 @@ ODD: Final[tuple[Any, ...]] = (
     {"messages": [[], {"type": "human"}], "": None},
     object(),
 )
-"""What stands in an attribute where a writer has a fault, or a processor on the way cut it."""
+"""Attribute values from a faulty writer, or cut by a processor on the way."""
 
 
 class SampleExtractorContract:
-    """Subclass it in a test and say how your dialect is made, and what a unit that it reads looks like."""
+    """Tests of an extractor. Subclass it and implement ``make`` and ``unit``."""
 
     def make(self) -> SampleExtractor:
-        """Return a dialect."""
+        """Return an extractor."""
         raise NotImplementedError
 
     def unit(self) -> Unit:
@@ -273,7 +271,7 @@ class SampleExtractorContract:
 
         made = dialect.extract(unit)
 
-        assert unit.root is not None, "unit() is to have a root"
+        assert unit.root is not None, "unit() must have a root"
         assert dialect.accepts(unit.root) is True, "it does not claim the root of its own unit"
         assert made.single_turn or made.multi_turn, f"it finds no sample in its own unit: {made.reason}"
 
@@ -286,10 +284,10 @@ class SampleExtractorContract:
         ]
 
         claimed = [span.scope for span in spans if self.make().accepts(span)]
-        assert claimed == [], "it claims evaluation spans, or what judges were asked"
+        assert claimed == [], "it claims spans of evaluations or of judges"
 
     def test_the_same_unit_makes_the_same_samples(self) -> None:
-        """On whatever thread, how often soever: it reads spans and nothing else."""
+        """The result depends on the spans only, not on the thread or on earlier calls."""
         dialect, unit = self.make(), self.unit()
 
         with ThreadPoolExecutor(1) as thread:
@@ -298,16 +296,16 @@ class SampleExtractorContract:
         assert dialect.extract(unit) == dialect.extract(unit) == elsewhere
 
     def test_a_unit_stays_as_it_was(self) -> None:
-        """Its spans are not the dialect's to change."""
+        """The extractor must not change the spans."""
         unit = self.unit()
         before = deepcopy([dict(span.attributes) for span in unit.spans])
 
         self.make().extract(unit)
 
-        assert [dict(span.attributes) for span in unit.spans] == before, "samples changed the unit's attributes"
+        assert [dict(span.attributes) for span in unit.spans] == before, "extract changed the unit's attributes"
 
     def test_no_payload_makes_it_raise(self) -> None:
-        """Whatever an attribute holds, there is a sample, or an outcome with a reason."""
+        """Any attribute value leads to a sample, or to an outcome with a reason."""
         dialect = self.make()
 
         for unit in _spoilt(self.unit()):
@@ -316,7 +314,7 @@ class SampleExtractorContract:
             _check_dialect(dialect.extract(unit))
 
     def test_a_unit_that_lost_spans_is_read_as_well(self) -> None:
-        """Its root too may never arrive."""
+        """Any span may be lost, also the root."""
         dialect, unit = self.make(), self.unit()
 
         for lost in unit.spans:
@@ -326,14 +324,14 @@ class SampleExtractorContract:
 
 def _check_dialect(made: Samples) -> None:
     there = made.single_turn is not None or made.multi_turn is not None
-    assert there == (made.outcome is None), "there is either a sample or an outcome"
-    assert there or made.reason, "an outcome is to have a reason"
+    assert there == (made.outcome is None), "there must be either a sample or an outcome"
+    assert there or made.reason, "an outcome must have a reason"
     for sample in (made.single_turn, made.multi_turn):
         assert sample is None or sample.model_dump_json().encode()
 
 
 def _spoilt(unit: Unit) -> Iterator[Unit]:
-    """Yield the unit with one attribute odd, with all of one span odd, and with spans that are in error and endless."""
+    """Yield the unit with one odd attribute, with all attributes of a span odd, and with failed and endless spans."""
     for span in unit.spans:
         for spoilt in _odd_attributes(span):
             yield replace(unit, spans=tuple(spoilt if each is span else each for each in unit.spans))
@@ -345,18 +343,18 @@ _SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kin
 
 
 class SpanNormalizerContract:
-    """Subclass it in a test and say how your translation is made, and what a span that it reads looks like."""
+    """Tests of a normalizer. Subclass it and implement ``make``, ``span`` and ``silent``."""
 
     def make(self) -> SpanNormalizer:
-        """Return a translation."""
+        """Return a normalizer."""
         raise NotImplementedError
 
     def span(self) -> SpanData:
-        """Return a span with a question and an answer, with the attributes that its writer gives it."""
+        """Return a span with a question and an answer, with its writer's attributes."""
         raise NotImplementedError
 
     def silent(self) -> SpanData:
-        """Return the same span as it is written where content is switched off."""
+        """Return the same span as its writer makes it when content is switched off."""
         raise NotImplementedError
 
     def test_it_is_a_translation(self) -> None:
@@ -364,65 +362,65 @@ class SpanNormalizerContract:
         assert isinstance(self.make(), SpanNormalizer)
 
     def test_it_claims_its_own_by_scope_and_by_attributes(self) -> None:
-        """What it reads begins with one of its scopes, has one of its marks, and is claimed."""
+        """Its span has one of its scopes and one of its marks, and is claimed."""
         translation, span = self.make(), self.span()
         names = [name.encode() for name in span.attributes]
 
         assert translation.accepts(span) is True, "it does not claim its own span"
-        assert span.scope.startswith(tuple(translation.scopes)), "none of its scopes is the span's"
-        assert any(name.startswith(tuple(translation.signatures)) for name in names), "none of its marks is on the span"
+        assert span.scope.startswith(tuple(translation.scopes)), "the span has none of its scopes"
+        assert any(name.startswith(tuple(translation.signatures)) for name in names), "the span has none of its marks"
 
     def test_it_claims_nothing_without_its_marks(self) -> None:
-        """A span of any other library passes."""
+        """Spans of other libraries are not claimed."""
         http = replace(self.span(), scope="opentelemetry.instrumentation.requests", attributes={"http.route": "/"})
 
         assert self.make().accepts(http) is False, "it claims a span of an HTTP client"
 
     def test_only_genai_names_are_left(self) -> None:
-        """No raw attribute passes, and what quotes stands under names that are known to."""
+        """All attributes of the result have GenAI names; content has the names of content."""
         translated = self.make().normalize(self.span())
         names = (name for name in translated.attributes if name not in semconv.PLAIN_ATTRIBUTES)
         foreign = [name for name in names if not semconv.is_content(name)]
 
-        assert foreign == [], f"{foreign} are no GenAI names"
+        assert foreign == [], f"{foreign} are not GenAI names"
         assert translated.events == (), "it keeps the span's events"
 
     def test_nothing_that_quotes_is_left_without_content(self) -> None:
-        """What is kept of a unit after its score holds no word of it."""
+        """A unit that is kept after its score has no content."""
         translated = self.make().normalize(self.span())
         content = [value for name, value in translated.attributes.items() if semconv.is_content(name)]
 
         assert content, "it finds no content on its own span"
-        assert translated.no_content is None, "it says that there is none"
-        assert not any(map(semconv.is_content, translated.without_content().attributes)), "some is left"
+        assert translated.no_content is None, "it reports missing content"
+        assert not any(map(semconv.is_content, translated.without_content().attributes)), "some content is left"
 
     def test_content_that_is_switched_off_is_said(self) -> None:
-        """So that the unit has an outcome that says so, and no score of an empty answer."""
+        """The unit then has an outcome with this reason, not a score of an empty answer."""
         translated = self.make().normalize(self.silent())
 
-        assert translated.no_content is not None, "it does not say so"
-        assert translated.no_content.reason, "a reason is to be given"
-        assert translated.no_content.hint, "what to do is to be said"
+        assert translated.no_content is not None, "no_content must be set"
+        assert translated.no_content.reason, "no_content must have a reason"
+        assert translated.no_content.hint, "no_content must have a hint"
         assert not any(map(semconv.is_content, translated.attributes)), "there is content"
 
     def test_ids_and_times_stay(self) -> None:
-        """It is the same span."""
+        """The result is the same span."""
         span = self.span()
         translated = self.make().normalize(span)
 
         assert [getattr(translated, name) for name in _SAME] == [getattr(span, name) for name in _SAME]
 
     def test_a_span_stays_as_it_was(self) -> None:
-        """The application's own exporter still has to write it."""
+        """The application's own exporter still has to write the span."""
         span = self.span()
         before = deepcopy(dict(span.attributes))
 
         dict(self.make().normalize(span).attributes)
 
-        assert dict(span.attributes) == before, "translate changed the span's attributes"
+        assert dict(span.attributes) == before, "normalize changed the span's attributes"
 
     def test_no_payload_makes_it_raise(self) -> None:
-        """Whatever an attribute or an event holds, there is a span, and its content can be read."""
+        """Any value of an attribute or an event leads to a span with readable content."""
         translation = self.make()
 
         for span in (*_odd_attributes(self.span()), *_odd_events(self.span())):
@@ -431,7 +429,7 @@ class SpanNormalizerContract:
 
 
 def _odd_attributes(span: SpanData) -> Iterator[SpanData]:
-    """Yield the span with one attribute odd, and with all of them odd."""
+    """Yield the span with one odd attribute, and with all attributes odd."""
     for odd in ODD:
         yield from (replace(span, attributes={**span.attributes, name: odd}) for name in span.attributes)
         yield replace(span, attributes=dict.fromkeys(span.attributes, odd))
@@ -444,36 +442,36 @@ def _odd_events(span: SpanData) -> Iterator[SpanData]:
 
 
 _TIMES: Final = 10
-"""How often a receiver may ask to be looked at again before a unit is handed on."""
+"""Number of times that a receiver may ask for another tick before a unit is handed on."""
 
 
 class ReceiverContract:
-    """Subclass it in a test and say how your receiver is made, and how a unit comes in."""
+    """Tests of a receiver. Subclass it and implement ``make`` and ``arrive``."""
 
     def make(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
-        """Return a new receiver that puts its events into this event queue, and hands on to this port."""
+        """Return a new receiver that puts its events into this event queue, and hands its units to this listener."""
         raise NotImplementedError
 
     def arrive(self) -> None:
-        """Let one unit come in, from its beginning to its end."""
+        """Let one unit arrive, from its beginning to its end."""
         raise NotImplementedError
 
     def begin(self) -> bool:
-        """Let one unit begin that does not end. False: there is no such thing, as units come in whole."""
+        """Let one unit begin that does not end. Return False if units only arrive whole."""
         return False
 
     def test_it_is_a_receiver(self) -> None:
-        """It has what the span thread calls."""
+        """It has all methods that the span thread calls."""
         assert isinstance(self._made(), Receiver)
 
     def test_a_receiver_of_nothing_waits_for_nothing(self) -> None:
-        """The span thread sleeps until something comes in."""
+        """The span thread sleeps until an event arrives."""
         receiver = self._made()
 
         receiver.tick(time_ns())
 
         waits = receiver.in_flight(), receiver.next_due_ns(), receiver.drain(time_ns()), receiver.unread_count()
-        assert waits == (set(), None, [], 0), "nothing came in, and yet something is waited for"
+        assert waits == (set(), None, [], 0), "the receiver waits although no unit came in"
 
     def test_every_event_says_whose_it_is(self) -> None:
         """Several receivers share one event queue."""
@@ -482,19 +480,21 @@ class ReceiverContract:
         self.arrive()
 
         whose = [entry[0] for entry in self._entries()]
-        assert whose, "a unit that comes in is to put an event into the event queue"
-        assert all(one is receiver for one in whose), "each event is to be put for the receiver itself"
+        assert whose, "a unit that comes in must put an event into the event queue"
+        assert all(one is receiver for one in whose), "each event must be put for the receiver itself"
 
     def test_a_unit_is_handed_on_once(self) -> None:
-        """Once it begins, if it was seen to begin, and once it is whole; then it is out of the receiver's hands."""
+        """It is opened once, if its beginning was seen, and handed on once when it is complete."""
         receiver = self._made()
 
         self.arrive()
         self._read(receiver)
 
-        assert [*self.port.handed_on.values()] == [1], "one unit came in; one is to be handed on, once"
-        assert self.port.opened_units in ([], [*self.port.handed_on]), "what is handed on is what was opened"
-        assert not receiver.in_flight(), "in_flight is to be empty when all is handed on"
+        assert [*self.port.handed_on.values()] == [1], "one unit came in; it must be handed on once"
+        assert self.port.opened_units in ([], [*self.port.handed_on]), (
+            "the opened unit must be the one that is handed on"
+        )
+        assert not receiver.in_flight(), "in_flight must be empty after all units are handed on"
 
     def test_nothing_is_done_before_it_is_read(self) -> None:
         """The application's thread puts events, and the span thread does the rest."""
@@ -502,11 +502,11 @@ class ReceiverContract:
 
         self.arrive()
 
-        assert not self.port.opened_units, "a unit was opened on the thread that brought it"
-        assert not self.port.handed_on, "a unit was handed on by the thread that brought it"
+        assert not self.port.opened_units, "a unit was opened on the application's thread"
+        assert not self.port.handed_on, "a unit was handed on by the application's thread"
 
     def test_units_that_were_never_read_are_told(self) -> None:
-        """A span thread that is stuck leaves them behind; they are counted all the same."""
+        """Units that a stuck span thread does not read are counted."""
         receiver = self._made()
 
         self.arrive()
@@ -515,45 +515,30 @@ class ReceiverContract:
             before = thread.submit(receiver.unread_count).result()
         self._read(receiver)
 
-        assert (before, receiver.unread_count()) == (2, 0), (
-            "unread_count is to count the units of which no event was read"
-        )
+        assert (before, receiver.unread_count()) == (2, 0), "unread_count must count the units without a read event"
 
     def test_a_unit_that_runs_is_handed_on_and_told_at_the_end(self) -> None:
-        """``drain`` returns the unit, and the receiver waits for nothing more."""
+        """``drain`` returns the unit, and the receiver no longer waits for it."""
         receiver = self._made()
 
         began = self.begin()
         self._read(receiver)
         running = receiver.drain(time_ns())
 
-        assert len(running) == began, "drain is to return the units that had not ended"
-        assert [*self.port.handed_on] == running, "drain is to hand on every unit as it is"
-        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "a unit that is handed on is waited for"
+        assert len(running) == began, "drain must return the units that had not ended"
+        assert [*self.port.handed_on] == running, "drain must hand on every unit"
+        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), (
+            "the receiver waits for a handed-on unit"
+        )
 
     def test_nothing_comes_in_once_it_is_closed(self) -> None:
-        """What comes then is not even counted."""
+        """Later units are not even counted."""
         receiver = self._made()
 
         receiver.close()
         self.arrive()
 
         assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
-
-    def test_after_a_fork_it_is_as_new(self) -> None:
-        """What came in before is the parent's."""
-        receiver = self._made()
-
-        self.arrive()
-        self.begin()
-        self._read(receiver)
-        self.arrive()
-        self.event_queue.reset()
-        receiver.reset()
-
-        assert receiver.unread_count() == 0, "reset is to forget what was not read"
-        assert receiver.drain(time_ns()) == [], "reset is to forget the units that run"
-        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "reset is to forget what waits"
 
     def _made(self) -> Receiver:
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=1_000)
@@ -564,7 +549,7 @@ class ReceiverContract:
         return [entry for _ in range(len(self.event_queue)) if (entry := self.event_queue.take()) is not None]
 
     def _read(self, receiver: Receiver) -> None:
-        """Do as the span thread does, and let time pass until what has ended is handed on."""
+        """Read events like the span thread, and let time pass until ended units are handed on."""
         now_ns = time_ns()
         for _, event, _ in self._entries():
             receiver.handle(event, now_ns)
@@ -573,12 +558,12 @@ class ReceiverContract:
             due_ns = receiver.next_due_ns()
             if not receiver.in_flight():
                 return
-            assert due_ns is not None, "a unit is in flight, and next_due_ns does not say when to look at it"
+            assert due_ns is not None, "a unit is in flight, but next_due_ns gives no time"
             receiver.tick(due_ns)
 
 
 class _Port:
-    """Implements ``UnitListener``: notes what is handed on, and ends every span."""
+    """Implements ``UnitListener``: it counts the units that are handed on, and ends every span."""
 
     def __init__(self) -> None:
         self.opened_units: list[UnitKey] = []

@@ -1,4 +1,4 @@
-"""Doubles and builders: judges, embeddings, clock, sink, spans, units, scores, and metrics by name."""
+"""Test doubles and builders: judges, embeddings, clock, sink, spans, units, scores, and metrics by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class LooseClassifications(BaseModel):
-    """Flags of any kind: what a judge with a schema of its own might give."""
+    """Flags of any type, as a judge with a schema of its own might return them."""
 
     classifications: list[Any]
 
@@ -49,15 +49,16 @@ def build_metric(
     loose_classification_schema: bool = False,
     **params: Any,
 ) -> Metric:
-    """Return a metric by name, with a judge and embeddings where it takes them.
+    """Return a metric by name, with a judge and embeddings if it takes them.
 
     Args:
-        metric: a built-in's name, or ``"my_pkg.metrics:Politeness"``.
-        judge: a Judge or a chat model; ignored by metrics that ask none. It stands in for the local classifier of
-            ``faithfulness_with_hhem`` too (step ``classify_pairs``), so that no model need be loaded.
-        embeddings: an Embedder or LangChain embeddings; likewise.
-        loose_classification_schema: the step ``classify_topics`` takes flags of any type, so that their conversion is reached.
-        params: of the metric; ``name`` may be one.
+        metric: name of a built-in metric, or ``"my_pkg.metrics:Politeness"``.
+        judge: a Judge or a chat model; ignored by metrics without a judge. It also replaces the local classifier of
+            ``faithfulness_with_hhem`` (step ``classify_pairs``), so that no model must be loaded.
+        embeddings: an Embedder or LangChain embeddings; ignored by metrics without embeddings.
+        loose_classification_schema: whether the step ``classify_topics`` accepts flags of any type, so that tests reach their
+            conversion.
+        params: parameters of the metric; ``name`` may be one.
 
     Raises:
         ConfigurationError: unknown name or parameter.
@@ -73,7 +74,7 @@ def build_metric(
 
 _ids = count(1)
 _LASTS_NS = 1_000_000_000
-"""How long a span lasts: longer than the time from the first made span to the last, so that children begin within it."""
+"""Duration of a span in nanoseconds: longer than all spans' starts are apart, so that children begin within it."""
 
 
 def make_span(
@@ -100,7 +101,7 @@ def make_unit(root: SpanData, /, *children: SpanData) -> Unit:
 
 
 def make_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fields: Any) -> Score:
-    """Return a score; without a value its outcome is ``no_value`` unless ``outcome`` says otherwise."""
+    """Return a score; without a value its outcome is ``no_value``, unless ``outcome`` is given."""
     scale = fields.pop("scale", UNIT_INTERVAL)
     quality = None if value is None else scale.quality(value)
     given: dict[str, Any] = {
@@ -117,10 +118,10 @@ def make_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fie
 
 
 class ManualClock:
-    """Nanoseconds since the epoch, moved by hand; call it to read it.
+    """A clock that tests move by hand. Call it to get the time in nanoseconds since the epoch.
 
     Args:
-        now_ns: where it starts.
+        now_ns: time at the start, in nanoseconds.
     """
 
     def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
@@ -131,22 +132,22 @@ class ManualClock:
         return self.now_ns
 
     def advance(self, seconds: float) -> int:
-        """Move forward; return the new time in nanoseconds."""
+        """Move the clock forward by seconds; return the new time in nanoseconds."""
         self.now_ns += int(seconds * 1e9)
         return self.now_ns
 
 
 class ScriptedJudge:
-    """A judge that gives prepared answers, matched by step name and in order within a step.
+    """A judge with prepared answers, matched by step name and in order within a step.
 
     Args:
-        answers: ``{"step": name, "output": {…}}`` gives that object as JSON, ``{"step": name, "raw": text}`` the text as it is
-            (also beside an ``output``). The answers of a repair stand under the step ``fix_output_format``.
-        model: its name.
+        answers: ``{"step": name, "output": {…}}`` returns the object as JSON, ``{"step": name, "raw": text}`` the text
+            unchanged (also together with ``output``). Answers to a repair have the step ``fix_output_format``.
+        model: name of the model.
 
     Attributes:
-        model: likewise.
-        calls: the prompts it was asked, in order, those it had no answer for included.
+        model: name of the model.
+        calls: prompts of all questions in order, including those without an answer.
     """
 
     def __init__(self, answers: Iterable[Mapping[str, Any]] = (), *, model: str = "scripted") -> None:
@@ -157,10 +158,10 @@ class ScriptedJudge:
             self._answers[answer["step"]].append(answer)
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Give the next answer of the prompt's step.
+        """Return the next answer of the prompt's step.
 
         Raises:
-            JudgeError: there is none left.
+            JudgeError: the step has no answer left.
         """
         self.calls.append(prompt)
         if not self._answers[prompt.step]:
@@ -171,13 +172,13 @@ class ScriptedJudge:
 
 
 class ScriptedEmbeddings:
-    """Embeddings that look each text up.
+    """Embeddings with prepared vectors.
 
     Args:
         vectors: text → vector.
 
     Attributes:
-        calls: the texts it was asked for, in order.
+        calls: requested texts, in order.
     """
 
     def __init__(self, vectors: Mapping[str, Sequence[float]]) -> None:
@@ -188,7 +189,7 @@ class ScriptedEmbeddings:
         """Return the vectors of the texts.
 
         Raises:
-            JudgeError: one has none.
+            JudgeError: a text has no vector.
         """
         self.calls.extend(texts)
         for text in texts:
@@ -198,10 +199,11 @@ class ScriptedEmbeddings:
 
 
 class MemorySink:
-    """A ``Sink`` for tests: hand it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
+    """A ``Sink`` for tests: pass it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
 
     Attributes:
-        emitted: (unit, its scores), in the order in which they left.
+        emitted: pairs of a unit and its scores, in the order of emission.
+        closed: whether ``shutdown`` was called.
     """
 
     def __init__(self) -> None:
@@ -210,13 +212,13 @@ class MemorySink:
 
     @property
     def scores(self) -> list[Score]:
-        """Every score, in order."""
+        """All scores in the order of emission."""
         return [score for _, scores in self.emitted for score in scores]
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Keep them."""
+        """Keep the unit and its scores."""
         self.emitted.append((unit, list(scores)))
 
     def shutdown(self) -> None:
-        """Note it."""
+        """Set ``closed``."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""``assert_quality``: a test of one's own that fails where answers are not good enough, and shows the worst of them."""
+"""Provides ``assert_quality``, by which a test fails if answers are not good enough; the message shows the worst cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, Q
 __all__ = ["assert_quality"]
 
 _WORST: Final = 3
-"""Cases of a metric that a failure shows."""
+"""Number of a metric's worst cases in the message."""
 
 
 def assert_quality(
@@ -28,26 +28,28 @@ def assert_quality(
     max_drop: Mapping[str, float] | None = None,
     max_unscored: float = MAX_UNSCORED,
 ) -> Result:
-    """Score samples, and fail where they are not good enough: ``spanscore evaluate --min … --max-drop …``, as a test.
+    """Score samples, and fail if they are not good enough: ``spanscore evaluate --min … --max-drop …``, as a test.
 
     Args:
-        samples: samples, records (dicts), or a file of them.
-        metrics: metrics, or names, which the offline judge scores.
-        least: metric → the lowest mean quality, [0, 1].
+        samples: samples, records (dicts), or the path of a file of them.
+        metrics: metrics, or names of metrics, which then use the offline judge.
+        least: metric → lowest acceptable mean quality, [0, 1].
         baseline: rows of an earlier run, as ``Result.to_jsonl`` or ``spanscore evaluate --out`` writes them.
-        max_drop: metric → how far the mean quality of the same cases may fall, [0, 1]; a drop inside the noise does not fail.
-        max_unscored: share of a metric's cases that may have no score, [0, 1]. Every case counts that has none, also one of the
-            baseline that is gone, and a record that cannot be read; cases that the metric's ``applies_when`` leaves out do not.
+        max_drop: metric → largest acceptable fall of the mean quality on the same cases, [0, 1]; a drop within the noise does
+            not fail.
+        max_unscored: largest acceptable share of a metric's cases without a score, [0, 1]. These include cases of the baseline
+            that are gone, and unreadable records. Cases that the metric's ``applies_when`` excludes do not count.
 
     Raises:
-        AssertionError: something does not hold, or too many cases have no score; the message shows the worst cases.
-        ConfigurationError: nothing is asked, a bound is no number from 0 to 1 or names no metric, or there is no such baseline.
+        AssertionError: a bound does not hold, or too many cases have no score; the message shows the worst cases.
+        ConfigurationError: no bound is given, a bound is not a number from 0 to 1 or names an unknown metric, or the baseline
+            is missing.
     """
     if not least and not max_drop:
-        raise ConfigurationError("assert_quality needs something to hold: least={...}, or baseline= and max_drop={...}")
+        raise ConfigurationError("assert_quality needs a bound: least={...}, or baseline= and max_drop={...}")
     rows = None if baseline is None else list(read_rows(Path(baseline)))
     if rows is not None and not rows:
-        raise ConfigurationError(f"{baseline} holds no rows to compare with; Result.to_jsonl writes them")
+        raise ConfigurationError(f"{baseline} has no rows to compare with; Result.to_jsonl writes them")
     gate = QualityBounds(rows, max_drop or {}, least or {}, max_unscored)
     result = evaluate_sync(samples, metrics)
     held = checked(gate, result)

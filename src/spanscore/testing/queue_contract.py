@@ -1,4 +1,4 @@
-"""QueueContract: what every queue promises."""
+"""Tests of a queue, as classes to subclass: ``QueueContract`` and ``DurableQueueContract``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from spanscore.testing.doubles import make_score, make_span, make_unit
 __all__ = ["DurableQueueContract", "QueueContract"]
 
 _HUGE = 1 << 40
-"""Bytes: more than any queue may hold."""
+"""Size in bytes that exceeds every queue's limit."""
 
 
 class QueueContract:
-    """Subclass it in a test and say how your queue is made: with few places, as the checks fill it.
+    """Tests of a queue. Subclass it and implement ``make``; a small capacity keeps the checks fast, because they fill it.
 
     Attributes:
-        patience_s: how long a check waits for a job that must come.
+        patience_s: time in seconds that a check waits for a job.
     """
 
     patience_s = 5.0
@@ -33,48 +33,50 @@ class QueueContract:
         raise NotImplementedError
 
     def test_it_is_a_queue(self) -> None:
-        """It has what a scorer calls and reads."""
+        """It has all methods and attributes that a scorer uses."""
         assert isinstance(self.make(), Queue)
 
     def test_there_are_as_many_places_as_it_says(self) -> None:
-        """It is bounded, and ``len`` tells the places that are taken."""
+        """It is bounded, and ``len`` is the number of occupied places."""
         queue = self.make()
 
         given = [queue.reserve(1) for _ in range(queue.capacity + 1)]
 
-        assert given == [True] * queue.capacity + [False], "reserve is to refuse what is over the capacity, and no more"
-        assert len(queue) == queue.capacity, "len is to tell the places that are taken"
+        assert given == [True] * queue.capacity + [False], (
+            "reserve must refuse units beyond the capacity, and no others"
+        )
+        assert len(queue) == queue.capacity, "len must be the number of occupied places"
 
     def test_a_place_that_was_given_back_can_be_taken_again(self) -> None:
-        """A unit that makes no job leaves no trace."""
+        """A unit without a job frees its place."""
         queue = self._full()
 
         queue.cancel(1)
 
-        assert (queue.reserve(1), queue.reserve(1)) == (True, False), "cancel is to free one place"
+        assert (queue.reserve(1), queue.reserve(1)) == (True, False), "cancel must free one place"
 
     def test_an_empty_queue_takes_a_unit_of_any_size(self) -> None:
-        """It would else never be scored."""
+        """Otherwise a large unit would never be scored."""
         assert self.make().reserve(_HUGE)
 
     def test_a_job_holds_its_place_until_it_is_done(self) -> None:
-        """What is being scored counts as well: it is in memory."""
+        """A job in scoring counts, too, because it is in memory."""
         queue = self.make()
 
         (job,) = asyncio.run(self._through(queue, a_job(1)))
         before = len(queue)
         queue.ack(job)
 
-        assert (before, len(queue)) == (1, 0), "a place is taken from reserve to ack"
+        assert (before, len(queue)) == (1, 0), "a place must be occupied from reserve to ack"
 
     def test_jobs_are_given_once_each_in_the_order_in_which_they_came(self) -> None:
-        """No job is lost, none is scored twice, and none waits behind later ones."""
+        """No job is lost, scored twice, or delayed behind later jobs."""
         jobs = [a_job(number) for number in range(3)]
 
         assert _as_put(*asyncio.run(self._through(self.make(), *jobs))) == jobs
 
     def test_a_worker_waits_for_its_job(self) -> None:
-        """An empty queue gives nothing, and wakes whoever waits once there is something."""
+        """``get`` of an empty queue waits, and returns once there is a job."""
         queue, job = self.make(), a_job(1)
 
         async def waits() -> tuple[bool, Job]:
@@ -87,7 +89,7 @@ class QueueContract:
         assert asyncio.run(waits()) == (False, job)
 
     def test_a_worker_that_is_cancelled_takes_no_job_with_it(self) -> None:
-        """Whether it is cancelled before there is a job, or as it is being woken for one: the next worker gets it."""
+        """The next worker gets the job, whether the other was cancelled before there was a job or while it was woken."""
         queue, job = self.make(), a_job(1)
 
         async def given() -> Job:
@@ -103,7 +105,7 @@ class QueueContract:
         assert _as_put(asyncio.run(given())) == [job]
 
     def test_places_are_taken_on_another_thread_than_the_loops(self) -> None:
-        """``reserve`` is the span thread's."""
+        """``reserve`` is called on the span thread."""
         queue = self.make()
 
         async def reserved() -> bool:
@@ -113,7 +115,7 @@ class QueueContract:
         assert asyncio.run(reserved())
 
     def test_what_nobody_took_is_given_back_at_the_end(self) -> None:
-        """``close`` returns it and frees its places, and leaves those of jobs that are being scored."""
+        """``close`` returns waiting jobs and frees their places; jobs in scoring keep theirs."""
         queue, jobs = self.make(), [a_job(number) for number in range(3)]
 
         async def closed() -> list[list[Job]]:
@@ -123,11 +125,11 @@ class QueueContract:
             return [queue.close(), queue.close()]
 
         left, again = asyncio.run(closed())
-        assert (_as_put(*left), again) == (jobs[1:], []), "close is to return what was not taken, in order, once"
-        assert len(queue) == 1, "close is to free the places of what it returns, and no other"
+        assert (_as_put(*left), again) == (jobs[1:], []), "close must return waiting jobs, in order, once"
+        assert len(queue) == 1, "close must free the places of the jobs it returns, and no others"
 
     def test_after_a_fork_it_is_as_new(self) -> None:
-        """What was in it is the parent's; its loop is gone, and so is who waited on it."""
+        """Its jobs belong to the parent process; its loop and the waiting workers are gone."""
         queue, job = self._full(), a_job(1)
 
         async def abandoned() -> None:
@@ -138,8 +140,8 @@ class QueueContract:
         asyncio.run(abandoned())
         queue.reset()
 
-        assert len(queue) == 0, "reset is to free every place"
-        assert _as_put(*asyncio.run(self._through(queue, job))) == [job], "reset is to forget the jobs"
+        assert len(queue) == 0, "reset must free every place"
+        assert _as_put(*asyncio.run(self._through(queue, job))) == [job], "reset must forget the jobs"
 
     def _full(self) -> Queue:
         queue = self.make()
@@ -160,18 +162,18 @@ class QueueContract:
         try:
             return await asyncio.wait_for(job, self.patience_s)
         except TimeoutError:
-            raise AssertionError("a job that is in the queue did not reach the worker who waits") from None
+            raise AssertionError("a job in the queue did not reach the waiting worker") from None
 
 
 class DurableQueueContract(QueueContract):
-    """Subclass it in a test of a queue that is shared by processes and survives them."""
+    """Tests of a queue that processes share and that survives them."""
 
     def test_it_is_a_durable_queue(self) -> None:
-        """It has what a scorer calls beside what it calls of every queue."""
+        """It has the methods that a scorer calls on durable queues only."""
         assert isinstance(self.make(), DurableQueue)
 
     def test_each_job_that_is_put_is_told_of_once(self) -> None:
-        """The scorer goes on to the next one then; and a unit whose job does not come out here ends."""
+        """Then the scorer continues with the next job, and a unit that is scored elsewhere ends."""
         queue, told = self._durable(), list[Job]()
 
         async def put() -> None:
@@ -186,7 +188,7 @@ class DurableQueueContract(QueueContract):
         ]
 
     def test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before(self) -> None:
-        """What a worker has read is forgotten where it was read from by this word."""
+        """After this callback a worker's source may forget the unit."""
         queue, job, told = self._durable(), a_job(1), list[bool]()
 
         async def put() -> None:
@@ -201,7 +203,7 @@ class DurableQueueContract(QueueContract):
         assert told == [False, True]
 
     def test_scores_are_told_to_be_kept_before_they_are_emitted(self) -> None:
-        """Else they would be emitted never, or by two processes."""
+        """Otherwise scores might never be emitted, or by two processes."""
         queue, kept = self._durable(), list[bool]()
 
         async def save() -> None:
@@ -212,7 +214,7 @@ class DurableQueueContract(QueueContract):
             queue.mark_exported([job.unit])
 
         asyncio.run(save())
-        assert kept == [True], "what nobody else can have is to be kept"
+        assert kept == [True], "scores of a job that no other process has must be kept"
 
     def _durable(self) -> DurableQueue:
         queue = self.make()
@@ -222,19 +224,19 @@ class DurableQueueContract(QueueContract):
     async def _until(self, it_is: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(self.patience_s):
-                while not it_is():  # noqa: ASYNC110  (what is asked for comes by a callback of the queue's)
+                while not it_is():  # noqa: ASYNC110  (a callback of the queue makes it true)
                     await asyncio.sleep(0.001)
         except TimeoutError:
-            raise AssertionError("it was not told") from None
+            raise AssertionError("the queue did not call back") from None
 
 
 def _as_put(*jobs: Job) -> list[Job]:
-    """Return jobs as they were put: one that another process may have has come a long way."""
+    """Return jobs in the form in which they were put: a job that another process may take has passed through storage."""
     return [replace(job, taken_s=None, held_until_s=-inf, delegated=False, scored=()) for job in jobs]
 
 
 def a_job(number: int) -> Job:
-    """Return a job that differs from those of other numbers."""
+    """Return a job that differs from the jobs of other numbers."""
     sample = SingleTurnSample(user_input=f"question {number}", response="answer")
     return Job(make_unit(make_span()).without_content(), Samples(single_turn=sample), {}, size_bytes=1)
 

@@ -16,6 +16,7 @@ from spanscore.judges.effects.account_limiter import AccountLimiter
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState
 from spanscore.judges.effects.cost import Price, asked_models
 from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.jury import Jury
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.outputs.aggregates import GaugeReading, within
@@ -71,8 +72,12 @@ _READS = 3
 
 
 def judges_of(metric: Metric) -> list[Judge]:
-    """Return the judges that a metric asks, with that of its embeddings; a user's own embedder has none."""
-    own = (getattr(metric, "_judge", None), getattr(getattr(metric, "_embedder", None), "asked", None))
+    """Return the judges that a metric asks, a jury's one by one, and that of its embeddings; a user's embedder has none."""
+    judge = getattr(metric, "_judge", None)
+    own = (
+        *(judge.members if isinstance(judge, Jury) else (judge,)),
+        getattr(getattr(metric, "_embedder", None), "asked", None),
+    )
     return [judge for judge in own if judge is not None]
 
 

@@ -10,13 +10,13 @@ from math import inf
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.event_queue import DutyCycle, EventQueue
 from spanscore.core.job import JobResult, UnitCounts
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, Score, refuse_taken_name
 from spanscore.core.span import Unit, UnitKey
-from spanscore.core.threads import Forkable
 from spanscore.core.timebox import Timebox
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.score_context import suppressed_context
@@ -53,6 +53,7 @@ from spanscore.wiring.metrics import (
     checked_shadows,
     compared_values_of,
     dialects_of,
+    needs_measures,
     shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
@@ -106,12 +107,61 @@ class Pipeline:
         self.content = exports_content(settings.capture.content)
         self.disabled = _is_disabled()
         self._tracer: Tracer | None = None
-        self.over = self.closed = False
+        self.over = self.closed = self.provider_closed = False
         self.sinks = CompositeSink(SINKS.each(settings.outputs.sinks, content=self.content))
         self.prepared: list[Callable[[], None]] = [self._open_sinks]
-        self.receivers: list[Receiver] = []
         self.points_beside: Points = dict
-        self.judge_check: JudgeCheckRuns | None = None
+        self._make_lasting_parts()
+        self._make_parts()
+        if self.handover is not None:
+            self.handover.begin()
+
+    def _make_lasting_parts(self) -> None:
+        """Make the parts that a forked child keeps: others hold them, or they come from the configuration and from files."""
+        settings = self.settings
+        rates = {name: settings.sampling.rates_of(name)[0] for name in self.of_units}
+        check_screens(settings.sampling.rules, [*self.of_units.values()], rates)
+        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
+        self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
+        self.shadow_purse = shadow_purse_of(settings, self.shadowing)
+        self.telemetry = telemetry_of(self)
+        self.queue: Queue = queue_of(
+            settings,
+            lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
+            self.providers.resource,
+            self.metrics,
+        )
+        self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
+        self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
+        self.builder = JobBuilder(
+            dialects_of(settings, self.box),
+            self.hooks,
+            self.box,
+            settings.units.kinds,
+            with_measures=any(map(needs_measures, self.metrics.values())),
+        )
+        self.judge_check: JudgeCheckRuns | None = judge_check_runs(
+            settings.judge_check,
+            self.metrics,
+            evaluation=lambda watched: self._evaluation(watched, self.purse),
+            prepare=as_judges_see(self.hooks, self.box),
+            telemetry=self.telemetry,
+        )
+
+    def begin_in_child(self) -> None:
+        """Make the parts anew in a forked child, which has no thread, unit or money of its parent."""
+        self.queue.reset()
+        self.box.reset()
+        self.purse, self.shadow_purse = (
+            None if purse is None else BudgetLedger(purse.budgets) for purse in (self.purse, self.shadow_purse)
+        )
+        if (check := self.judge_check) is not None:
+            self.judge_check = check.anew(self._evaluation(check.evaluation.metrics, self.purse))
+        self._make_parts()
+
+    def _make_parts(self) -> None:
+        """Make the parts that have units, money, locks and threads, each after the parts that it refers to."""
+        self.receivers: list[Receiver] = []
         self._make_ledgers()
         self._make_queues()
         self._make_sampler()
@@ -122,28 +172,17 @@ class Pipeline:
         self._make_feedback()
 
     def _make_ledgers(self) -> None:
-        """Make the ledger of units, the purses and accounts of judges, and the instruments."""
-        settings = self.settings
-        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
+        """Make the ledger of units, and the accounts of judges."""
         self.ledger = Ledger(self.of_units, self.compared)
-        self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
-        self.shadow_purse = shadow_purse_of(settings, self.shadowing)
         self.accounts = Accounts(
             self.metrics.values(), self.purse, shadows=self.shadowing.values(), shadow_purse=self.shadow_purse
         )
-        self.telemetry = telemetry_of(self)
 
     def _make_queues(self) -> None:
         """Make the places where events, units and spans wait."""
         settings, limits = self.settings, self.settings.limits
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES)
         self.duty = DutyCycle()
-        self.queue: Queue = queue_of(
-            settings,
-            lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
-            self.providers.resource,
-            self.metrics,
-        )
         self.delivery = delivery_of(self.queue, self.providers)
         own = self.queue is limits.job_queue  # of a size that we do not know
         self.lanes = AccountQuotas(
@@ -152,16 +191,15 @@ class Pipeline:
             max_bytes=inf if own else limits.queue_bytes,
         )
         self.hold: SpanBuffer = SpanBuffer(
-            ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge)
+            ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge),
+            provider_closed=self.provider_closed,
         )
 
     def _make_sampler(self) -> None:
         sampling = self.settings.sampling
-        rates = {name: sampling.rates_of(name)[0] for name in self.of_units}
-        check_screens(sampling.rules, [*self.of_units.values()], rates)
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(
-            rates,
+            {name: sampling.rates_of(name)[0] for name in self.of_units},
             sessions={name: sampling.rates_of(name)[0] for name in self.of_sessions},
             rules=sampling.rules,
             key=DEFAULT_KEY if sampling.key is None else sampling.key,
@@ -172,19 +210,9 @@ class Pipeline:
         )
 
     def _make_evaluations(self) -> None:
-        """Make the evaluation of metrics, the hooks before it, the judge check and the collector of cases."""
-        settings = self.settings
+        """Make the evaluation of metrics and the collector of cases."""
         self.evaluation = self._evaluation(self.metrics, self.purse)
-        self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
-        self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
-        self.judge_check = judge_check_runs(
-            settings.judge_check,
-            self.metrics,
-            evaluation=lambda watched: self._evaluation(watched, self.purse),
-            prepare=as_judges_see(self.hooks, self.box),
-            telemetry=self.telemetry,
-        )
-        self.collector = collector_of(settings.collect, self.metrics, self.telemetry)
+        self.collector = collector_of(self.settings.collect, self.metrics, self.telemetry)
 
     def _evaluation(self, metrics: Mapping[str, Metric], purse: BudgetLedger | None) -> Evaluation:
         settings = self.settings
@@ -233,10 +261,9 @@ class Pipeline:
 
     def _make_engine(self) -> None:
         settings = self.settings
-        builder = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
         self.engine = ScoringEngine(
             self.queue,
-            builder,
+            self.builder,
             self.evaluation,
             post=self._post,
             made=lambda unit, samples: self._leave(lambda: self.keeping.on_samples(unit, samples)),
@@ -246,7 +273,7 @@ class Pipeline:
             workers=settings.limits.workers,
             turns=self.duty.turns(self.lanes.fill),
         )
-        self.handover = handover_of(settings, builder, self.queue, self.providers, self.ledger, self._post)
+        self.handover = handover_of(settings, self.builder, self.queue, self.providers, self.ledger, self._post)
 
     def _make_populations(self) -> None:
         """Make units, revisions and sessions, and the span thread that owns them."""
@@ -304,6 +331,8 @@ class Pipeline:
             known=self.known,
             rejection_reason=rejection_reason_of(self.queue, settings),
         )
+        turns = self.sessions.ids if self.of_sessions else None
+        self.intake = Intake(self.event_queue, self.units, self.sampler, self.ledger, turns)
         self.span_thread = SpanThread(
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
@@ -313,7 +342,7 @@ class Pipeline:
         # The source of feedback is the last one.
         self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
         self.annotation_writer = AnnotationWriter(self, self.feedback)
-        self.receivers.append(self.annotation_writer)
+        self.let_in(self.annotation_writer)
 
     def _leave(self, work: Callable[[], None]) -> None:
         """Do something on the span thread. Any thread."""
@@ -375,19 +404,9 @@ class Pipeline:
             self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
         return self._tracer
 
-    def reset(self) -> None:
-        """Be as new: in a forked child. The sinks stay: their providers see to themselves."""
-        counts: list[Forkable] = [self.ledger, self.revisions, self.pairs, self.sessions]
-        stores: list[Forkable] = [self.event_queue, self.queue, self.lanes, self.hold, self.duty, self.assembler]
-        workers: list[Forkable] = [self.units, self.engine, self.box, self.evaluation, self.span_thread]
-        money: list[Forkable | None] = [self.purse, self.shadow_purse, self.pacer]
-        ends: list[Forkable | None] = [self.judge_check, self.handover, self.delivery, self.collector]
-        for part in (*self.receivers, *counts, *stores, *money, *workers, *ends, self.providers.spans_file):
-            if part is not None:
-                part.reset()
-
-    def let_in(self, receiver: Receiver) -> None:
-        """Add a receiver, before its first unit."""
+    def let_in(self, receiver: Receiver, *, gives_way: bool = False) -> None:
+        """Add a receiver, before its first unit; ``gives_way``: its application shares the CPU with us."""
+        self.duty.gives_way |= gives_way
         if self.closed:
             receiver.close()
         self.receivers.append(receiver)
@@ -408,7 +427,10 @@ class Pipeline:
         if add is not None and not self.providers.is_own:
             from spanscore.wiring.span_thread import ShutdownWatch
 
-            add(ShutdownWatch(self.hold))
+            add(ShutdownWatch(self._note_provider_shutdown))
+
+    def _note_provider_shutdown(self) -> None:
+        self.provider_closed = self.hold.provider_closed = True
 
     def close(self) -> None:
         """End the instruments and the threads of metrics and hooks."""

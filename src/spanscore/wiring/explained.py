@@ -27,7 +27,7 @@ from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.protocols import Metric
 from spanscore.samples.normalizers.building import wire_of
 from spanscore.samples.normalizers.registry import SpanNormalizers
-from spanscore.wiring.metrics import dialects_of
+from spanscore.wiring.metrics import dialects_of, needs_measures
 
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
@@ -309,7 +309,11 @@ class UnitExplainer:
     """
 
     def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
-        self._pipeline = JobBuilder(dialects_of(settings, Timebox()), kinds=settings.units.kinds)
+        self._pipeline = JobBuilder(
+            dialects_of(settings, Timebox()),
+            kinds=settings.units.kinds,
+            with_measures=any(map(needs_measures, metrics)),
+        )
         self._hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter)
         self._metrics = metrics
         self._texts = texts

@@ -108,7 +108,7 @@ def uuid_of(name: str, value: UUID | str) -> UUID:
 
 _MOST: Final = 10_000
 """Units that are remembered as judged, and units whose label came before their scores."""
-JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
+FEEDBACK_RESULTS = JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 
 class FeedbackJudging:
@@ -130,16 +130,7 @@ class FeedbackJudging:
         self.kept = SampleCache(
             line.sampler.for_feedback, within_ns=int(settings.max_age * 1e9), on_kept=self.judge_waiting
         )
-        self.reset()
         line.keeping.observers.append(self.kept)
-        if line.telemetry is not None:
-            line.telemetry.declare(line.of_units.values(), semconv.SOURCE_FEEDBACK)
-            for result in (JUDGED, TOO_LATE, NOT_KEPT):
-                line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self.kept.reset()
         self._early: OrderedDict[UnitKey, None] = OrderedDict()
         self._done: OrderedDict[UnitKey, None] = OrderedDict()
 
@@ -231,18 +222,11 @@ class AnnotationWriter:
         self._scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
         self._closed = False
         self._book = AnnotationBook()
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every label: in a forked child."""
-        self._book.reset()
         self._inside: set[UnitKey] = set()
         self._keyed: list[tuple[int, UnitKey, Annotation]] = []
         self._taken = 0
         self.unplaced = 0
         self.labelled: Counter[str] = Counter()
-        if self._feedback is not None:
-            self._feedback.reset()
 
     def take(self, label: Annotation) -> bool:
         """Take a label; False: there is no room for it. Does not block. Any thread.

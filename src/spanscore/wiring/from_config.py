@@ -13,7 +13,7 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.configured import metrics_of, per_session, shadow_budget_of, shadows_of
+from spanscore.metrics.catalog.configured import judge_of, metrics_of, per_session, shadow_budget_of, shadows_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.protocols import Metric
@@ -72,7 +72,8 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
     second: dict[str, Any] = {}
     spool, of_sessions = settings.spool, [*per_session(settings)]
     if settings.remote_scoring is not None or (spool is not None and not spool.score_here):
-        made = metrics_of(_without_judges(settings))  # their keys and libraries are needed where they are asked
+        unasked = _without_judges(settings)  # keys and libraries of judges are needed where they are asked
+        made = metrics_of(unasked, judge=judge_of(unasked))
     else:
         made, shadows = metrics_of(settings), shadows_of(settings)
         if problems := list(refused_evaluator_versions(settings.alerts, made, shadows)):

@@ -10,6 +10,7 @@ from spanscore.outputs.aggregates import GaugeReading, checked_dimensions, refus
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.span_buffer import RELEASE_REASONS
 from spanscore.wiring.accounts import models_of
+from spanscore.wiring.feedback import FEEDBACK_RESULTS
 from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
         checked = {} if line.judge_check is None else line.judge_check.points()
         return {**line.accounts.points(), **checked, **line.points_beside()}
 
+    def tell_waits(listener: Callable[[str, str, float], None]) -> None:
+        line.accounts.tell_waits(listener)
+
     gauges: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(line.queue),
         semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
@@ -62,15 +66,20 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
         line,
         {**gauges, **({} if settings.spool is None else _of_spool(line))},
         points=points,
-        waits=line.accounts.tell_waits,
+        waits=tell_waits,
         dimensions=dimensions,
         compared=line.compared,
     )
-    beside = 0 if settings.sampling.feedback is None else len(line.of_units)
+    by_feedback = {} if settings.sampling.feedback is None else line.of_units
     declared = checked_dimensions(dimensions)
-    refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=line.compared is not None)
+    refuse_too_many(
+        [*metrics.values()], declared, len(shadowing) + len(by_feedback), compared=line.compared is not None
+    )
     telemetry.declare(metrics.values())
     telemetry.declare(shadowing.values(), semconv.SOURCE_SHADOW)
+    telemetry.declare(by_feedback.values(), semconv.SOURCE_FEEDBACK)
+    for result in FEEDBACK_RESULTS if by_feedback else ():
+        telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
     for name, metric in (*metrics.items(), *shadowing.items()):
         for model, price in models_of(metric).items():
             telemetry.declare_calls(name, model, have_price=price is not None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome
-from spanscore.core.threads import reset_in_child, start_daemon
+from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.wiring.build import Pipeline
@@ -25,17 +25,16 @@ if TYPE_CHECKING:
 class ShutdownOnce:
     """The one end of a scorer; further calls wait for it.
 
+    Args:
+        earlier: the end in the parent of a forked child; if it has begun, the end of the child is over.
+
     Attributes:
         begun: whether the end has begun.
     """
 
-    def __init__(self) -> None:
-        self.begun = False
-        self._whole = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child. An end that had begun before the fork stays begun."""
+    def __init__(self, earlier: ShutdownOnce | None = None) -> None:
+        self.begun: bool = earlier is not None and earlier.begun
+        self._whole: bool = earlier is not None and earlier._whole
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         self._over = threading.Event()
         self._thread = 0
@@ -178,11 +177,11 @@ class MetricsPage:
         unready: why no work is to be sent to this process when the page begins to answer; empty = it may be sent.
     """
 
-    def __init__(self, line: Pipeline, closing: ShutdownOnce) -> None:
+    def __init__(self, line: Pipeline, closing: ShutdownOnce, unready: str = "") -> None:
         self._line = line
         self._closing = closing
         self.endpoint: ScrapeEndpoint | None = None
-        self.unready = ""
+        self.unready = unready
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
 
     @property
@@ -222,13 +221,11 @@ class MetricsPage:
                 self.endpoint.close()
                 self.endpoint = None
 
-    def reset(self) -> None:
-        """Serve nothing: in a forked child, which may begin again, on a port of its own."""
-        self._lock = threading.RLock()
+    def leave_to_parent(self) -> None:
+        """Close the child's copy of the socket: the parent serves the page, and the child may serve another one."""
         self._line.providers.read_otherwise.pop("metrics", None)
         if self.endpoint is not None:
             self.endpoint.close_in_child()
-            self.endpoint = None
 
 
 _LONGEST_S: Final = 600.0
@@ -271,7 +268,7 @@ class Lifecycle:
         self._at_exit = at_exit
         self._is_ready = self._is_ending = False
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
-        reset_in_child(self, Lifecycle.reset)
+        call_in_child(self, Lifecycle._begin_in_child)
 
     def ready(self, span: Any = None) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread.
@@ -328,14 +325,15 @@ class Lifecycle:
         self.page.close()
         start_daemon(self._end_when_idle, "spanscore-end", runs or bool)  # ``bool()`` is False: no run is under way
 
-    def reset(self) -> None:
-        """Be as new: in a forked child. A scorer whose shutdown had begun before the fork stays shut down."""
+    def _begin_in_child(self) -> None:
+        """Have the parts made anew. A scorer whose shutdown had begun before the fork stays shut down."""
         self._lock = threading.RLock()
-        self.closing.reset()
+        self.closing = ShutdownOnce(self.closing)
+        self.page.leave_to_parent()
+        self.page = MetricsPage(self._line, self.closing, self.page.unready)
         if self.closing.begun:
-            self._line.close_receivers()
-        self.page.reset()
-        self._line.reset()
+            self._line.closed = True
+        self._line.begin_in_child()
 
     def _end_when_idle(self, runs: Callable[[], object]) -> None:
         until = monotonic() + _LONGEST_S

@@ -26,7 +26,13 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
+from spanscore.samples.measures import MEASURES
 from spanscore.samples.redaction import redacted
+
+
+def needs_measures(metric: Metric) -> bool:
+    """Return whether a metric reads the duration or the usage of a unit."""
+    return any(not MEASURES.isdisjoint(fields) for fields in metric.requires.values())
 
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
@@ -177,10 +183,6 @@ class ShadowPairs:
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
         self._ledger = ledger
         self._metrics = tuple(metrics)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every score: in a forked child."""
         self.compared = dict.fromkeys(self._metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}

@@ -131,10 +131,6 @@ class ExportConfirmation:
     later: Callable[[float, Callable[[], Any]], None] = loop.later
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
         self._lock = threading.Lock()
         self._waiting: list[Unit] = []
         self._marked: set[int] = set()  # by id(), of those that wait

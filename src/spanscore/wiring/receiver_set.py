@@ -16,11 +16,14 @@ from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
 from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
+from spanscore.core.threads import call_in_child
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import id_of, only_unit
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.attachment import Attachment
+    from spanscore.capture.callback.handler import SpanCallbackHandler
+    from spanscore.capture.callback.recorder import Recorder
     from spanscore.capture.callback.runs import RunTable
     from spanscore.capture.otlp.external_scores import ExternalScores
     from spanscore.capture.otlp.spans import OtlpSpans
@@ -71,19 +74,21 @@ class ReceiverSet:
         self.models = ModelMetrics() if capture else None
         if self.models is not None:
             line.prepared.append(partial(_start_model_metrics, line, self.models))
-        self._turns = line.sessions.ids if line.of_sessions else None
-        self.submitted = SubmittedSamples(
-            line.event_queue, line.units, line.ledger, tracer=line.tracer, turns=self._turns
-        )
-        line.receivers.append(self.submitted)
+        self.submitted = SubmittedSamples(line.intake, tracer=line.tracer)
+        line.let_in(self.submitted)
         if line.telemetry is not None:
             line.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(line.sum_of, "units")
             line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = partial(line.sum_of, "abandoned")
-        self.reset()
-
-    def reset(self) -> None:
-        """Go on in a forked child; ``Pipeline`` resets the receivers."""
         self._lock = threading.RLock()  # a signal handler may interrupt its holder
+        call_in_child(self, ReceiverSet._connect)
+
+    def _connect(self) -> None:
+        """Connect the receivers to the new parts of a forked child. The handler, which may outlive this, has its own call."""
+        self._lock = threading.RLock()
+        for receiver in (self.submitted, self.external, self.otlp, self.stored):
+            if receiver is not None:
+                receiver.connect(self._line.intake)
+                self._line.let_in(receiver, gives_way=receiver is self.external)
 
     @property
     def units(self) -> int:
@@ -164,31 +169,23 @@ class ReceiverSet:
                 announce(neighbours())
 
         handler = SpanCallbackHandler(
-            line.event_queue,
-            line.sampler,
-            line.ledger,
-            tracer=line.tracer,
-            ready=begin,
-            content=line.content,
-            steps=capture.all_runs,
-            turns=self._turns,
+            line.intake, tracer=line.tracer, ready=begin, content=line.content, steps=capture.all_runs
         )
         handler.attaches_tools = capture.context
-        handler.holder, handler.identity, memory = self._holder, self._identity, handler.memory
-        memory.closed = not captures
-        recorder = Recorder(
-            handler,
-            line.units,
+        handler.holder, handler.identity = self._holder, self._identity
+        handler.memory.closed = not captures
+        make_recorder = partial(
+            Recorder,
             redactor=line.hooks.redactor,
             box=line.box,
             models=self.models,
             scores=line.most_scores,
             metadata=capture.metadata,
         )
-        installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, memory))
-        line.duty.gives_way = True
-        line.let_in(recorder)
-        return Attachment(handler, recorder, installation)
+        installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, handler.memory))
+        line.let_in(make_recorder(handler, line.units), gives_way=True)
+        call_in_child(handler, partial(_connect_handler, line, make_recorder))
+        return Attachment(handler, installation)
 
     def _make_external(self) -> ExternalSpans:
         from spanscore.capture.processor.external_spans import ExternalSpans
@@ -198,10 +195,7 @@ class ReceiverSet:
         line, units = self._line, self._line.settings.units
         translator = SpanNormalizers(units.translations)
         external = ExternalSpans(
-            line.event_queue,
-            line.units,
-            line.sampler,
-            line.ledger,
+            line.intake,
             scopes=Scopes(
                 translator.knows,
                 listed=units.scopes,
@@ -210,12 +204,10 @@ class ReceiverSet:
             ),
             translator=translator,
             ready=self._ready,
-            turns=self._turns,
             identity=self._identity,
             spans_file=line.providers.spans_file,
         )
-        line.duty.gives_way = True
-        line.let_in(external)
+        line.let_in(external, gives_way=True)
         return external
 
     def _make_otlp(self, units: Units) -> OtlpSpans:
@@ -227,15 +219,12 @@ class ReceiverSet:
         line, own = self._line, self._line.settings.units
         translator = SpanNormalizers(own.translations)
         otlp = OtlpSpans(
-            line.event_queue,
-            line.units,
-            line.sampler,
-            line.ledger,
+            line.intake,
             bounds=bounds_of(units),
             claims=WireClaims(translator, listed=own.scopes, ignored=own.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
-            external=self._external_scores() if units.external_scores else None,
+            make_external=self._external_scores if units.external_scores else None,
             ready=partial(self._ready, None),
         )
         if line.telemetry is not None:
@@ -259,9 +248,7 @@ class ReceiverSet:
             return len(line.ledger.open_units()) + len(line.revisions.open_units())
 
         stored = StoredUnits(
-            line.event_queue,
-            line.units,
-            line.sampler,
+            line.intake,
             metrics=list(line.of_units.values()),
             open_units=open_units,
             ready=partial(self._ready, None),
@@ -298,6 +285,11 @@ class ReceiverSet:
         return is_at_work
 
 
+def _connect_handler(line: Pipeline, make_recorder: Callable[..., Recorder], handler: SpanCallbackHandler) -> None:
+    handler.connect(line.intake)
+    line.let_in(make_recorder(handler, line.units), gives_way=True)
+
+
 def _start_model_metrics(line: Pipeline, models: ModelMetrics) -> None:
     if not line.over:
         models.start(line.tracer(), line.providers)
@@ -309,18 +301,16 @@ def _nowhere(*_: object) -> None: ...
 def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     from spanscore.capture.otlp.requests import OVERLOADS
 
-    counts = spans.counts
-
     def gathered() -> TableCounts:
         return spans.streams.gathered(spans.table)
 
     return {
-        semconv.RECEIVE_REQUESTS: lambda: counts.requests,
-        semconv.RECEIVE_SPANS: lambda: counts.spans,
-        semconv.RECEIVE_BYTES: lambda: counts.bytes,
-        semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | counts.refused.copy(),
-        semconv.RECEIVE_REJECTED: lambda: sum(counts.rejected.copy().values()),
-        semconv.RECEIVE_UNREAD: lambda: sum(counts.unread.copy().values()),
+        semconv.RECEIVE_REQUESTS: lambda: spans.counts.requests,
+        semconv.RECEIVE_SPANS: lambda: spans.counts.spans,
+        semconv.RECEIVE_BYTES: lambda: spans.counts.bytes,
+        semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | spans.counts.refused.copy(),
+        semconv.RECEIVE_REJECTED: lambda: sum(spans.counts.rejected.copy().values()),
+        semconv.RECEIVE_UNREAD: lambda: sum(spans.counts.unread.copy().values()),
         semconv.UNITS_OPEN: lambda: gathered().open,
         semconv.UNITS_ORPHANS: lambda: gathered().orphans,
         semconv.UNITS_LATE: lambda: gathered().late,

@@ -14,20 +14,19 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
 from spanscore.pipeline.session_line import SessionPipeline
-from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
 
 class ShutdownWatch(SpanProcessor):
-    """Reports to the hold that its provider was shut down: the only processor that we add to an application's provider."""
+    """Reports that its provider was shut down: the only processor that we add to an application's provider."""
 
-    def __init__(self, hold: SpanBuffer) -> None:
-        self._hold = hold
+    def __init__(self, on_shutdown: Callable[[], None]) -> None:
+        self._on_shutdown = on_shutdown
 
     def shutdown(self) -> None:
-        """Note that held spans cannot be exported any more."""
-        self._hold.provider_closed = True
+        """Report that held spans cannot be exported any more."""
+        self._on_shutdown()
 
 
 _SLOW_TICK_S = 10.0
@@ -61,10 +60,6 @@ class SpanThread:
     now_ns: Callable[[], int] = steady_ns
 
     def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, where the thread does not exist."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False

@@ -195,7 +195,7 @@ def test_runs_below_a_dropped_span_are_missing_and_the_status_says_so() -> None:
         memory, status = counted(rag())
 
     assert memory.points(DURATION) == {}
-    assert status.notes == ["runs below spans that were sampled away are missing in the metrics of model runs"]
+    assert status.notes == ["runs below unsampled spans are missing in the metrics of model runs"]
 
 
 def test_another_instrumentation_of_langchain_turns_them_off(patched: None) -> None:

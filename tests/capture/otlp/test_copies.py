@@ -128,7 +128,7 @@ def test_a_broken_copy_spoils_no_other() -> None:
         status = scorer.status()
 
     assert status.outcomes["grounded"] == {"scored": 1}
-    assert "1 copies of units came with what cannot be read" in status.notes
+    assert "1 copies of units came with unreadable spans" in status.notes
 
 
 def test_a_submitted_sample_is_scored_as_it_is() -> None:

@@ -235,12 +235,3 @@ def test_a_span_that_cannot_be_read_is_no_fault_of_the_others() -> None:
     heard.scores.read([first._replace(raw=first.raw + b"J\x01\xff"), second])
 
     assert heard.of(semconv.SCORED) == {"tone": 1}
-
-
-def test_a_forked_child_has_heard_nothing() -> None:
-    heard = Heard()
-    heard.said(result("tone", 0.5))
-
-    heard.served.receiver.reset()
-
-    assert heard.scores.counts() is None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.capture.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.capture.otlp.claims import WireClaims
 from spanscore.capture.otlp.requests import StreamPosition, key_of
 from spanscore.capture.otlp.spans import OtlpSpans
@@ -55,11 +56,14 @@ class Served:
         self.ledger, self.event_queue = Ledger(["grounded"]), EventQueue[Receiver](soft=10)
         self.sampler = RateSampler({"grounded": rate})
         translator = SpanNormalizers()
-        self.receiver = OtlpSpans(
+        self.intake = Intake(
             self.event_queue,
             self,  # type: ignore[arg-type]  # what it is not asked for is not there
             self.sampler,
             self.ledger,
+        )
+        self.receiver = OtlpSpans(
+            self.intake,
             bounds=Bounds(**bounds),
             claims=WireClaims(translator, listed=listed),
             translator=translator,
@@ -420,11 +424,11 @@ def test_what_is_kept_at_the_end_goes_on() -> None:
     assert sorted(to.spans) == sorted([root, orphan])
 
 
-def test_a_forked_child_sends_nothing_on() -> None:
+def test_a_receiver_with_new_parts_sends_nothing_on() -> None:
     served, to = Served(), Ways()
     served.send(agent(), to=to)
 
-    served.receiver.reset()
+    served.receiver.connect(served.intake)
     served.receiver.drain(served.now_ns)
 
     assert (to.gone, served.units, served.receiver.counts.spans) == ([], [], 0)

@@ -55,7 +55,7 @@ def test_a_call_below_an_open_span_does_not_wait_for_it_for_ever(monkeypatch: py
         assert scorer.flush(5)
 
     assert scorer.status().eligible == {"answered": 1}
-    assert [note for note in scorer.status().notes if note.startswith("1 spans got GenAI attributes only when")]
+    assert [note for note in scorer.status().notes if note.startswith("1 spans got GenAI attributes only after")]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The file of a run's batches: what another run needs, one line at a time."""
+"""The file of a run's batches: the state that another run needs, one line at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rounds of a run: when questions are sent, in how many batches, and what is shown meanwhile."""
+"""The rounds of a run: the time at which questions are sent, the number of batches, and the progress."""
 
 from __future__ import annotations
 

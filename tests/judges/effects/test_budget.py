@@ -256,15 +256,6 @@ async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
     assert purse.spent(TOKENS) > 500
 
 
-async def test_a_fork_begins_anew() -> None:
-    purse = BudgetLedger([CALLS], clock=Clock())
-    await asked(Scripted(), purse, times=3)
-
-    purse.reset()
-
-    assert (purse.spent(CALLS), dict(purse.paid())) == (0.0, {})
-
-
 def test_states_say_what_a_budget_is_at() -> None:
     purse = BudgetLedger([Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock())
     purse.factors = lambda: [0.4, 1.0]

@@ -8,7 +8,6 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from tests.judges.faults.application import UNITS
 from tests.servers import openai_faults as faults
 from tests.servers.faulty_openai import FaultyOpenAI
 from tests.servers.openai_faults import Fault
@@ -67,13 +66,3 @@ def test_a_program_ends_within_its_time_whatever_its_judge_does():
     took_s = exits_s(played("exit"))
 
     assert [state for state, seconds in took_s.items() if seconds > EXIT_S] == [], took_s
-
-
-def test_after_a_fork_and_a_shutdown_every_unit_of_both_has_its_outcome_in_time():
-    said = played("fork")
-    ends = {state: [line for line in lines if "took_s" in line] for state, lines in said.items()}
-
-    assert {(end["eligible"], end["ended"]) for told in ends.values() for end in told} == {(UNITS, UNITS)}
-    assert {state: len(told) for state, told in ends.items()} == dict.fromkeys(STATES, 2)
-    assert max(end["took_s"] for told in ends.values() for end in told) <= EXIT_S + 1
-    assert max(exits_s(said).values()) <= EXIT_S

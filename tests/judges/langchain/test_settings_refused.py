@@ -140,4 +140,4 @@ def test_a_model_that_completes_texts_is_a_judge() -> None:
 
     assert score.value == 1.0
     assert "Is it polite?" in seen[0]
-    assert seen[0].endswith("</evidence>")
+    assert seen[0].index("</evidence>") < seen[0].index("Is it polite?")

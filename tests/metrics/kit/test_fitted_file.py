@@ -43,7 +43,7 @@ def test_a_cut_emoji_in_a_demonstration_is_no_other_series(tmp_path: Path) -> No
 
     assert fitted.kept
     assert loaded.evaluator_version == fitted.evaluator_version
-    assert render(loaded.steps["critique"].prompt({})).system.encode()
+    assert render(loaded.steps["critique"].prompt({})).user.encode()
 
 
 def test_where_nothing_is_kept_the_file_is_the_unchanged_metric(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_nothing_in_a_demonstration_can_pose_as_the_end_of_the_evidence() -> Non
     shown = Example({"response": order}, {"reason": order, "verdict": 0})
     metric = polite(Pupil(), prompts={"critique": {"examples": [shown]}})
 
-    system = render(metric.steps["critique"].prompt({})).system
+    user = render(metric.steps["critique"].prompt({})).user
 
-    assert (system.count("<evidence>"), system.count("</evidence>")) == (1, 1)
-    assert json.loads(system.split("</evidence>\n")[1].splitlines()[0]) == shown.output
+    assert (user.count("<evidence>"), user.count("</evidence>")) == (2, 2)
+    assert json.loads(user.split("</evidence>\n")[-1].splitlines()[0]) == shown.output
 
 
 def test_in_a_configuration_the_path_is_seen_from_its_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

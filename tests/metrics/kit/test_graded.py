@@ -66,7 +66,7 @@ def test_the_judge_is_told_the_range_and_the_grades() -> None:
     criteria = SimpleCriteria("lexical", definition="Grade it.", range=[0, 3])
     rubrics = Rubrics("lexical", rubrics={"score1_description": "Dull.", "score2_description": "Sharp."})
 
-    assert "integer (0 to 3)" in render(criteria.steps["score_criteria"].prompt({})).system
+    assert "integer (0 to 3)" in render(criteria.steps["score_criteria"].prompt({})).user
     assert "1: Dull.\n2: Sharp." in rubrics.steps["score_rubric"].instruction
 
 

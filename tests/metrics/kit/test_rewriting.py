@@ -58,7 +58,8 @@ def test_the_model_is_shown_what_the_judge_got_wrong_as_evidence() -> None:
     cases: list[dict[str, Any]] = asked.evidence["cases"]
     assert {(case["judge"], case["people"], HABIT in case["shown"]["response"]) for case in cases} == {(1.0, 0, True)}
     assert 0 < len(cases) <= 8
-    assert HABIT not in render(asked).system
+    system, user = render(asked)
+    assert HABIT not in system + user.partition("</evidence>")[2]
 
 
 def test_a_model_that_writes_nothing_leaves_the_demonstrations() -> None:

@@ -132,6 +132,23 @@ def test_an_agents_tool_calls_are_read_of_flat_attributes() -> None:
     ]
 
 
+def test_tool_calls_without_text_are_read_of_message_events() -> None:
+    function = {"name": "add", "arguments": '{"a": 2, "b": 3}'}
+    calling = {"role": "assistant", "tool_calls": [{"id": "call-1", "type": "function", "function": function}]}
+    events = [
+        ("gen_ai.user.message", {"gen_ai.event.content": {"content": "What is 2 plus 3?"}}),
+        ("gen_ai.assistant.message", {"gen_ai.event.content": calling}),
+        ("gen_ai.tool.message", {"gen_ai.event.content": {"content": "5", "id": "call-1"}}),
+        ("gen_ai.choice", {"gen_ai.event.content": {"index": 0, "message": calling}}),
+    ]
+    messages = content_of(external({semconv.OPERATION_NAME: "chat"}, events=events))
+
+    call = {"type": "tool_call", "id": "call-1", "name": "add", "arguments": function["arguments"]}
+    result = {"type": "tool_call_response", "id": "call-1", "response": "5"}
+    assert [message["parts"] for message in messages[semconv.INPUT_MESSAGES]][1:] == [[call], [result]]
+    assert [message["parts"] for message in messages[semconv.OUTPUT_MESSAGES]] == [[call]]
+
+
 def test_a_strands_agents_tools_are_read_of_its_events() -> None:
     use = {"toolUse": {"toolUseId": "t-1", "name": "add", "input": {"a": 2}}}
     result = {"toolResult": {"toolUseId": "t-1", "status": "success", "content": [{"text": "5"}]}}
@@ -373,7 +390,7 @@ def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
 
     made = samples_of(external(held, "my.writer"))
 
-    assert made.reason == "the writer of the span is not known: its content stands under other names (genai)"
+    assert made.reason == "the writer of the span is unknown: its content has other names (genai)"
     assert made.outcome == Outcome.NO_SAMPLE
 
 

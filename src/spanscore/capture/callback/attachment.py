@@ -1,4 +1,4 @@
-"""Attachment: handlers on every chain of the process, added on first use and removed again."""
+"""Attaches a callback handler to every LangChain chain of the process, and detaches it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,21 @@ from weakref import ref
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore.capture.callback.handler import SpanCallbackHandler
-from spanscore.capture.callback.recorder import Recorder
 from spanscore.core import context
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 
 # --- install --------------------------------------------------------------------------------------------------------
 
-# Attach a handler to every chain of the process, and take it off again.
-#
-# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. It only
-# calls ``get()`` on what was registered, and offers no way to unregister. So one switch is registered, for all scorers: a
-# script that runs again installs another handler, and each run is to be recorded once.
+# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. It only calls
+# ``get()`` on a registered object, and offers no way to unregister it. Therefore one switch is registered for all scorers: a
+# script that runs again installs another handler, and each run must be recorded once.
 
 
 class _Switch:
-    """What LangChain asks: registered once per process, as it cannot be unregistered.
+    """The hook that LangChain calls. It is registered once per process, because it cannot be unregistered.
 
     Attributes:
-        installed: whose handler is on every chain; None = none is.
+        installed: installation of the handler on every chain; None = no handler.
     """
 
     def __init__(self) -> None:
@@ -39,12 +36,12 @@ class _Switch:
         self._is_registered = False
 
     def get(self) -> BaseCallbackHandler | None:
-        """Return what LangChain asks per configured run: the handler that is installed, and none inside a judge's call."""
+        """Return the installed handler for a configured run; None without a handler, and inside a judge's call."""
         installed = self.installed
         return installed.handler if installed is not None and not context.is_judging() else None
 
     def put(self, new: Installation | None, instead_of: Installation | None = None) -> Installation | None:
-        """Install ``new`` and return what was installed; None uninstalls ``instead_of``, if it is the one that is."""
+        """Install ``new`` and return the previous installation; None uninstalls ``instead_of`` if that is installed."""
         with self._lock:
             before = self.installed
             if new is not None or before is instead_of:
@@ -52,7 +49,7 @@ class _Switch:
             return before
 
     def register(self) -> None:
-        """Have LangChain ask, if it does not."""
+        """Register the hook with LangChain, once."""
         with self._lock:
             if not self._is_registered:
                 from langchain_core.tracers.context import (
@@ -63,12 +60,12 @@ class _Switch:
                 self._is_registered = True
 
     def reset(self) -> None:
-        """Go on in a forked child."""
+        """Replace the lock: in a forked child."""
         self._lock = Lock()
 
 
 _switch = _Switch()
-reset_in_child(_switch, _Switch.reset)
+call_in_child(_switch, _Switch.reset)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,8 +73,9 @@ class Installation:
     """Puts one handler on every chain of the process, in place of any other. Any thread, any number of times.
 
     Attributes:
-        name: of the handler's scorer.
-        replaced: called with the name of the scorer whose handler has taken the place of this one.
+        handler: the handler.
+        name: name of the handler's scorer.
+        replaced: called with the name of the scorer whose handler replaced this one.
     """
 
     handler: SpanCallbackHandler
@@ -90,7 +88,7 @@ class Installation:
         return _switch.installed is self
 
     def install(self) -> None:
-        """Attach to every chain that starts from now on; another handler that was installed no longer does."""
+        """Attach the handler to every chain that starts from now on; it replaces the installed handler."""
         _switch.register()
         self.handler.installed_ns = time_ns()
         before = _switch.put(self)
@@ -98,7 +96,7 @@ class Installation:
             before.replaced(self.name)
 
     def uninstall(self) -> None:
-        """Attach to no further chain; runs under way are recorded to their end."""
+        """Detach the handler from further chains; running ones are recorded to their end."""
         _switch.put(None, instead_of=self)
 
 
@@ -107,23 +105,21 @@ class Installation:
 
 @dataclass(slots=True)
 class Attachment:
-    """The parts of the callback. They are made at their first use, as they need ``langchain_core``.
+    """The parts of the callback. They are created at their first use, because they need ``langchain_core``.
 
     Attributes:
-        handler: what an application attaches.
-        recorder: reads its events.
-        installation: attaches it to every chain.
+        handler: handler that an application attaches.
+        installation: attachment of the handler to every chain.
     """
 
     handler: SpanCallbackHandler
-    recorder: Recorder
     installation: Installation
 
     def __post_init__(self) -> None:
-        installation = ref(self.installation)  # which refers to the handler, and not back
+        installation = ref(self.installation)  # it refers to the handler, so a strong reference would be a cycle
         self.handler.is_installed = lambda: (current := installation()) is not None and current.on
 
     def notes(self) -> list[str]:
-        """Return why no further run is recorded, for ``status()``."""
+        """Return the reason for which no further run is recorded, for ``status()``; empty while runs are recorded."""
         why_closed = self.handler.memory.why_closed
         return [why_closed] if why_closed else []

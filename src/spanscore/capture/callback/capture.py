@@ -1,8 +1,8 @@
-"""RunCapture: what is done with a run on the application's thread, and nothing more.
+"""Captures runs on the application's thread, with the least possible work there.
 
-Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the event queue.
-Of a root its ids, its head-sampling decision and the ambient parent are real at once; the spans are made by the span
-thread, with their true times. Parents come from ``parent_run_id``; no context is ever attached.
+A run costs a look-up of its id, a reading of the clock, a snapshot if its content is needed, and one append to the event queue
+at its end. A root has its real ids, head-sampling decision and ambient parent immediately. The span thread creates the spans
+later, with their true times. Parents come from ``parent_run_id``; no context is attached.
 """
 
 from __future__ import annotations
@@ -24,53 +24,49 @@ from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.callback.langgraph import hear_graphs
 from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.codecs.snapshot import glance
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.log import bases_of, class_name, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler
+from spanscore.protocols import Receiver
 
 _MOST_TOLD: Final = 100
-"""Ends of runs that wait for that of their root: an agent's may come hours later."""
+"""Number of ended runs that wait for the end of their root: an agent's root may end hours later."""
 _RUN_BYTES: Final = 1_500
-"""A run without content that waits so, with the metadata of its start and the usage of its answer, roughly."""
+"""Approximate size of such a waiting run without content: the metadata of its start and the usage of its answer."""
 _MOST_TOLD_BYTES: Final = _MOST_TOLD * _RUN_BYTES
-"""Of runs with content, which weighs nothing in the event queue before it is there."""
+"""Limit for such runs with content, which the event queue does not count before it has them."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
-"""langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
+"""Class in langgraph.errors: interrupts and hand-overs to a parent graph are raised as exceptions, but are no errors."""
 _HAND_OVER: Final = "ParentCommand"
 
 
 class RunCapture:
-    """Remembers the runs that are open or have just closed, and tells the span thread of those that get a span.
+    """Keeps the open and recently closed runs, and sends those with a span to the span thread. No method blocks.
 
-    A base of the handler and not a part of it, for the sake of a call less per callback. No method blocks.
+    It is a base class of the handler, not a part of it, because that saves one call per callback.
 
     Args:
-        event_queue: the way to the span thread.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the roots that are turned away here.
-        tracer: gives the tracer of the capture scope; called once, before the first root.
+        intake: the first parts.
+        tracer: function that returns the tracer of the capture scope; called once, before the first root.
         ready: called before the first root (of each process): starts the span thread.
-        content: whether content is exported, and so wanted for every unit.
-        steps: whether prompts, parsers and lambdas get spans too.
-        turns: told of the conversation of each root, and whether it is let in; None = nobody scores conversations.
-        max_roots: roots remembered; the oldest is given up when there are more.
+        content: whether content is exported, and therefore needed for every unit.
+        steps: whether prompts, parsers and lambdas also get spans.
+        max_roots: number of remembered roots; above it, the oldest is given up.
 
     Attributes:
-        receiver: reads the events; it is made of this, and names itself here.
-        identity: what other scorers in the process are to know of this one.
+        receiver: reader of the events, created from this object, which it sets here.
+        identity: identity of the scorer, for other scorers in the process.
         others: handlers of other scorers.
-        is_installed: whether LangChain puts this object on every chain.
-        installed_ns: when LangChain was last asked to put this object on every chain; 0 = it was not.
+        is_installed: function that returns whether LangChain attaches this object to every chain.
+        installed_ns: time at which this object was last installed on every chain; 0 = never.
         attaches_tools: whether the span of a tool is the current one while the tool runs.
-        holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
-        memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
+        holder: object that this object and the scorer keep alive; when it dies, no run can come any more.
+        memory: the runs. The span thread refers to this only, so that it does not keep the handler alive.
     """
 
     receiver: Receiver
@@ -81,33 +77,33 @@ class RunCapture:
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         tracer: Callable[[], trace.Tracer],
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
-        turns: SessionIds | None = None,
         max_roots: int = 10_000,
     ) -> None:
-        self._event_queue = event_queue
-        self._sampler = sampler
-        self.admission = admission
         self.tracer = tracer
         self._ready = ready
         self.content = content
         self._steps = steps
-        self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
         self.memory = RunTable()
-        self._runs, self._roots = self.memory.runs, self.memory.roots
-        self.forget = self.memory.forget
+        self.connect(intake)
         self.identity = ScorerIdentity()
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
+
+    def connect(self, intake: Intake) -> None:
+        """Work with these parts from now on, without a run: roots that are open at a fork never end in the child."""
+        self._event_queue, self._sampler = intake.event_queue, intake.sampler
+        self.admission, self._turns = intake.admission, intake.turns
+        self.memory = RunTable(self.memory.closed, self.memory.why_closed)
+        self._runs, self._roots = self.memory.runs, self.memory.roots
+        self.forget = self.memory.forget
 
     @property
     def is_at_work(self) -> bool:
@@ -115,12 +111,12 @@ class RunCapture:
         return not self.memory.closed and (self.memory.units > 0 or self.is_installed())
 
     def trace_id(self, run_id: UUID) -> int | None:
-        """Return the trace of a recent root run; None when it is not known (any more)."""
+        """Return the trace of a recent root run; None if it is unknown or forgotten."""
         key = self.memory.root_unit(self.id_here(run_id))
         return None if key is None else key.trace_id
 
     def id_here(self, run_id: UUID) -> int:
-        """Return the id under which a run is remembered that has this id in the current context."""
+        """Return the internal id of a run that has this id in the current context."""
         return run_id.int
 
     def _open(
@@ -132,10 +128,10 @@ class RunCapture:
         return self._child(run_id, parent, operation, name, metadata, take, input_)
 
     def _around(self) -> Run | None:
-        """Return the running run in whose context a run without a parent starts, None at the top.
+        """Return the running run in whose context a run without a parent starts; None at the top.
 
-        ``RunnableWithFallbacks`` hands its own configuration on, not its child's: without this, a fallback that is called
-        alone would be a unit and each model that it tries another.
+        ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, a fallback that is
+        called alone would be a unit, and so would each model that it tries.
         """
         config = var_child_runnable_config.get()
         parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
@@ -145,10 +141,10 @@ class RunCapture:
     def _begin(
         self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, heard_as: int = 0
     ) -> Root | None:
-        """Open a root: what only the caller's context can tell is read here.
+        """Open a root. It reads here everything that only the caller's context provides.
 
         Args:
-            heard_as: the id by which LangChain calls the run, if ``run_id`` is one of our own.
+            heard_as: LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's.
         """
         if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
             return self._begin_another(run_id, operation, name, metadata, take, input_)
@@ -163,7 +159,7 @@ class RunCapture:
         root.details = metadata
         root.given = metadata, input_, thread_or_task()
         root.session = context.current_session()
-        root.ignored = True  # also where a processor of the application raises in the next line
+        root.ignored = True  # stays if a processor of the application raises in the next line
         root.ignored = not self._admit(root, heard_as)
         if root.ignored or root.key is None:
             return None
@@ -180,13 +176,13 @@ class RunCapture:
         return root
 
     def _is_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
-        """Whether a start event is the one that began a root: LangChain calls a handler twice that is attached twice."""
+        """Return whether a start event repeats the root's own: LangChain calls a handler twice that is attached twice."""
         root = self._roots.get(run_id)
         inputs = None if root is None else root.given
         return inputs is not None and inputs[0] is metadata and inputs[1] is input_
 
     def _is_left(self, run_id: int) -> bool:
-        """Whether no root of this id runs, or one that began in this thread or task, which has left it: it is given up."""
+        """Return whether this id has no running root. A root of this thread or task was left behind: it is given up."""
         root = self._roots.get(run_id)
         if root is None or root.given is None:
             return True
@@ -197,20 +193,20 @@ class RunCapture:
         return True
 
     def _begin_another(self, run_id: int, *about: Any) -> Root | None:
-        """Open a root under an id of its own, unless this start event has opened one. The handler does."""
+        """Open a root under an id of its own, unless this start event has opened one. The handler implements it."""
         raise NotImplementedError
 
     def _announce(self, root: Root) -> None:
-        """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
+        """Send a root's start to the span thread; if no processor observes starts, the end of the root is sent only."""
         spans = self.memory.spans
         if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
             self._event_queue.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
-            self._event_queue.rouse()  # to look at it, should that end never come
+            self._event_queue.rouse()  # to look at it if that end never comes
 
     def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
-        """Return what is known of a root that begins, and tell of its conversation."""
+        """Return the sampling facts of a root that begins, and announce its conversation."""
         assert root.key is not None
         facts = SamplingContext(
             root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata or {}
@@ -223,7 +219,7 @@ class RunCapture:
         return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root, heard_as: int) -> bool:
-        """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
+        """Set the root's ids. Return False if the root is not recorded; the reason is counted."""
         ambient = otel_context.get_current()
         if self._refuses() or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
@@ -291,12 +287,12 @@ class RunCapture:
             if self._roots.get(run_id) is run:
                 self.forget(root)
             return
-        if run.ended:  # the same handler attached twice, or given up before
+        if run.ended:  # the handler is attached twice, or the run was given up
             return
         run.ended = True
         snapshot = None
         if output is not None:
-            if take is codec.snapshot_generation:  # without content, what it counted
+            if take is codec.snapshot_generation:  # without content, only its usage
                 snapshot = take(output, content=root.record_content)
             elif root.record_content:
                 snapshot = take(output)
@@ -315,10 +311,10 @@ class RunCapture:
         root.given = None
         runs_on = streamed and any(run is None or not run.ended for run in list(root.open.values()))
         if error is None and runs_on and not is_awaited():
-            error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
-        if self._event_queue.is_full():  # events of it may have been dropped: it will not be scored
+            error = GeneratorExit()  # a sync stream that its reader left ends first; its steps end later
+        if self._event_queue.is_full():  # its events may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
-            if root.record_content:  # likewise those that it would bring along
+            if root.record_content:  # drop its kept events, too
                 root.told, root.told_bytes = None, 0
         size_bytes = root.told_bytes + _size_bytes(root, snapshot)
         self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
@@ -333,9 +329,10 @@ class RunCapture:
             self._put(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, events: list[Event], event: Event) -> None:
-        """Keep the end of a run until that of its root, as long as there are not too many.
+        """Keep the end of a run until the end of its root, within limits.
 
-        No lock: who takes what is kept says so before he reads it, and here that is asked after it was kept: no event is left.
+        There is no lock. A reader first takes the list away from the root, and this method checks that after it has kept an
+        event: so no event is left behind.
         """
         run, _, snapshot, _ = event
         root.told_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
@@ -346,19 +343,19 @@ class RunCapture:
                 return
             root.told = None
         for kept in each_once(events):
-            size_bytes, root.told_bytes = root.told_bytes, 0  # the first counts for all: a text is counted once
+            size_bytes, root.told_bytes = root.told_bytes, 0  # the first event counts the size of all
             self._put(kept, size_bytes)
 
     def _put(self, event: Event, size_bytes: int) -> None:
         run = event[0]
         if not self._event_queue.put(self.receiver, event, size_bytes):
             run.root.broken, run.input = True, None
-            run.root.open.pop(run.id, None)  # its end will not be read
+            run.root.open.pop(run.id, None)  # its end is lost
 
     def _give_up_oldest(self, now_ns: int) -> None:
         try:
             _, oldest = self._roots.popitem(last=False)
-        except KeyError:  # another thread did
+        except KeyError:  # another thread removed it
             return
         self._give_up(oldest, now_ns)
 
@@ -369,7 +366,7 @@ class RunCapture:
             root.broken = True
             self._event_queue.put(
                 self.receiver, (root, now_ns, None, GeneratorExit()), must=True
-            )  # as if its reader left
+            )  # as if its reader had left
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:
@@ -378,12 +375,12 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
         return 0
     counted = root.counted_texts or set()
     size_bytes = glance(run.input, counted) + glance(snapshot, counted)
-    root.counted_texts = counted or None  # most have no long text, and an empty set takes 216 bytes
+    root.counted_texts = counted or None  # most roots have no long text, and an empty set takes 216 bytes
     return size_bytes
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error, None where it is control flow; an interrupt is noted, for its turn is not over."""
+    """Return the error; None if it is control flow. An interrupt is recorded, because its turn is not over."""
     names = {class_name(cls) for cls in bases_of(type(error))}
     if _CONTROL_FLOW not in names:
         return error

@@ -1,4 +1,4 @@
-"""SpanCallbackHandler: LangChain's callbacks → what ``RunCapture`` does with a run, on the application's thread."""
+"""The callback handler that applications attach to LangChain; it passes each event to ``RunCapture``."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from spanscore.core.log import log_internal_error, log_once
 
 _HISTORY_STEP: Final = "load_history"
 _NO_AGENT: Final = object()
-"""The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
+"""Step of RunnableWithMessageHistory that returns the earlier messages, which are otherwise found only in prompts."""
 
 _ids: ContextVar[Mapping[tuple[int, int], int]] = ContextVar("spanscore_run_ids", default={})  # noqa: B039  (never changed)
-"""Handler and run id → the id that the handler's root of this context has instead."""
+"""Handler and LangChain's run id → internal id of the handler's root in this context."""
 
 
 class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
-    """Captures the runs of whatever chain it is attached to. Get it from ``OnlineScorer.handler``.
+    """Captures the runs of every chain that it is attached to. Get it from ``OnlineScorer.handler``.
 
-    One instance serves any number of concurrent chains, threads and loops. Attached twice to one run it counts once. No
-    method blocks or raises. A copy, also a deep one, is the handler itself; unpickled it is a handler that records nothing.
+    One instance serves any number of concurrent chains, threads and loops. If it is attached twice to a run, the run counts
+    once. No method blocks or raises. Copies, also deep ones, are the handler itself. An unpickled handler records nothing.
     """
 
     run_inline = True
     raise_error = False
-    # Plain attributes: the base class's properties are a call each, eight times per small chain.
+    # Plain attributes: the base class has properties, which cost a call each, eight times per small chain.
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
     ignore_agent = False  # tools, too
     ignore_retry = ignore_custom_event = True
@@ -61,7 +61,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Open a root, or remember a step."""
+        """Open a root, or record a step."""
         try:
             parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
             if parent is not None and (name == _HISTORY_STEP or parent.root.asked is None):
@@ -90,7 +90,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         self._begin(run_id, operation, name, metadata, codec.snapshot, inputs)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
-        """End a root; a stream's true input arrives only here."""
+        """End a root; the true input of a stream arrives only here."""
         try:
             run = self._runs.get(run_id.int)
             if run is not None and run.root.history_step == run_id.int and run.root.record_content:
@@ -110,11 +110,11 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_chain_error", fault)
 
     def on_interrupt(self, event: Any) -> None:
-        """Note that a graph waits for a person: LangGraph's own event, the only one of a breakpoint."""
+        """Record that a graph waits for a person. This event of LangGraph is the only sign of a breakpoint."""
         self._mark_interrupted(event, True)
 
     def on_resume(self, event: Any) -> None:
-        """Note that a graph goes on: its turn is not over where the graph was interrupted within the same run."""
+        """Record that a graph continues: the turn is not over if the graph was interrupted within the same run."""
         self._mark_interrupted(event, False)
 
     def _mark_interrupted(self, event: Any, interrupted: bool) -> None:
@@ -135,7 +135,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember a model's start."""
+        """Record a model's start."""
         self._model_start(semconv.CHAT, serialized, messages, run_id, parent_run_id, metadata, kwargs)
 
     def on_llm_start(
@@ -148,25 +148,25 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember a text model's start, and see that others hear of it, too."""
+        """Record a text model's start, and make sure that other handlers get it, too."""
         give_back_the_start(SpanCallbackHandler)
         self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, metadata, kwargs)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note when the first chunk came."""
+        """Record the time of the first chunk."""
         run = self._runs.get(run_id.int)
         if run is not None and not run.first_ns and run.id == run_id.int:
             run.first_ns = time_ns()
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over a model's run with its answer and its usage."""
+        """End a model's run with its answer and its usage."""
         try:
             self._end(run_id.int, codec.snapshot_generation, response, None)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_end", fault)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over a model's run that failed, with what it had said so far."""
+        """End a failed model's run with its partial answer."""
         try:
             self._fail(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
         except Exception as fault:  # noqa: BLE001
@@ -184,7 +184,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember a retriever's start."""
+        """Record a retriever's start."""
         try:
             name = kwargs.get("name") or "retriever"
             self._open(run_id.int, parent_run_id, semconv.RETRIEVAL, name, metadata, codec.snapshot, query)
@@ -192,14 +192,14 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_retriever_start", fault)
 
     def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over what was found."""
+        """End a retriever's run with its documents."""
         try:
             self._end(run_id.int, codec.snapshot, documents, None)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_end", fault)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over a retriever's run that failed."""
+        """End a failed retriever's run."""
         try:
             self._fail(run_id.int, codec.snapshot, None, error)
         except Exception as fault:  # noqa: BLE001
@@ -216,7 +216,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         inputs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember a tool's start."""
+        """Record a tool's start."""
         try:
             name = kwargs.get("name") or (serialized or {}).get("name") or "tool"
             input_ = input_str if inputs is None else inputs
@@ -229,14 +229,14 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_tool_start", fault)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over what the tool gave back."""
+        """End a tool's run with its output."""
         try:
             self._end(run_id.int, codec.snapshot_tool_output, output, None)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_end", fault)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hand over a tool's run that failed."""
+        """End a failed tool's run."""
         try:
             self._fail(run_id.int, codec.snapshot_tool_output, None, error)
         except Exception as fault:  # noqa: BLE001
@@ -245,7 +245,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def _begin_another(self, run_id: int, *about: Any) -> Root | None:
         if self._is_start(run_id, about[2], about[4]):
             return None
-        if not isinstance(self, _ContextRoutedHandler):  # until now no event paid for it
+        if not isinstance(self, _ContextRoutedHandler):  # only now, so that other handlers' events do not pay for it
             kind = type(self)
             names = {"__doc__": kind.__doc__, "__module__": kind.__module__}
             self.__class__ = type(
@@ -278,14 +278,15 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
 
 
 class _ContextRoutedHandler(SpanCallbackHandler):
-    """Leads each event to the root of its context, where several run at once under one run id.
+    """Routes each event to the root of its context, for several concurrent roots with one run id.
 
-    LangChain's events name a run by its id alone. From the second such root on, each has an id of its own, which stands in a
-    context variable: it is set where the root starts, and the context of its children and of its end is that or a copy of it.
+    LangChain's events identify a run by its id only. From the second such root on, each has an internal id of its own, in a
+    context variable. The variable is set at the root's start; the root's children and its end run in that context or a copy of
+    it.
     """
 
     def id_here(self, run_id: UUID) -> int:
-        """Return the id under which a run is remembered that has this id in the current context."""
+        """Return the internal id of a run that has this id in the current context."""
         return self._id_of(run_id.int)
 
     def _id_of(self, run_id: int) -> int:
@@ -298,15 +299,15 @@ class _ContextRoutedHandler(SpanCallbackHandler):
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """Open a root, or remember a step."""
+        """Open a root, or record a step."""
         super().on_chain_start(serialized, inputs, run_id=run_id, parent_run_id=self._uuid_of(parent_run_id), **kwargs)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a root; a stream's true input arrives only here."""
+        """End a root; the true input of a stream arrives only here."""
         super().on_chain_end(outputs, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note when the first chunk came."""
+        """Record the time of the first chunk."""
         super().on_llm_new_token(token, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
 
     def _open(self, run_id: int, parent_run_id: UUID | None, *about: Any) -> Run | None:
@@ -330,7 +331,7 @@ class _ContextRoutedHandler(SpanCallbackHandler):
 
 
 class _Unpickled(BaseCallbackHandler):
-    """Stands in an unpickled chain for the handler of another process's scorer, and records nothing."""
+    """Replaces the handler of another process's scorer in an unpickled chain. It records nothing."""
 
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = ignore_agent = True
     ignore_retry = ignore_custom_event = True
@@ -339,14 +340,14 @@ class _Unpickled(BaseCallbackHandler):
 def _unpickled() -> _Unpickled:
     log_once(
         "unpickled handler",
-        "a chain was unpickled that holds the handler of an OnlineScorer: this copy records nothing. Make a scorer in this"
+        "an unpickled chain has the handler of an OnlineScorer: this copy records nothing. Create a scorer in this"
         " process, and call scorer.install() or run the chain with callbacks=[scorer.handler]",
     )
     return _Unpickled()
 
 
 def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
-    """Keep what only a step that gets no span knows: which one asks a store of messages, and the user's message in a state."""
+    """Keep facts that only steps without spans have: the step that reads a message store, and the user's message in a state."""
     if name == _HISTORY_STEP:
         root.history_step = run_id
     if root.asked is None:

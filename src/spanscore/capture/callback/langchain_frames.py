@@ -1,11 +1,11 @@
-"""Frames of LangChain's callback manager, read while it calls the handler: its private code, and the one file that reads it.
+"""Reads frames of LangChain's callback manager while it calls the handler. No other file reads this private code.
 
-Read in langchain-core 1.4 to 1.8; a 2.0 needs a new look. Each function does nothing in a manager that is written differently.
-Each costs 0.4 µs or less per root, start or end that calls it. Without them 39 tests of other callbacks' events
+It was checked with langchain-core 1.4 to 1.8; check it again for 2.0. If a manager is written differently, each function does
+nothing. Each costs at most 0.4 µs per root, start or end that calls it. Without them, 39 tests of other callbacks' events
 (``test_other_handlers``), 4 of ``test_ends`` and 2 of ``test_streams`` fail.
 
 ``give_back_the_start``: ``AsyncCallbackManager.on_llm_start``, which reports completion models under ``ainvoke``, ``astream``
-and ``abatch``, has an ``if`` where ``on_chat_model_start`` has none::
+and ``abatch``, has an ``if`` that ``on_chat_model_start`` lacks::
 
     for prompt in prompts:
         if inline_handlers:
@@ -15,9 +15,9 @@ and ``abatch``, has an ``if`` where ``on_chat_model_start`` has none::
     ...  # the inline tasks one by one, then the others together
 
 So one inline handler takes the start from every handler that is not inline. If all inline handlers are ours, the first of them
-appends the tasks of the ``else`` branch. If another handler is inline (LangSmith's tracer), the start is lost without us, too.
-A ``run_inline`` that depends on its caller does the same for 8 µs more per asynchronous chain, as each event reads it three
-times.
+appends the tasks of the ``else`` branch. If another handler is inline (LangSmith's tracer), the start is lost without
+spanscore, too. A ``run_inline`` that depends on its caller has the same effect for 8 µs more per asynchronous chain, because
+each event reads it three times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from spanscore.core.log import log_internal_error
 
 _METHOD: Final = "on_llm_start"
 _AWAITS: Final = 4
-"""Frames from here up to the manager's: the handler's method, two of the dispatch, its own."""
+"""Number of frames from here to the manager's: the handler's method, two of the dispatch, the manager's own."""
 _OURS: Final = "spanscore"
 _LIBRARIES: Final = frozenset({"langchain", "langchain_classic", "langchain_core", "langgraph"})
 _MANAGER: Final = "langchain_core.callbacks.manager"
@@ -46,7 +46,7 @@ _WHOLE: Final = "ainvoke"
 def give_back_the_start(ours: type) -> None:
     """Pass a completion model's start to the handlers that are not inline. Never raises.
 
-    To be called in the handler's ``on_llm_start``; does nothing under a synchronous manager.
+    Call it in the handler's ``on_llm_start``. It does nothing under a synchronous manager.
     """
     try:
         frame: FrameType | None = _getframe(1)
@@ -73,9 +73,10 @@ def _append_the_others(caller: dict[str, Any], ours: type) -> None:
 
 
 def is_awaited() -> bool:
-    """Whether a coroutine reports this end. Async streams that are broken off end with an error, so this run is over.
+    """Return whether a coroutine reports this end. Async streams that are left by their reader end with an error, so this run
+    is over.
 
-    To be called on the application's thread, below the handler.
+    Call it on the application's thread, below the handler.
     """
     frame: FrameType | None = _getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _OURS:
@@ -84,14 +85,14 @@ def is_awaited() -> bool:
 
 
 def own_task() -> ReferenceType[Task[Any]] | None:
-    """Return the task whose end is the end of the root that begins now; None if the root may outlive it, or outside a loop.
+    """Return the task whose end ends the root that begins now; None if the root may outlive its task, or outside a loop.
 
     If the task is over and no end was reported, none will be. A root is bound to its task only if it cannot outlive it. A
-    generator (``astream``) may be begun in one task and read in another. The roots of an ``abatch`` begin in short tasks of
+    generator (``astream``) may begin in one task and be read in another. The roots of an ``abatch`` begin in short tasks of
     their own, with only the callback manager in them. If an application calls a manager by hand, the run may end anywhere.
     Those roots end by their event, by age, or at the shutdown.
 
-    To be called on the application's thread, below the handler: 0.4 µs inside a loop, else 0.07 µs.
+    Call it on the application's thread, below the handler: 0.4 µs inside a loop, else 0.07 µs.
     """
     loop: AbstractEventLoop | None = _get_running_loop()
     if loop is None or not _is_awaited_whole():
@@ -101,10 +102,10 @@ def own_task() -> ReferenceType[Task[Any]] | None:
 
 
 def _is_awaited_whole() -> bool:
-    """Whether everything of LangChain and LangGraph that this start was called from is awaited whole.
+    """Return whether all callers of this start in LangChain and LangGraph are awaited completely.
 
-    These are coroutines (a model's ``agenerate``), up to an ``ainvoke``, which reads to its end whatever it begins: they cannot
-    outlive the task. To be called on the application's thread, below the handler.
+    Such callers are coroutines (a model's ``agenerate``), up to an ``ainvoke``, which reads everything it begins to its end.
+    They cannot outlive the task. Call it on the application's thread, below the handler.
     """
     frame: FrameType | None = _getframe(1)
     whole, outermost = False, _MANAGER

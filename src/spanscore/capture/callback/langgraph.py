@@ -1,7 +1,8 @@
-"""LangGraph's own events: heard without importing LangGraph before the application does.
+"""Receives LangGraph's own events, without importing LangGraph before the application does.
 
-A breakpoint (``interrupt_before``, ``interrupt_after``) ends a turn without any error: only ``on_interrupt`` tells, and
-LangGraph calls it on subclasses of its ``GraphCallbackHandler`` alone. So a handler becomes one when LangGraph is there.
+A breakpoint (``interrupt_before``, ``interrupt_after``) ends a turn without an error. Only ``on_interrupt`` reports it, and
+LangGraph calls it only on subclasses of its ``GraphCallbackHandler``. Therefore a handler becomes such a subclass once
+LangGraph is loaded.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import sys
 from typing import Any
 
 MODULE = "langgraph.callbacks"
-"""Loaded with LangGraph itself, before any graph can run; its older versions have no such events."""
+"""Module that LangGraph loads before any graph can run; older versions have no such events."""
 
 
 def hear_graphs(handler: Any) -> None:
-    """Make a handler one that LangGraph tells of interrupts, by its class: it asks for no less."""
+    """Make the handler's class a subclass of LangGraph's handler, which LangGraph requires for interrupts."""
     base = getattr(sys.modules[MODULE], "GraphCallbackHandler", None)
     if base is not None and not isinstance(handler, base):
         kind = type(handler)

@@ -1,4 +1,4 @@
-"""Model runs → the histograms of the GenAI conventions, unless another instrumentation records them."""
+"""Counts model runs in the histograms of the GenAI conventions, unless another instrumentation counts them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 # --- neighbours -----------------------------------------------------------------------------------------------------
 
-# If another library traces LangChain in this process, each run has two span trees, and its operator should know.
+# If another library traces LangChain in this process, each run has two span trees, and the operator should be warned.
 #
-# OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The
-# wrapper itself is read: so a library is named only where it is active, not where it is merely installed, and none is
-# imported.
+# OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. The
+# wrapper itself is read: so a library is named only if it is active, not if it is merely installed, and none is imported.
 
 _log = logging.getLogger("spanscore")
 _KNOWN: Final = {
@@ -37,19 +36,20 @@ _KNOWN: Final = {
     "opentelemetry.instrumentation.langchain": "OpenLLMetry",
 }
 _SPANS_ONLY: Final = "OpenInference "
-"""Has no instruments; any other library that traces LangChain may have them, as OpenLLMetry does."""
+"""The only library without instruments; every other library that traces LangChain may have them, as OpenLLMetry does."""
 _HOME: Final = "langchain_core"
 _NOBODY: Final = frozenset({_HOME, "builtins"})
 _DEEPEST: Final = 32
-"""Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
+"""Number of wrappers that are followed: a wrapper that refers to itself must not block a root."""
 
 _said: set[str] = set()
 
 
 def neighbours() -> list[str]:
-    """Return who else traces LangChain now, outermost first: ``OpenInference (openinference.instrumentation.langchain)``.
+    """Return the libraries that trace LangChain now, outermost first:
+    ``OpenInference (openinference.instrumentation.langchain)``.
 
-    Empty where none does. Never raises; some microseconds, so not for every run.
+    Empty without such a library. Never raises. It takes some microseconds, so do not call it for every run.
     """
     callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
     manager = getattr(callbacks, "BaseCallbackManager", object)
@@ -58,12 +58,12 @@ def neighbours() -> list[str]:
 
 
 def announce(active: Sequence[str]) -> None:
-    """Log each neighbour as a warning, once per process however many scorers there are."""
+    """Log each neighbour as a warning, once per process, also with several scorers."""
     for name in active:
         if name not in _said:
             _said.add(name)
             _log.warning(
-                "%s also traces LangChain in this process. Its spans stay as they are; each run is scored once, on spanscore's"
+                "%s also traces LangChain in this process. Its spans are unchanged; each run is scored once, on spanscore's"
                 " own span. capture=Capture(enabled=False) with a ScoringSpanProcessor scores on its spans instead.",
                 name,
             )
@@ -84,7 +84,7 @@ def _modules(function: Any) -> Iterator[str]:
 
 
 def _module(wrapper: Any) -> str:
-    """Return where a wrapper was written: ``functools.wraps`` copies ``__module__``, the globals are its own."""
+    """Return the module in which a wrapper was written: ``functools.wraps`` copies ``__module__``, but not the globals."""
     if isinstance(wrapper, FunctionType):
         return str(wrapper.__globals__.get("__name__", _HOME))
     return type(wrapper).__module__
@@ -98,20 +98,21 @@ def _format_name(module: str) -> str:
 # --- model metrics --------------------------------------------------------------------------------------------------
 
 _SETS: Final = MAX_SETS // 2
-"""Each is two of the token histogram: input and output."""
+"""Number of label sets; each is two sets of the token histogram: input and output."""
 _RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
 _TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
-_SOME_MISSING: Final = "runs below spans that were sampled away are missing in the metrics of model runs"
+_SOME_MISSING: Final = "runs below unsampled spans are missing in the metrics of model runs"
 
 
 class ModelMetrics:
-    """Counts model runs on every meter that it is given. One thread's, but for ``export_to`` and ``abandon``.
+    """Counts model runs on every given meter. For one thread, except ``export_to`` and ``abandon``.
 
-    It counts no runs if a head sampler drops some, as their tokens would be missing, or if another instrumentation counts them.
+    It counts nothing if a head sampler drops runs, because their tokens would be missing, or if another instrumentation counts
+    them.
 
     Attributes:
-        off: why nothing is counted; empty while it is.
-        overflowed: runs whose models were told as ``other``, as there were too many different ones.
+        off: reason for which runs are not counted; empty while they are counted.
+        overflowed: number of runs with models counted as ``other``, because there were too many different models.
     """
 
     def __init__(self) -> None:
@@ -121,31 +122,31 @@ class ModelMetrics:
         self._exported: Mapping[Meter, tuple[Histogram, Histogram]] = {}
 
     def start(self, tracer: Any, providers: Providers) -> None:
-        """Count on the application's meter from now on, unless there is a reason not to."""
+        """Start to count on the application's meter, unless there is a reason not to."""
         self.off = _why_not(tracer, providers.meter_provider)
         if not self.off:
             self.export_to(providers.meter())
 
     def notes(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
-        """Return what must be known of these metrics, for ``status()``; of (metric, outcome) those that units had."""
+        """Return the notes on these metrics for ``status()``, given the units' pairs of metric and outcome."""
         if self.off:
             return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
         return [_SOME_MISSING] if any(outcome is Outcome.TRACE_NOT_SAMPLED for _, outcome in outcomes) else []
 
     def export_to(self, meter: Meter) -> None:
-        """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""
+        """Start to count on this meter, too. A no-op meter is left out, because its labels would cost 10 µs per run."""
         if isinstance(meter, NoOpMeter):
             return
         self._exported = {**self._exported, meter: _histograms(meter)}
 
     def abandon(self, meter: Meter) -> None:
-        """Count on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        """Stop counting on this meter without touching it: in a forked child, where its locks may be held for ever."""
         self._exported = {exporting: made for exporting, made in self._exported.items() if exporting is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
-        """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises.
+        """Count one run by the attributes of its span. Missing token counts are not 0. Never raises.
 
-        A run that LangChain's cache answered is none: nobody called the model.
+        A run that was answered by LangChain's cache is not counted, because no model was called.
         """
         if self.off or semconv.RUN_CACHED in attributes or not any(map(_records, self._exported.values())):
             return
@@ -162,7 +163,7 @@ class ModelMetrics:
             duration.record(max(0.0, duration_s), of_run, context=exemplar)
             for kind, name in _TOKENS.items():
                 tokens_used = attributes.get(name, -1)
-                if tokens_used >= 0:  # the SDK prints a warning about any other
+                if tokens_used >= 0:  # the SDK warns about negative values
                     tokens.record(tokens_used, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
 
     def _admit(self, labels: Labels) -> Labels:
@@ -175,12 +176,12 @@ class ModelMetrics:
 
 
 def _records(made: tuple[Histogram, Histogram]) -> bool:
-    """Whether anything comes of what is recorded: nothing does as long as an application has no meter provider."""
-    return getattr(made[0], "_real_instrument", made) is not None  # of the API's proxies, until it has one
+    """Return whether recording has an effect: it has none until an application sets a meter provider."""
+    return getattr(made[0], "_real_instrument", made) is not None  # None in the API's proxies, without a provider
 
 
 def _why_not(tracer: Any, meter_provider: Any) -> str:
-    """Return why the model runs of this process are not to be counted; empty where they are."""
+    """Return the reason for which model runs of this process must not be counted; empty if they are counted."""
     who = who_counts(neighbours()) or _maker_in(meter_provider)
     if who is not None:
         return f"{who} counts them"
@@ -190,7 +191,7 @@ def _why_not(tracer: Any, meter_provider: Any) -> str:
 
 
 def _maker_in(meter_provider: Any) -> str | None:
-    """Return the scope that has made the histogram of tokens, if it is none of ours; None without one."""
+    """Return another instrumentation's scope that created the histogram of tokens; None without one."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
         made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description
@@ -200,7 +201,7 @@ def _maker_in(meter_provider: Any) -> str | None:
 
 
 def _histograms(meter: Meter) -> tuple[Histogram, Histogram]:
-    """Make the histogram of tokens, and that of durations."""
+    """Create the histogram of tokens, and that of durations."""
     tokens = meter.create_histogram(
         semconv.CLIENT_TOKEN_USAGE,
         unit="{token}",

@@ -1,8 +1,8 @@
-"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times: the receiver of the callback.
+"""The receiver of callback events: it turns them into OpenTelemetry spans and SpanData, with their true times.
 
-A child's span is made when its end is read (or when a descendant needs its id). A root is finished when
-no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
-model afterwards; a cancelled model or retriever never ends at all.
+A child's span is created when its end is read, or when a descendant needs its id. A root is finished when no recorded
+descendant is open, or 0.5 s after its end. The wait is needed because a sync stream that its reader left ends its root first
+and the model afterwards, and because a cancelled model or retriever never ends.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ from spanscore.samples.redaction import redacted_content
 
 _GRACE_NS: Final = 500_000_000
 _LOOK_NS: Final = 10_000_000_000
-"""How often open roots are looked at: whether their task is over, or they are too old."""
+"""Time between two checks of open roots: whether their task is over, or they are too old."""
 _MAX_AGE_NS: Final = 3_600_000_000_000
-"""A root that runs longer is given up: abandoned, its unit incomplete."""
+"""Age at which a running root is given up: it is abandoned, and its unit incomplete."""
 _SPAN_BYTES: Final = 2_000
-"""A recorded span with its plain attributes, roughly."""
+"""Approximate size of a recorded span with its plain attributes."""
 _MAX_ERROR_CHARS: Final = 2_000
 _SPARE_ATTRIBUTES: Final = 32
-"""Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
+"""Number of attributes left free on a span for the verdict, and for attributes that the application's processors add."""
 
 
 @dataclass(eq=False, repr=False)
 class Recorder:
-    """Replays events into spans. Span thread, but for ``unread`` and ``close``.
+    """Turns events into spans. Span thread, except ``unread`` and ``close``.
 
     Attributes:
-        capture: whose events they are; the recorder keeps its options and its memory, and not the handler itself.
-        port: where finished spans go.
-        redactor: applied to exported content, to the conversation's id and the feedback key; where it raises, gives no text or
-            hangs, they are left out.
-        box: where the redactor runs.
-        scores: attributes that are set on a root when its scores are there, at most.
-        models: counts the runs of models; None = they are not counted.
-        metadata: keys of a root's metadata that are exported; their texts are redacted likewise.
-        abandoned: roots that never ended, or were left by their readers.
+        capture: source of the events; the recorder keeps its options and its memory, but not the handler.
+        port: listener that gets finished spans.
+        redactor: applied to exported content, to the conversation's id and the feedback key. If it raises, returns no text or
+            hangs, these are left out.
+        box: time limit in which the redactor runs.
+        scores: largest number of attributes that a root gets with its scores.
+        models: counter of model runs; None = they are not counted.
+        metadata: keys of a root's metadata that are exported; their texts are redacted, too.
+        abandoned: number of roots that never ended, or were left by their readers.
     """
 
     capture: InitVar[RunCapture]
@@ -88,11 +88,6 @@ class Recorder:
         self._content = capture.content
         self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
         capture.receiver = self
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every open unit, and count from zero: in a forked child."""
-        self._memory.reset()
         self.abandoned = 0
         self._read = 0
         self._looked_ns = self._seen_ns = 0
@@ -100,23 +95,23 @@ class Recorder:
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
-        self._untold: set[UnitKey] = set()  # of those: their task is over, and their own end may be the next event
+        self._untold: set[UnitKey] = set()  # closing roots whose task is over; their own end may be the next event
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the units whose root has ended and that wait for their descendants."""
+        """Return the units with an ended root that wait for their descendants."""
         return set(self._closing)
 
     @property
     def units(self) -> int:
-        """Roots that were let in."""
+        """Number of accepted roots."""
         return self._memory.units
 
     def unread_count(self) -> int:
-        """Return how many roots the span thread has not even read the start of. Any thread."""
+        """Return the number of roots that the span thread has not read. Any thread."""
         return self._memory.units - self._read
 
     def close(self) -> None:
-        """Have no further root captured. Any thread."""
+        """Accept no further root. Any thread."""
         self._memory.closed = True
 
     def handle(self, event: Event, now_ns: int) -> None:
@@ -144,9 +139,9 @@ class Recorder:
             self._finish_if_whole(root, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the roots whose grace is over, and give up those that never ended.
+        """Finish the roots whose grace period is over, and give up roots that never ended.
 
-        One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
+        A root with an ended task gets a grace period, too: LangChain may report its end in a task of its own, as it shields it.
         """
         self._looked_ns = now_ns
         self._look_at_running(now_ns)
@@ -163,13 +158,13 @@ class Recorder:
                 self._untold.add(key)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next grace is over, or open roots are looked at again."""
+        """Return the time of the end of the next grace period, or of the next check of open roots."""
         looks = [self._looked_ns + _LOOK_NS] if self._open else []
         looks += [self._seen_ns + _LOOK_NS] if self._memory.roots else []
         return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
+        """Finish every root, running ones as abandoned. Return the units of the latter: their end might never be reported."""
         for root in self._memory.running():
             self._hear(root, now_ns)
         for key, (_, event) in list(self._closing.items()):
@@ -185,11 +180,11 @@ class Recorder:
     def _end_child(self, event: Event, now_ns: int) -> None:
         run, end_ns, output, error = event
         root = run.root
-        root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
+        root.open.pop(run.id, None)  # here, not at its end: the root's end must not overtake it
         if run.closed:
             return
         attributes, error = self._attributes.of_ended(run, output, error)
-        if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
+        if root.key not in self._open:  # later than its unit: the span is exported, the score unchanged
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
         else:
@@ -205,7 +200,7 @@ class Recorder:
         assert key is not None
         run.closed = True
         on_span, render = attributes, content_of(run, output)
-        if root.shared is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
+        if root.shared is not None:  # another scorer creates the spans; here they are only read
             held = Attributes(attributes, render)
             self.port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
             return
@@ -216,7 +211,7 @@ class Recorder:
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
-        # What cannot be taken is not held.
+        # A unit that cannot be scored is not held.
         size = _SPAN_BYTES + sum(len(text) for text in on_span.values() if isinstance(text, str)) if root.may else 0
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
@@ -228,14 +223,14 @@ class Recorder:
             pending.end()
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
-        """Count a model's run that has ended; how long one took that never does is not known."""
+        """Count a model's run that has ended; the duration of a run without an end is unknown."""
         if self.models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
             return
         if run is not run.root or not run.root.broken:  # a root that was given up
             self.models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
 
     def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
-        """Return the run's span, started with its true time if it was not."""
+        """Return the run's span; start it with its true time if it has none."""
         if run.span is None:
             parent = run.parent
             assert parent is not None
@@ -255,23 +250,23 @@ class Recorder:
     # --- roots -------------------------------------------------------------------------------------------------
 
     def _hear(self, root: Root, now_ns: int) -> None:
-        """Open a root, with what is told of it so far."""
-        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
-        root.told_bytes = 0  # its end is not to weigh what has been read
+        """Open a root, and read its kept events."""
+        told, root.told, root.heard = root.told, None, True  # before reading: ``RunCapture._keep`` checks it
+        root.told_bytes = 0  # the size of read events must not count at its end
         self._read += 1
         try:
             self._open_root(root, now_ns)
-        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end the span thread)
             log_internal_error("keep track of a unit", error)
         for event in each_once(told or []):
             try:
                 self._replay(event, now_ns)
-            except BaseException as error:  # noqa: BLE001  (likewise; the other events are read)
+            except BaseException as error:  # noqa: BLE001  (as above; the other events are read)
                 log_internal_error("keep track of a unit", error)
             yield_gil()
 
     def _look_at_running(self, now_ns: int) -> None:
-        """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
+        """Open roots that have run for long, or were left behind by their task: then they age, and appear in the counts."""
         running = self._memory.running()
         if now_ns - self._seen_ns >= _LOOK_NS:
             self._seen, self._seen_ns = {root: self._seen.get(root, now_ns) for root in running}, now_ns
@@ -285,7 +280,7 @@ class Recorder:
         try:
             made = self._run_spans().make(root)
         finally:
-            if not made:  # also where a processor of the application raised
+            if not made:  # also if a processor of the application raised
                 root.ignored = True
                 self._admission.record_rejected(Outcome.TRACE_NOT_SAMPLED)
         if made and root.key is not None:
@@ -322,33 +317,33 @@ class Recorder:
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
         attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
-        child.input = None  # half a conversation is no sample
+        child.input = None  # a partial conversation is not a sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
-        except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
+        except Exception as error:  # noqa: BLE001  (a processor of the application: the root must end in any case)
             log_internal_error("end a span", error)
 
     def _room(self, taken: int) -> int | None:
-        """Return how many attributes a span can take beside those; None = any number."""
+        """Return the number of attributes that a span can take in addition to ``taken``; None = any number."""
         most = self._run_spans().most_attributes
         return None if most is None else most - taken - _SPARE_ATTRIBUTES
 
     def _error_text(self, error: BaseException) -> str | None:
-        """Return what an error says, or is, where content may be exported as it is."""
+        """Return an error's text, or its class, if content may be exported unredacted; else None."""
         if not self._content or self.redactor is not None:
             return None
         return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
     def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
-        """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
+        """Return content in exported form, its flat form first: a span without room drops its oldest attributes."""
         redactor = self.redactor
         try:
             clean = content if redactor is None else self.box.run(partial(redacted_content, content, redactor))
-        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
+        except BaseException:  # noqa: BLE001  (fails closed, also for SystemExit: no content is exported)
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
 
 
 def _wall_ns(root: Root) -> int:
-    """Return the end of a root whose end nobody told: spans have the wall clock's times."""
+    """Return the end time of a root without a reported end: spans have the wall clock's times."""
     return max(time_ns(), root.start_ns)

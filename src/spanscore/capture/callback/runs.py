@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-# A run that gets no span (a prompt, a parser, a lambda) has no Run of its own: its id maps to the nearest recorded
-# ancestor, so that a child finds its span's parent in one look-up and the span thread never hears of the step.
+# A run without a span (a prompt, a parser, a lambda) has no Run: its id maps to the nearest recorded ancestor. So a child finds
+# its span's parent in one look-up, and the span thread never reads the step.
 
 CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
-"""Operations that ask another process: their spans are of kind client."""
+"""Operations that call another process: their spans are of kind client."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,15 +35,20 @@ class Run:
     """One recorded run.
 
     Attributes:
-        id: of the LangChain run.
+        id: id of the LangChain run, or an internal id.
         operation: ``gen_ai.operation.name``; None for a step.
+        name: name of the run.
+        start_ns: start time in nanoseconds.
         parent: the nearest recorded run above it; None for a root.
-        input: snapshot of the input, None when content is not wanted.
-        details: metadata and parameters of the start event, by reference: the library builds them anew per run.
-        first_ns: when the first chunk of a stream came.
-        ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
-        closed: its span has been closed; an end that comes after that changes nothing.
-        span: made on first need, by the span thread (``RunSpans``).
+        root: the root above it, or itself.
+        input: snapshot of the input; None if content is not needed.
+        details: metadata and parameters of the start event, by reference: LangChain creates them anew per run.
+        first_ns: time of a stream's first chunk; 0 = no chunk so far.
+        span_id: id that was drawn for its span; 0 = none was drawn.
+        tool_context: context in which a tool's span is the current one; None = none.
+        span: span of the run, created by the span thread on first need (``RunSpans``).
+        ended: whether its end was reported; a second end is ignored. The run is kept as a parent until its unit closes.
+        closed: whether its span was closed; a later end changes nothing.
     """
 
     id: int
@@ -62,43 +67,48 @@ class Run:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        """Take the root of the parent."""
+        """Copy the root of the parent."""
         if self.parent is not None:
             self.root = self.parent.root
 
 
 @dataclass(slots=True, eq=False)
 class Root(Run):
-    """The top-most run.
+    """The topmost run.
 
     Attributes:
-        key: None while ``ignored``.
-        context: the caller's OpenTelemetry context: children start in it.
-        carrier: a copy of all the caller's context variables, until the span is made in it.
-        sampling: the head sampler's decision, until the span is made by it.
-        may: whether any metric could still take the unit; None where the sampler has not said.
-        opened_ns: when the span thread heard of it, by its own clock.
-        record_content: whether content is snapshotted: it may be scored, or content is exported.
-        given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. Another
-            start under the same id has others.
-        expected: references given by ``spanscore.references``.
-        asked: the last human message of the first state that a step was given; None while none was; () if nobody looks for it.
-        history: what a store of messages gave to the run; None where none was asked.
-        history_step: id of the step that asks it.
-        open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
-        ids: of every descendant, to forget them by.
-        told: events of ended descendants that leave with it, as nobody looks at them before; None where each goes its own way.
-        told_bytes: of their content, roughly.
-        heard: the span thread knows of it.
-        ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
-        shared: of a root whose spans another scorer makes: the metrics that both have; None = its spans are made here.
-        interrupted: a ``GraphInterrupt`` passed through.
-        broken: an event of it was dropped.
-        failed_inside: a step that gets no span ended in error, handled or not.
-        counted_texts: ids of its long texts that the event queue has counted; None without one.
-        session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
-        detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
+        key: trace id and span id of the root; None while ``ignored``.
+        context: the caller's OpenTelemetry context, in which children start.
+        carrier: copy of all the caller's context variables, until the span is created in it.
+        sampling: the head sampler's decision, until the span is created with it.
+        may: whether any metric may sample the unit; None = not decided so far.
+        opened_ns: time at which the span thread read the root, by its own clock.
+        record_content: whether content is snapshotted: the unit may be scored, or content is exported.
+        given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. They
+            distinguish another start with the same id.
+        expected: references from ``spanscore.references``.
+        asked: the last human message of the first state that a step got; None before the first state; () = not searched.
+        history: messages that a message store returned to the run; None = no store was read.
+        history_step: id of the step that reads the store.
+        open: id → run of every descendant whose end the span thread has not read; None as the run = an open step.
+        ids: ids of all descendants, by which they are forgotten.
+        told: ended descendants whose events are sent with the root's end, because no processor observes them earlier; None =
+            each is sent by itself.
+        told_bytes: approximate size of their content.
+        heard: whether the span thread has read the root.
+        ignored: whether the root is not recorded: a judge's run, rejected, or not head-sampled. It and its children are kept so
+            that no child becomes a root.
+        shared: metrics that this scorer and the scorer that creates the root's spans both have; None = this scorer creates the
+            spans.
+        interrupted: whether a ``GraphInterrupt`` passed through.
+        broken: whether one of its events was dropped.
+        failed_inside: whether a step without a span ended in an error, handled or not.
+        counted_texts: ids of its long texts that the event queue has counted; None = no long text.
+        session: id of the conversation from ``spanscore.session``; None = metadata may have one.
+        detached: whether the scorer was shut down and the span exported; later events are not recorded.
         task: asyncio task whose end ends the root if LangChain reports no end (``langchain_frames.own_task``); None = no task.
+        is_trace_root: whether the root is the first span of its trace.
+        trace_state: the trace's state as a header.
     """
 
     key: UnitKey | None = None
@@ -131,7 +141,7 @@ class Root(Run):
     counted_texts: set[int] | None = None
 
     def __post_init__(self) -> None:
-        """Be the root of itself."""
+        """Set itself as its root."""
         self.root = self
 
 
@@ -140,7 +150,7 @@ Event = tuple[Run, int, Any, BaseException | None]
 
 
 def each_once(told: list[Event]) -> Iterator[Event]:
-    """Take events from a list, oldest first, each once, however many threads take of it."""
+    """Take events from a list, oldest first. Each is taken once, also by concurrent threads."""
     try:
         while True:
             yield told.pop(0)
@@ -151,74 +161,72 @@ def each_once(told: list[Event]) -> Iterator[Event]:
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 _REMEMBERED_NS: Final = 5_000_000_000
-"""How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
+"""Time for which the runs of an ended root are remembered. A late child (a task left behind) must not become a root."""
 _SWEEP_NS: Final = 100_000_000
-"""How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
+"""Further time until they are forgotten in groups, which costs a third of forgetting them one by one."""
 _MAX_KEYS: Final = 1_000
-"""Recent roots whose ids can be asked for: 0.4 kB each."""
+"""Number of recent roots with a trace id that can be looked up: 0.4 kB each."""
 
 
 class RunTable:
-    """The runs that are open or have just closed. Any thread.
+    """The open and recently closed runs. Any thread.
 
-    The span thread refers to this table and not to the handler, which lives as long as the application refers to it or to its
-    scorer. The two dictionaries stay the same objects, as the handler has them as attributes of its own.
+    The span thread refers to this table, not to the handler. The handler lives as long as the application refers to it or to
+    its scorer. The two dictionaries are never replaced, because the handler also has them as attributes.
+
+    Args:
+        closed: whether no root is let in from the start.
+        why_closed: warning that is logged when a root comes; empty = no warning.
 
     Attributes:
-        runs: run id → run, or for a step the nearest recorded run above it.
-        roots: run id → root, oldest first, of the roots that have not ended.
-        spans: makes the spans of the application's threads; None before the first root.
-        units: roots that were let in.
-        closed: whether no further root is let in.
-        why_closed: what is logged when a root comes all the same; empty = nothing.
+        runs: run id → run; for a step, the nearest recorded run above it.
+        roots: run id → root that has not ended, oldest first.
+        spans: creates the spans of the application's threads; None before the first root.
+        units: number of accepted roots.
+        closed: whether no further root is accepted.
+        why_closed: warning that is logged when a further root comes; empty = no warning.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closed: bool = False, why_closed: str = "") -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
-        self.closed = False
-        self.why_closed = ""
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
-        self.runs.clear()
-        self.roots.clear()
+        self.closed = closed
+        self.why_closed = why_closed
         self.units = 0
         self.spans: RunSpans | None = None
         self._recently_closed: deque[tuple[int, Root]] = deque()
         self._keys: OrderedDict[int, UnitKey] = OrderedDict()
 
     def unit(self, run_id: int) -> UnitKey | None:
-        """Return the unit of a run that is remembered, or of a recent root run; None when it is not known (any more)."""
+        """Return the unit of a remembered run or of a recent root run; None if it is unknown or forgotten."""
         run = self.runs.get(run_id)
         return self._keys.get(run_id) if run is None else run.root.key
 
     def root_unit(self, run_id: int) -> UnitKey | None:
-        """Return the unit of a recent root run; None when it is not known (any more)."""
+        """Return the unit of a recent root run; None if it is unknown or forgotten."""
         run = self.runs.get(run_id)
         if run is not None and run is run.root and run.id == run_id and run.root.key is not None:
             return run.root.key
         return self._keys.get(run_id)
 
     def units_of(self, trace_id: int) -> list[UnitKey]:
-        """Return the units of a trace whose runs are remembered. O(runs)."""
+        """Return the units of a trace that have remembered runs. O(runs)."""
         keys = dict.fromkeys(run.root.key for run in list(self.runs.values()) if not run.root.ignored)
         return [key for key in keys if key is not None and key.trace_id == trace_id]
 
     def running(self) -> list[Root]:
-        """Return the roots that run and of which the span thread does not know."""
+        """Return the running roots that the span thread has not read."""
         return [root for root in list(self.roots.values()) if root.told is not None]
 
     def forget(self, root: Root) -> None:
-        """Drop what is left of a root whose unit has closed."""
-        if self.roots.get(root.id) is root:  # not its repetition under the same run id
+        """Remove the content of a root with a closed unit; its ids are kept for a while."""
+        if self.roots.get(root.id) is root:  # not a repetition with the same run id
             self.roots.pop(root.id, None)
         if self.spans is not None and not root.ignored:
-            self.spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = root.given = None  # its content is not remembered with it
+            self.spans.draw_ahead()  # for the next root; mostly on the span thread
+        root.input = root.history = root.given = None  # its content is not kept
         root.asked = ()
-        for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
+        for run_id in root.ids:  # nor its children's spans: late runs become children of the root
             if (run := self.runs.get(run_id)) is None or run.root is root:
                 self.runs[run_id] = root
         if root.key is not None:
@@ -231,16 +239,16 @@ class RunTable:
             self._sweep(now_ns)
 
     def remembered(self) -> int:
-        """Return how many run ids are remembered: 0 after everything has ended and lingered."""
+        """Return the number of remembered run ids: 0 after everything has ended and its time is over."""
         self._sweep(time_ns() + _REMEMBERED_NS)
         return len(self.runs)
 
     def _sweep(self, now_ns: int) -> None:
-        """Forget what ended roots left behind."""
+        """Forget the runs of roots that ended long ago."""
         while self._recently_closed and now_ns - self._recently_closed[0][0] >= _REMEMBERED_NS:
             try:
                 _, root = self._recently_closed.popleft()
-            except IndexError:  # another thread swept
+            except IndexError:  # another thread was faster
                 return
             for run_id in (root.id, *root.ids):  # an application may give one run id to a run and to its repetition
                 run = self.runs.get(run_id)
@@ -250,12 +258,12 @@ class RunTable:
 
 
 def thread_or_task() -> int:
-    """Return what tells the caller's task, or its thread outside a loop, from others that run now."""
+    """Return an id of the caller's task, or of its thread outside a loop, which is unique among the running ones."""
     loop: AbstractEventLoop | None = _get_running_loop()
     return get_ident() if loop is None else id(current_task(loop))
 
 
 def is_over(task: ReferenceType[Task[Any]]) -> bool:
-    """Whether nothing of a task can run any more. Any thread."""
+    """Return whether a task can never run again. Any thread."""
     found = task()
     return found is None or found.done() or found.get_loop().is_closed()

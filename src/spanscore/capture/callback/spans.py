@@ -1,4 +1,4 @@
-"""The spans of runs: their attributes, the decision on a root, and the tool's span as the current one."""
+"""Creates the spans of runs: their attributes, the head-sampling decision of a root, and a tool's span as the current one."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from spanscore.samples.redaction import redacted
 
 # --- run attributes -------------------------------------------------------------------------------------------------
 
-# Run → what its span says: attributes that quote nothing, content that is rendered on demand, and SpanData. Span thread.
+# Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Span thread.
 
 MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 _CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
-"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
+"""Operations with the conversation's id on their spans, as on roots; the conventions define none for a tool's span."""
 _MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
     None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
     **{
@@ -52,24 +52,24 @@ _MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
         for operation, kind in semconv.OPENINFERENCE_KINDS.items()
     },
 }
-"""Operation → what its spans are, in the words of both conventions; None is a step."""
+"""Operation → attributes for its kind, by both conventions; None is a step."""
 _NAMES: Final[Mapping[str | None, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
-"""Operation → the attribute that holds its run's name."""
+"""Operation → attribute with the name of its run."""
 _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
     semconv.CHAT: codec.chat_content,
     semconv.TEXT_COMPLETION: codec.completion_content,
     semconv.RETRIEVAL: codec.retriever_content,
     semconv.EXECUTE_TOOL: codec.tool_content,
 }
-"""Operation → what renders the input and output of its runs, where it is one of the conventions' own."""
+"""Operation of the conventions → function that renders the input and output of its runs."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 _MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
 _IDS: Final = 1_000
-"""Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
+"""Number of conversations and keys whose redacted id is remembered: a redactor may be as slow as a small model."""
 
 
 def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
@@ -103,17 +103,17 @@ def _describe_root(root: Root, attributes: dict[str, Any]) -> None:
 
 
 def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata under these keys; structures are none of it, as no rule needs them."""
+    """Return the metadata under these keys, without structures, which no rule needs."""
     metadata = _metadata(run) or {}
     values = {semconv.METADATA + key: wire_value(jsonable(metadata[key])) for key in keys if key in metadata}
     return {safe_text(name): value for name, value in values.items() if isinstance(value, str | int | float)}
 
 
 def conversation_of(run: Run) -> str | None:
-    """Return the id of the conversation a run belongs to: of the ``spanscore.session`` block, else from its metadata.
+    """Return the id of a run's conversation: from the ``spanscore.session`` block, else from its metadata.
 
-    LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
-    langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
+    LangGraph copies the ``thread_id`` of ``configurable`` into the metadata. A chain's ``configurable`` is not copied (seen
+    with langchain-core 1.7.2), so a chain needs ``metadata={"session_id": …}``.
     """
     if run.root.session is not None:
         return safe_text(run.root.session)
@@ -129,12 +129,12 @@ def conversation_of(run: Run) -> str | None:
 
 
 def was_stopped(error: BaseException | None) -> bool:
-    """Whether a run did not fail but was left by its reader or cancelled."""
+    """Return whether a run did not fail, but was left by its reader or cancelled."""
     return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
 
 
 def run_end_of(root: Root | None, error: BaseException | None) -> str:
-    """Return how a root ended, or a run that was stopped (None)."""
+    """Return how a root ended; for ``root=None``, how a run below a root was stopped."""
     if root is not None and root.interrupted:
         return semconv.INTERRUPTED
     if is_a(error, GeneratorExit):
@@ -143,23 +143,23 @@ def run_end_of(root: Root | None, error: BaseException | None) -> str:
 
 
 def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what ``content_of`` renders, nothing where that fails. Never raises."""
+    """Return the rendered content; empty if rendering fails. Never raises."""
     try:
         return render()
-    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
+    except Exception as error:  # noqa: BLE001  (an unforeseen payload: the span is exported without it)
         log_internal_error("render a run's content", error)
         return {}
 
 
 def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
-    """Return what renders the run's content; nothing is rendered before it is called."""
+    """Return a function that renders the run's content on demand."""
     if run.operation in _RENDERERS:
         content = partial(_RENDERERS[run.operation], run.input, output)
         return partial(_with_expected, content, run.root.expected) if run is run.root else content
     if run is run.root:
         root = run.root
         return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked or None)
-    return dict  # a step's text stands on its neighbours already
+    return dict  # a step's text is on its neighbours already
 
 
 def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -167,7 +167,7 @@ def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str,
 
 
 def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
-    """Return an ended span as dialects read it; metadata are a root's."""
+    """Return an ended span as extractors read it; only a root has metadata."""
     ids = span.get_span_context()
     parent = getattr(span, "parent", None)
     return SpanData(
@@ -189,7 +189,7 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
 
 
 def facts_of(root: Root, end_ns: int, error: BaseException | None) -> SamplingContext:
-    """Return what is known at its end of a root of which no SpanData was kept; its children are not, and match no rule."""
+    """Return the sampling facts of an ended root without SpanData; its children are unknown and match no rule."""
     assert root.key is not None
     return SamplingContext(
         key=root.key,
@@ -215,13 +215,13 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
 
 @dataclass(eq=False, repr=False)
 class PlainAttributes:
-    """Describes runs, with what may name a person redacted.
+    """Describes runs, with possible names of persons redacted.
 
     Attributes:
-        redactor: applied to the conversation's id, the feedback key and the metadata; where it raises, gives no text or hangs,
-            they are left out.
-        box: where the redactor runs.
-        metadata: keys of a root's metadata that are told.
+        redactor: applied to the conversation's id, the feedback key and the metadata. If it raises, returns no text or hangs,
+            these are left out.
+        box: time limit in which the redactor runs.
+        metadata: keys of a root's metadata that are exported.
     """
 
     redactor: Redactor | None
@@ -233,12 +233,12 @@ class PlainAttributes:
         self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
 
     def of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-        """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+        """Return the attributes without quotes, as a span accepts them. Never raises."""
         try:
             attributes = _describe(run, output, error)
             if self.metadata and run is run.root:
                 attributes |= _select_metadata(run, self.metadata)
-        except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+        except Exception as fault:  # noqa: BLE001  (metadata may be any object of the application)
             log_internal_error("describe a run", fault)
             attributes = dict(_MARKS[run.operation])
         for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
@@ -249,14 +249,14 @@ class PlainAttributes:
     def of_ended(
         self, run: Run, output: Any, error: BaseException | None
     ) -> tuple[dict[str, Any], BaseException | None]:
-        """Return the same of a run below a root, and the error that its span shows: to be stopped is none."""
+        """Return the attributes of a run below a root, and the error that its span shows; a stopped run has no error."""
         attributes = self.of(run, output, error)
         if was_stopped(error):
             return attributes | {semconv.RUN_END: run_end_of(None, error)}, None
         return attributes, error
 
     def _redacted(self, name: str, given: str) -> dict[str, str]:
-        """Return an attribute: applications name a conversation by its user's address. Fails closed, as with content."""
+        """Return a redacted attribute, because applications use a user's address as an id. Fails closed, like content."""
         try:
             return {name: safe_text(self._redacted_id(given))}
         except BaseException:  # noqa: BLE001
@@ -269,22 +269,20 @@ class PlainAttributes:
 
 # --- spans ----------------------------------------------------------------------------------------------------------
 
-# The spans of runs. A root's is decided on the application's thread; all are made on the span thread.
+# The spans of runs. The decision on a root is made on the application's thread; all spans are created on the span thread.
 #
-# What a request needs at once, and only its own thread can tell, is the parent and, where the sampler does not keep
-# everything anyway, the head sampler's decision. The ids of a trace's first span are drawn ahead, with what our own sampler
-# says of them. The SDK's span around them costs 15 µs, and 60 to 80 with cold caches, a third of all that a small chain
-# would pay; it is made from the first event of the unit, in a copy of the caller's context, so that the processors of the
-# application find there what they would have found. A tracer that is not the SDK's starts its span at once.
+# A request needs two things immediately, which only its own thread can provide: the parent and, unless the sampler keeps
+# everything, the head sampler's decision. The ids of a trace's first span are drawn ahead, with spanscore's sampling decision
+# on them. The SDK's span around them costs 15 µs, and 60 to 80 µs with cold caches: a third of the whole cost for a small
+# chain. The SDK's span is therefore created from the unit's first event, in a copy of the caller's context, so that the
+# application's processors find their context there. A tracer that is not the SDK's starts its span immediately.
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _DRAWN_AHEAD: Final = 8_192
-"""Roots drawn and not begun, at most: 0.2 kB each. As many as may end in one batch of the event queue; there are no more than
-did.
-"""
+"""Largest number of roots that are drawn ahead: 0.2 kB each. As many may end in one batch of the event queue."""
 _MOST_ATTRIBUTES: Final = 128
-"""What the SDK keeps by default, for a tracer that is not the SDK's."""
+"""The SDK's default number of attributes, assumed for a tracer that is not the SDK's."""
 
 
 def _kind_of(run: Run) -> SpanKind:
@@ -292,16 +290,17 @@ def _kind_of(run: Run) -> SpanKind:
 
 
 def _span_name(run: Run, name: str) -> str:
-    """Return what a run's span is called; ``name`` is what its operation is done with."""
+    """Return the name of a run's span; ``name`` is the object of its operation."""
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
 @dataclass(eq=False, repr=False)
 class RunSpans:
-    """Makes the spans of runs, in the name of the capture scope's tracer.
+    """Creates the spans of runs with the capture scope's tracer.
 
     Attributes:
-        preview_trace: the sampler's, asked about the first span of a trace.
+        tracer: tracer of the capture scope.
+        preview_trace: the sampler's function for the first span of a trace.
     """
 
     tracer: Tracer
@@ -310,23 +309,23 @@ class RunSpans:
     def __post_init__(self) -> None:
         self._chosen = PresetSpanFactory.of(self.tracer)
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
-        # Other generators of ids may write the time into them.
+        # Other id generators may encode the time.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
 
     def attach(self, run: Run) -> None:
-        """Make a tool's span the current one until the run's ``tool_context`` ends. A tracer that is not the SDK's cannot."""
+        """Make a tool's span the current one until ``tool_context`` ends. Does nothing unless the tracer is the SDK's."""
         if self._chosen is not None and run.root.shared is None and run.root.key is not None:
             run.tool_context = ToolContext(run, self._chosen)
 
     @property
     def most_attributes(self) -> int | None:
-        """Attributes that a span keeps; None = all."""
+        """Number of attributes that a span keeps; None = unlimited."""
         return _MOST_ATTRIBUTES if self._chosen is None else self._chosen.most_attributes
 
     def decide(self, root: Root, ambient: Context) -> bool:
-        """Give a root its ids, and ``may`` where they decide it; False when its head sampler drops the trace. Any thread.
+        """Set a root's ids, and ``may`` if they decide it. Return False if its head sampler drops the trace. Any thread.
 
-        ``ambient`` is the caller's: the root's span becomes a child of the span in it.
+        ``ambient`` is the caller's context: the root's span becomes a child of the span in it.
         """
         chosen = self._chosen
         if chosen is None:
@@ -351,7 +350,7 @@ class RunSpans:
         return True
 
     def draw_ahead(self) -> None:
-        """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
+        """Draw the ids and ``may`` of a future root: 15 µs for which no request has to wait. Any thread."""
         if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
             self._drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
@@ -363,9 +362,9 @@ class RunSpans:
             return _new_key(chosen), None
 
     def make(self, root: Root) -> bool:
-        """Make the span of a root that was decided on, if it has none; False when the tracer is switched off. One thread.
+        """Create the span of a decided root, if it has none. Return False if the tracer is switched off. One thread.
 
-        Raises whatever a processor of the application raises.
+        Exceptions of the application's processors are raised.
         """
         carrier, sampling, root.carrier, root.sampling = root.carrier, root.sampling, None, None
         chosen, ambient = self._chosen, root.context
@@ -392,11 +391,11 @@ class RunSpans:
 
     @property
     def unseen(self) -> bool:
-        """Whether no processor looks at spans before they end: those of a unit may be made together."""
+        """Whether no processor observes spans before they end: then all spans of a unit may be created together."""
         return self._chosen is not None and not self._chosen.watched
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
-        """Start the span of any other run, with its true time. One thread."""
+        """Start the span of a run below a root, with its true time. One thread."""
         name = _span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name)
         kind, ambient = _kind_of(run), run.root.context or Context()
         if self._chosen is not None:
@@ -440,14 +439,14 @@ def _attributes(root: Root) -> dict[str, str]:
 class ToolContext:
     """Makes a tool's span the current one while the tool runs (``capture.context``): spans of the tool become its children.
 
-    The span thread makes the span later, with the id that is drawn here.
+    The span thread creates the span later, with the id that is drawn here.
 
-    LangChain may end an asynchronous tool in another task, where a context cannot be detached from that of the tool: the
-    span that stands there then answers with the ids of the one that was current before.
+    LangChain may end an asynchronous tool in another task, which cannot detach a context of the tool's task. The span in that
+    context then returns the ids of the span that was current before.
 
     Args:
-        run: of the tool; its span gets the id that is drawn here.
-        factory: makes the spans of runs.
+        run: run of the tool; its span gets the id that is drawn here.
+        factory: creates the spans of runs.
     """
 
     def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
@@ -462,14 +461,14 @@ class ToolContext:
         otel_context.attach(self._attached)
 
     def end(self) -> None:
-        """Make the span current again that was before."""
+        """Make the previous span the current one again."""
         self._span.afterwards = get_current_span(self._before)
         if otel_context.get_current() is self._attached:
             otel_context.attach(self._before)
 
 
 class _RunningToolSpan(NonRecordingSpan):
-    """A span of which only the ids are known; those of ``afterwards`` once the tool has ended."""
+    """A span with ids only; once the tool has ended, it returns the ids of ``afterwards``."""
 
     afterwards: trace.Span | None = None
 

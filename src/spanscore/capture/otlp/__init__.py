@@ -1,1 +1,1 @@
-"""Spans that arrive as OTLP requests, from any language → units."""
+"""The receiver of OTLP requests, which gathers spans of any language into units."""

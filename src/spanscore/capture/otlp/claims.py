@@ -1,4 +1,4 @@
-"""WireClaims: whether a span on the wire belongs to a unit, and units that no rate would take."""
+"""Decides which spans received over OTLP belong to units, and finds units that no sampling rate would sample."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 
 # --- claims ---------------------------------------------------------------------------------------------------------
 
-# A span on the wire is claimed by its scope, or by names of attributes in its bytes. Scopes mean what they mean in one process,
-# which is known by ``service.name`` and ``service.instance.id``: of two instrumentations of one library in it, the scope that
-# came first is read.
+# A received span is claimed by its scope, or by the names of attributes in its bytes. Scopes are compared within one process,
+# identified by ``service.name`` and ``service.instance.id``: if two instrumentations trace one library in it, only the scope
+# that came first is read.
 
 Mark = Callable[[bytes, int, int], object]
-"""Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
+"""Function of a request's body, and the start and end of a span in it. It returns None if the span is not claimed."""
 
 _BY_CONTENT: Final = (Role.UNKNOWN, Role.GENERAL)
 _MOST: Final = 1_000
-"""Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
+"""Number of processes and resources that are remembered. Beyond it all are forgotten; each returns with its next span."""
 _KEY: Final = 0x0A
 _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
-"""What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
+"""The tag and the length before the key of an attribute. They distinguish a key from a text that mentions its name."""
 _LONGEST: Final = 64
 _LONGEST_NAME: Final = 200
 _VALUE, _HEAD = b"\x12\n", 4
-"""The tags of a value and of a text in it, each with a byte of length behind it; of what is asked for, all of it is ASCII."""
+"""The tags of a value and of a text in it; one byte of length follows each. The attributes read here are ASCII."""
 _VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
 
 
 class ScopeClaim(NamedTuple):
-    """How the spans of a scope are claimed.
+    """The test by which the spans of a scope are claimed.
 
     Attributes:
-        role: of the scope.
-        mark: tells a claimed span by its bytes; None = each is.
-        mostly: what most claimed spans hold, and no other: it is found in half the time. Empty = nothing is.
+        role: role of the scope.
+        mark: test of a span's bytes; None = every span is claimed.
+        mostly: byte string that most claimed spans contain and no other span does. It is searched first, which halves the
+            search time. Empty = not searched.
     """
 
     role: Role
@@ -62,12 +63,12 @@ class ScopeClaim(NamedTuple):
 
 
 class WireClaims:
-    """Knows what spans are to us. Any thread: what a race computes twice is the same.
+    """Decides which received spans are claimed. Any thread: if two threads compute the same entry, the results are equal.
 
     Args:
-        translator: knows scopes, and what betrays a span of the others.
-        listed: beginnings of further scopes to claim.
-        ignored: beginnings of scopes that are not claimed.
+        translator: normalizers, which name the known scopes, and the attribute names that mark spans of other scopes.
+        listed: prefixes of further scopes to claim.
+        ignored: prefixes of scopes that are not claimed.
     """
 
     def __init__(self, translator: SpanNormalizers, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
@@ -75,18 +76,18 @@ class WireClaims:
         marks = b"|".join(map(re.escape, translator.marks))
         self._marked = re.compile(
             _KEY_OF_UP_TO_127 + b"(?:" + marks + b")"
-        ).search  # an eighth of what a find for each takes
+        ).search  # takes an eighth of the time of one find per mark
         self._mostly = _key_of(semconv.OPERATION_NAME)
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._claims: dict[int, ScopeClaim] = {}
-        self._unheard: dict[int, str] = {}  # by the same key, of ignored scopes: what ``unread`` counts
+        self._unheard: dict[int, str] = {}  # key of an ignored scope → its name, for ``unread``
         self._resources: dict[int, Scopes] = {}
         self._processes: dict[tuple[str, str], Scopes] = {}
 
     def of(self, origin: Origin) -> ScopeClaim:
-        """Return how spans of a scope are claimed; of two that trace the same, who is asked for first is heard."""
-        key = hash(origin)  # not its bytes, which may be many
+        """Return the claim of a scope. If two scopes trace the same library, the scope that is requested first is read."""
+        key = hash(origin)  # the hash, because the bytes may be many
         claim = self._claims.get(key)
         if claim is None:
             scopes, scope = self._scopes_of(origin), _format_name(origin.scope_name)
@@ -100,12 +101,12 @@ class WireClaims:
         return claim
 
     def claims(self, span: WireSpan) -> bool:
-        """Whether a span may be of a unit."""
+        """Return whether a span may belong to a unit."""
         mark = self.of(span.origin).mark
         return mark is None or mark(span.raw, 0, len(span.raw)) is not None
 
     def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
-        """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
+        """Return the root of an unsampled unit with its times only; None if its child spans decide about the unit."""
         _, _, _, _, start, end, _ = root
         is_certain = (
             text_of(body, semconv.OPERATION_NAME, start, end) in _CERTAIN
@@ -117,9 +118,10 @@ class WireClaims:
         return None
 
     def role(self, span: WireSpan) -> RootRole:
-        """Return the role of a claimed span at the top, without decoding it. Pure.
+        """Return the role of a topmost claimed span, without decoding it. Pure.
 
-        A span of our own capture is the root that it was in its process; a sample made by hand was scored by its maker.
+        A span of spanscore's own capture is the root that it was in its process. A submitted sample is never a root: the
+        process that made it has scored it.
         """
         if len(span.raw) <= TIMES_SIZE:  # a shortened root
             return RootRole.ROOT
@@ -128,21 +130,21 @@ class WireClaims:
         return root_role(RawAttributes(span.raw), span.origin.scope_name)
 
     def is_none(self, closed: ClosedUnit) -> bool:
-        """Whether spans make no unit: a sample made by hand, or a span that holds no answer, without the spans below it."""
+        """Return whether spans make no unit: a submitted sample, or a topmost span without an answer of its own."""
         is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
         return is_alone and self.role(closed.root) is RootRole.NEVER
 
     def stands_alone(self, span: WireSpan) -> bool:
-        """Whether a span whose parent never came is the root of a unit. Pure.
+        """Return whether a span without its parent is the root of a unit. Pure.
 
-        A retrieval or a tool call of our own capture is none either: it was below the root that is missing.
+        A retrieval or a tool call of spanscore's own capture is not a root: it was below the missing root.
         """
         if span.origin.scope_name == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
             return role_of_operation(text_of(span.raw, semconv.OPERATION_NAME)) is RootRole.ROOT
         return self.role(span) in (RootRole.ROOT, RootRole.UNNAMED)
 
     def roots(self, closed: ClosedUnit) -> int:
-        """Return how many roots of units there are among a topmost span and the claimed ones below it, without decoding any."""
+        """Return the number of units among a topmost span and the claimed spans below it, without decoding them."""
         spans = {span.span_id: span for span in closed.spans} | {closed.root.span_id: closed.root}
         ids = [(span.span_id, span.parent_id) for span in closed.spans]
         return len(topmost_roots(closed.root.span_id, ids, lambda span_id: self.role(spans[span_id]), closed.unread))
@@ -155,17 +157,17 @@ class WireClaims:
                 yield scope, {place[0] for place in places}
 
     def notes(self) -> list[str]:
-        """Return notes on scopes for `status()`."""
+        """Return the notes on scopes for ``status()``."""
         return scope_notes(self._listed, [*self._processes.values()])
 
     def found_by_content(self, origin: Origin) -> None:
-        """Note that the root of a unit is of a scope that no translation names."""
+        """Record that the root of a unit has a scope that no normalizer names."""
         if self.of(origin).role in _BY_CONTENT:
             self._scopes_of(origin).found_by_content(_format_name(origin.scope_name))
 
     @property
     def unheard(self) -> Mapping[str, str]:
-        """Ignored scope → the scope that is read instead, in some process."""
+        """Ignored scope → the scope that is read instead, in any process."""
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
     def _claim(self, role: Role) -> ScopeClaim:
@@ -207,20 +209,21 @@ def _mark_none(*_: object) -> None: ...
 
 
 def _format_name(name: Any) -> str:
-    """Return a name from the wire as it may stand in a log: anything may be in it."""
+    """Return a name from the network in printable form, for a log."""
     text = str(name)[:_LONGEST_NAME]
     return text if text.isprintable() else printable(text)
 
 
 def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
-    """Return a short text attribute from the bytes of a span, without decoding them; None without one.
+    """Return a short text attribute from the bytes of a span, without decoding them; None if it is missing.
 
-    A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
+    A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the Collector writes them in reverse.
 
     Args:
-        body: where the span stands.
-        name: of the attribute.
-        start: of the span; likewise ``end``.
+        body: bytes that contain the span.
+        name: name of the attribute.
+        start: start of the span in ``body``.
+        end: end of the span in ``body``; None = the end of ``body``.
     """
     key = _key_of(name)
     at = body.find(key, start, end)
@@ -228,7 +231,7 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
         return None
     begin, end = at + len(key), len(body) if end is None else end
     head = body[begin : begin + _HEAD]
-    if head[::2] != _VALUE or begin + _HEAD > end:  # or in what comes behind the span
+    if head[::2] != _VALUE or begin + _HEAD > end:  # or the value is outside the span
         value = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
         if value is None:
             return None
@@ -242,12 +245,12 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
 
 
 class RawAttributes(NamedTuple):
-    """The attributes of a span that is still the bytes that came.
+    """The attributes of an undecoded span.
 
     Attributes:
-        body: the bytes in which the span stands.
-        start: where the span begins in them.
-        end: where it ends; None = at their end.
+        body: bytes that contain the span.
+        start: start of the span in ``body``.
+        end: end of the span in ``body``; None = the end of ``body``.
     """
 
     body: bytes
@@ -255,44 +258,44 @@ class RawAttributes(NamedTuple):
     end: int | None = None
 
     def get(self, name: str) -> str | None:
-        """Return a short text attribute; None = absent."""
+        """Return a short text attribute; None if it is missing."""
         return text_of(self.body, name, self.start, self.end)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is an attribute of that name."""
+        """Return whether the span has an attribute of this name."""
         return self.body.find(_key_of(str(name)), self.start, self.end) >= 0
 
 
 @cache
 def _key_of(name: str) -> bytes:
-    """Return an attribute's name as it stands in a span; asked for a few names."""
+    """Return the bytes of an attribute's key in a span. Cached, for a few names."""
     key = name.encode()
     return bytes((_KEY, len(key))) + key
 
 
 _CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
-"""Operations of which a span is a ROOT, unless OpenInference's kind or Logfire's names are on it: nearly every root."""
+"""Operations of certain roots, unless the span has OpenInference's kind or Logfire's names. Nearly every root has one."""
 _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 
 # --- unsampled ------------------------------------------------------------------------------------------------------
 
-# If a request has the root of a unit that no rate would take, the unit is not sampled at once: most traces come whole.
+# If a request has the root of a unit that no rate would sample, its outcome is decided on receipt: most traces come whole.
 #
 # The ids of its spans are kept, because further spans of the unit may have come before or may follow. Its bytes are not copied
 # out of the request, because they are never read.
 
 _Ids = dict[bytes, bytes]
 _NO_UNIT: Final = _Ids()
-"""What spans are of that are not claimed, with nothing claimed above them."""
+"""The unit of unclaimed spans that have no claimed span above them."""
 
 
 class UnsampledUnit(NamedTuple):
-    """What came of one unit in one request.
+    """The spans of one unsampled unit in one request.
 
     Attributes:
-        root: its top-most span, as it came or without its bytes.
-        ids: span id → parent's id of its claimed spans, parents before children.
+        root: topmost span of the unit, as received or without its bytes.
+        ids: span id → parent's id of the unit's claimed spans, parents before children.
     """
 
     root: WireSpan
@@ -300,26 +303,27 @@ class UnsampledUnit(NamedTuple):
 
 
 _unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = tuple.__new__
-"""Half of what the constructor of a named tuple takes."""
+"""Takes half the time of the named tuple's constructor."""
 
 
 class RequestPartition:
-    """The spans of one request → what is of unsampled units, and all others.
+    """Splits the spans of one request into spans of unsampled units and all others.
 
     Args:
         taken: the request.
-        dropped: returns of the root of a unit what is kept of it, if nobody scores that; None where somebody may.
+        dropped: function of a root. It returns the part of the root that is kept if no rate would sample its unit, or None if
+            one may.
 
     Attributes:
-        unsampled: units that are told to be so.
-        others: each with whether it is claimed, the last one first.
-        read_spans: how many were read.
-        ours: how many are ours, of which nothing is read.
-        traces: of claimed spans.
-        beside: traces of other spans.
-        size: bytes of the claimed spans in ``others``.
-        roots: how many claimed ones begin a unit for sure.
-        unclaimed: spans.
+        unsampled: the unsampled units.
+        others: all other spans, each with whether it is claimed, last span first.
+        read_spans: number of spans that were read.
+        ours: number of spans of spanscore's evaluators, which are not read.
+        traces: ids of the traces of claimed spans.
+        beside: ids of the traces of other spans.
+        size: total bytes of the claimed spans in ``others``.
+        roots: number of claimed spans that certainly begin a unit.
+        unclaimed: number of unclaimed spans.
     """
 
     def __init__(
@@ -329,22 +333,22 @@ class RequestPartition:
     ) -> None:
         self._body = taken.body
         self._dropped = dropped
-        self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
-        self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
-        self.unsampled: list[UnsampledUnit] = []  # not list[…](), which takes six times as long
+        self._alone: dict[bytes, _Ids] = {}  # trace → ids of its unit, while all its spans belong to one unit
+        self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → ids of its unit
+        self.unsampled: list[UnsampledUnit] = []  # list[…]() takes six times as long
         self.others: list[tuple[WireSpan, bool]] = []
         self.traces: set[bytes] = set()
         self.beside: set[bytes] = set()
         self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
-        """Read spans from the last to the first: they come as they end, children before their parents.
+        """Read spans from the last to the first: SDKs send them in order of their end, children before their parents.
 
         Args:
-            origin: whose they are.
-            places: where they stand.
-            marked: tells claimed ones; None = all are.
-            mostly: what most claimed ones hold, and no other does; empty = nothing is.
+            origin: resource and scope of the spans.
+            places: positions of the spans in the request.
+            marked: test of a claimed span; None = every span is claimed.
+            mostly: byte string that most claimed spans contain and no other span does; empty = not searched.
         """
         alone, body, last_trace_id, ids = self._alone, self._body, b"", None
         find = body.find
@@ -365,7 +369,7 @@ class RequestPartition:
                 last_trace_id = b""
 
     def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
-        """Read a span that is not just one more of the one unsampled unit of its trace."""
+        """Read a span that is not simply one more span of the only unsampled unit of its trace."""
         trace_id, span_id, parent_id, is_remote, start, end, _ = place
         above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
         (self.traces if claimed else self.beside).add(trace_id)
@@ -395,7 +399,7 @@ class RequestPartition:
             self._alone[trace_id] = ids
 
     def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
-        """Return the ids of what a span is of; None where its parent is not known."""
+        """Return the ids of the unit that a span's parent belongs to; None if the parent is unknown."""
         ids = self._alone.get(trace_id)
         if ids is not None:
             return ids if parent_id in ids else None
@@ -403,7 +407,7 @@ class RequestPartition:
         return None if ids_by_span is None else ids_by_span.get(parent_id)
 
     def _list_ids(self, trace_id: bytes) -> dict[bytes, _Ids]:
-        """Return what is known of the spans of a trace, one by one."""
+        """Return the known spans of a trace, each with the ids of its unit."""
         ids = self._alone.pop(trace_id, None)
         if ids is not None:
             self._mixed[trace_id] = dict.fromkeys(ids, ids)
@@ -411,7 +415,7 @@ class RequestPartition:
 
 
 def add_unsampled(table: TraceTable, units: Sequence[UnsampledUnit], now_ns: int) -> None:
-    """Have a table know the spans of unsampled units."""
+    """Add the spans of unsampled units to a table."""
     for root, ids in units:
         if table.begins(root, ids, now_ns):
             continue

@@ -1,4 +1,4 @@
-"""Evaluations that others made, as spans or log records of OTLP → sums of a source of their own."""
+"""Reads the scores of other evaluators from OTLP spans and log records, and counts them under the source ``external``."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from spanscore.pipeline.trace_index import ClosedKeys
 
 # --- evaluations ----------------------------------------------------------------------------------------------------
 
-# What others say of quality: a span or log records of OTLP → the results of evaluations that stand in them.
+# The results of other evaluators are in spans or log records of OTLP.
 #
-# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the
-# kind ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as
-# evaluation spans of another spanscore. Explanations, which quote, are never looked at.
+# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the kind
+# ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as evaluation spans
+# of another spanscore. Explanations, which quote, are never read.
 
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
 _SCORES: Final = _SCORE.removesuffix(b"value")
 MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
-"""The key of an event's or span's value or label, which are of one length, and an evaluator's kind, as they stand in a span.
+"""Byte strings of spans with results: the key of a value or a label, which have one length, and the kind of an evaluator.
 
-Each behind its length: bytes that no text holds, and hardly a number (0x18, that of the event's name, begins every integer).
+Each begins with its length. Texts never contain such bytes, numbers hardly ever: 0x18, the length of the event's name, begins
+every integer.
 """
 _BYTES_PER_LOOK: Final = 128
 _FLAT: Final = re.compile(
@@ -58,11 +59,12 @@ _UNREADABLE: Final = "a log record that cannot be read"
 
 
 class ResultOrigin(NamedTuple):
-    """Of what a result is, and how it was told.
+    """The subject of a result, and the form in which the result came.
 
     Attributes:
-        span_id: of what was scored: the span of an event or a record; of an evaluator's, what it links to, else its parent.
-        way: the form in which it came.
+        trace_id: trace of the scored span.
+        span_id: the scored span: for an event or a record, its span; for an evaluator, the linked span, else its parent.
+        way: form in which the result came.
     """
 
     trace_id: bytes
@@ -71,15 +73,15 @@ class ResultOrigin(NamedTuple):
 
 
 class ExternalResult(NamedTuple):
-    """What somebody says of something.
+    """One result of another evaluator.
 
     Attributes:
-        name: of the evaluation, as it is given.
-        value: of no declared scale; finite; None without one. Of spanscore's own it is the quality, [0, 1].
-        label: as it is given; None without one.
-        probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
-        evaluator_version: of spanscore's own; None of all others.
-        told: of what and how; None where a record does not say of what.
+        name: name of the evaluation, as received.
+        value: finite number on an undeclared scale; None without a value. A result of spanscore has its quality, [0, 1].
+        label: label as received; None without a label.
+        probability: probability with which the scored unit was sampled, (0, 1]; 1 if it is unknown.
+        evaluator_version: evaluator version of a result of spanscore; None for other evaluators.
+        told: subject and form of the result; None if a record does not name its subject.
     """
 
     name: str
@@ -91,13 +93,13 @@ class ExternalResult(NamedTuple):
 
 
 class LogResults(NamedTuple):
-    """What stands in a request of logs.
+    """The results and the content in a request of log records.
 
     Attributes:
-        told: each with the bytes of its record, by which it is known when it comes again; empty where nothing says when or of
-            what it is.
-        rejected: what is wrong → how many records; it quotes nothing of them.
-        content: of spans.
+        told: results, each with the bytes of its record, which identify a record that is sent again. The bytes are empty if the
+            record has neither a time nor a span.
+        rejected: fault → number of records. The fault quotes no record.
+        content: content of spans.
     """
 
     told: list[tuple[bytes, ExternalResult]]
@@ -106,9 +108,10 @@ class LogResults(NamedTuple):
 
 
 def holds(body: bytes, mark: bytes) -> bool:
-    """Whether a request holds a mark: by its first byte, which C finds at once and which is rare, so that most cost nothing.
+    """Return whether a request contains a mark. Most requests cost nothing: the mark's first byte is rare, and C finds it at
+    once.
 
-    A body that is full of that byte is searched for the whole mark: some 0.2 ns a byte, whatever is in it.
+    If a body has many of these bytes, it is searched for the whole mark: some 0.2 ns per byte, for any content.
     """
     first, size = mark[0], len(mark)
     at = body.find(first)
@@ -120,13 +123,13 @@ def holds(body: bytes, mark: bytes) -> bool:
 
 
 def results_on(span: WireSpan) -> list[ExternalResult]:
-    """Return the results on a span: those of its events, else those of its attributes.
+    """Return the results on a span: from its events, else from its attributes.
 
-    Of another spanscore's, the population's first and final scores: what stands beside it there, or supersedes, is in no mean
-    there, either; and what people say is no score.
+    For a span of another spanscore, only the first and final scores of sampled units are returned. Its other scores are in no
+    mean there, either. Human labels are not scores.
 
     Raises:
-        UnreadableRequest: it is no span.
+        UnreadableRequest: the bytes are not a span.
     """
     try:
         message = Span.FromString(span.raw)
@@ -150,12 +153,12 @@ def _beside(evaluator: Span, way: Literal["event", "span"]) -> ResultOrigin:
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
-    """Return what is read of an ``ExportLogsServiceRequest``: results of evaluations, and content of spans.
+    """Return the results and the content of spans in an ``ExportLogsServiceRequest``. Other records are ignored.
 
-    Other records are left alone, and so is a request that holds none of the two.
+    A request without results and content is not parsed.
 
     Raises:
-        UnreadableRequest: it is none.
+        UnreadableRequest: the body is not such a request.
     """
     if not any(mark in body for mark in MAY_HOLD_CONTENT):
         return LogResults([], {}, [])
@@ -200,7 +203,7 @@ def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ResultOrigin) -
 
 
 def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
-    """Yield what the attributes of an evaluator's span say, in the names of the conventions."""
+    """Yield the results in an evaluator's attributes, under the names of the conventions."""
     if semconv.EVALUATION_NAME in held:
         yield held
         return
@@ -230,7 +233,7 @@ def _results(
 
 
 def _probability(held: Mapping[str, Any], trace_state: str) -> float:
-    """Return the share of the traffic that a score stands for: spanscore's own word, else the head sampler's."""
+    """Return the sampling probability of a scored unit: from spanscore's attribute, else from the head sampler's threshold."""
     threshold = _text(held.get(semconv.SAMPLING_THRESHOLD))
     threshold_sent = None if threshold is None else decode_threshold(threshold)
     threshold_sent = upstream_of(trace_state) if threshold_sent is None else threshold_sent
@@ -249,22 +252,22 @@ def _number(value: Any) -> float | None:
 
 # --- external scores ------------------------------------------------------------------------------------------------
 
-# External scores have no declared scale. Their mean takes values from 0 to 1, and leaves out every name that ever had another
+# External scores have no declared scale. Their mean uses values from 0 to 1, and leaves out every name that ever had another
 # value. Names and labels are foreign text: they are cut to a short line, and at most a hundred pairs are kept apart; further
 # pairs are ``other``.
 
 _REMEMBERED: Final = 100_000
-"""Spans and records whose scores were counted: whoever had no answer sends them again."""
+"""Number of spans and records that are remembered: clients resend requests that got no response."""
 _WAYS: Final = ("event", "span", "record")
 _MOST: Final = 100
-"""Pairs of name and label that are told apart."""
+"""Number of pairs of name and label that are counted separately."""
 _LONGEST: Final = 64
-"""Characters of a name or a label. A longer one is most likely what was said, and not what it is called."""
+"""Longest name or label, in characters. A longer one is most likely an explanation."""
 
 
 @dataclass(slots=True)
 class _NameTally:
-    """Of one name: what was counted, and whether it ever had a value that is not from 0 to 1."""
+    """The counts of one name, and whether it ever had a value outside 0 to 1."""
 
     scores: int = 0
     weight: float = 0.0
@@ -278,21 +281,17 @@ class _NameTally:
 
 
 class ExternalScores:
-    """Counts the scores of others that come over the wire, each once, under the source ``external``. Any thread.
+    """Counts the scores of other evaluators, each once, under the source ``external``. Any thread.
 
     Args:
-        count: adds to a sum: instrument, attributes, amount.
-        own: name and evaluator version of all that is scored here. What another process says of the same evaluator version is a
-            score like ours, and already in the sums of whoever made it: it, and ours that come back, are left out.
+        count: function that adds to a sum: instrument, attributes, amount.
+        own: name and evaluator version of every metric of this scorer. Results with these are left out: they are in the sums of
+            the process that made them, or are this scorer's own results that come back.
     """
 
     def __init__(self, count: Callable[[str, Labels, float], None], own: Collection[tuple[str, str]]) -> None:
         self._count = count
         self._own = frozenset(own)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what came: in a forked child."""
         self._lock = Lock()
         self._known = ClosedKeys(_REMEMBERED)
         self._told = ClosedKeys(_REMEMBERED)
@@ -301,10 +300,12 @@ class ExternalScores:
         self._undefined = self._again = 0
 
     def sought(self, taken: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
-        """Return the spans of a request that may hold scores of others; of most requests none, by their bytes.
+        """Return the spans of a request that may have external scores, by their bytes; most requests have none.
 
         Args:
-            ours: how many of the spans are of evaluators' scopes.
+            taken: the request.
+            claims: claim of each scope in the request.
+            ours: number of spans with an evaluator's scope.
         """
         marks = [mark for mark in MARKS if holds(taken.body, mark)]
         if not marks and not ours:
@@ -318,7 +319,7 @@ class ExternalScores:
         ]
 
     def read(self, spans: Iterable[WireSpan]) -> None:
-        """Count what stands on spans; what cannot be read of them is logged, and no fault of the request's."""
+        """Count the scores on spans. An unreadable span is logged; the request is not rejected."""
         for span in spans:
             try:
                 results = results_on(span)
@@ -328,12 +329,12 @@ class ExternalScores:
             self._add(span.trace_id, span.span_id, results)
 
     def read_logs(self, results: LogResults) -> None:
-        """Count what stands in log records."""
+        """Count the scores in log records."""
         for known_by, result in results.told:
             self._add(known_by, b"", [result])
 
     def counts(self) -> ExternalCounts | None:
-        """Return what was counted, names in their order; None where nothing came."""
+        """Return the counts, names in alphabetical order; None before the first score."""
         with self._lock:
             if not (self._tallies or self._undefined or self._again):
                 return None
@@ -361,7 +362,7 @@ class ExternalScores:
                     self._take(result)
 
     def _was_told(self, result: ExternalResult) -> bool:
-        """Whether it came in another way before, under that name of that span; one way may tell several, one a document."""
+        """Return whether the result came before in another form. One form may have several results of a name and span."""
         if result.told is None:
             return False
         trace_id, span_id, way = result.told
@@ -397,7 +398,7 @@ class ExternalScores:
             self._count(name, labels, amount)
 
     def _admit(self, name: str, label: str | None) -> tuple[str, str | None]:
-        """Return a name and its label, or what stands for all that there is no room for."""
+        """Return a name and its label, or ``other`` if there is no room for a further pair."""
         if (name, label) not in self._sets:
             if len(self._sets) >= _MOST or name == OTHER:
                 return OTHER, None
@@ -408,7 +409,7 @@ class ExternalScores:
 def _select_spans(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
-    """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""
+    """Return the spans of one scope that may have scores; of the evaluators' own scopes only ``spanscore``."""
     if role is Role.OURS:
         return places if of_spanscore else ()
     if role is Role.IGNORED or not marks:

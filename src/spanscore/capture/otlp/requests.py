@@ -1,4 +1,4 @@
-"""OTLP requests: counts at the entry, copies from other processes, and spans that a proxy keeps."""
+"""The state of OTLP requests: counts at the entry, copies from other processes, and spans that a proxy keeps."""
 
 from __future__ import annotations
 
@@ -22,32 +22,29 @@ from spanscore.protocols import PendingSpan
 # --- counts ---------------------------------------------------------------------------------------------------------
 
 OVERLOADS: Final = ("bytes", "traces", "event_queue")
-"""What may be full, so that a request is refused and is to come again."""
+"""Full resources for which a request is refused temporarily; the client sends it again."""
 _MOST_UNREAD: Final = 10_000
-"""Ids of unread traces that are remembered, as a trace may come in several requests."""
+"""Number of remembered ids of unread traces; a trace may come in several requests."""
 
 
 class EndpointCounts:
-    """Counts of the requests that came over the wire since the start. Any thread.
+    """Counts of OTLP requests since the start. Any thread.
 
-    Listeners count requests and refusals; ``OtlpSpans.take`` counts the spans of the requests that are taken.
+    Listeners count requests and refusals; ``OtlpSpans.take`` counts the spans of accepted requests.
 
     Attributes:
-        requests: that came, refused ones included.
-        bytes: of their bodies, without compression.
-        refused: why a request was refused → how many.
-        spans: valid ones that were taken.
-        rejected: why a span of a request that was taken is not valid → how many.
-        ours: of the spans, evaluations: they are never evaluated.
-        unclaimed: of the spans, those that nobody claims.
-        unread: scope → traces without any span that is read, as another scope traces the same library in their process.
+        requests: number of requests, including refused ones.
+        bytes: total size of their bodies, uncompressed.
+        refused: reason of a refusal → number of requests.
+        spans: number of valid spans in accepted requests.
+        rejected: reason → number of invalid spans in accepted requests.
+        ours: number of accepted evaluation spans, which are never evaluated.
+        unclaimed: number of accepted spans that are not claimed.
+        unread: ignored scope → number of traces without any span that is read, because another scope traces the same library in
+            their process.
     """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
         self._lock = Lock()
         self.requests = self.bytes = self.spans = self.ours = self.unclaimed = 0
         self.refused: Counter[str] = Counter()
@@ -56,26 +53,26 @@ class EndpointCounts:
         self._unread_traces: set[bytes] = set()
 
     def came(self, size_bytes: int) -> None:
-        """Count a request, whatever comes of it.
+        """Count a request, accepted or not.
 
         Args:
-            size_bytes: of its body, without compression; 0 where that is not known.
+            size_bytes: size of its body, uncompressed; 0 if it is unknown.
         """
         with self._lock:
             self.requests += 1
             self.bytes += size_bytes
 
     def refuse(self, reason: str) -> None:
-        """Count a request that is refused, by a reason of few: ``bytes``, ``traces``, ``event_queue``, ``too_large`` …"""
+        """Count a refused request. The reason has few values: ``bytes``, ``traces``, ``event_queue``, ``too_large`` …"""
         with self._lock:
             self.refused[reason] += 1
 
     def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
-        """Count traces of a request with spans of an ignored scope; each once, unless thousands came in between.
+        """Count the traces of an ignored scope in a request. Each counts once, unless thousands of others came in between.
 
         Args:
             scope: the ignored scope.
-            traces: ids of its traces, without traces of which the same request has spans that are read.
+            traces: ids of its traces, except traces with spans in the same request that are read.
         """
         with self._lock:
             self.unread[scope] += len(traces - self._unread_traces)
@@ -84,10 +81,10 @@ class EndpointCounts:
             self._unread_traces |= traces
 
     def took(self, spans: int, rejected: Mapping[str, int], *, ours: int, unclaimed: int) -> None:
-        """Count the spans of one request."""
+        """Count the spans of one accepted request."""
         with self._lock:
             self.spans += spans
-            if rejected:  # a counter that is told nothing takes longer than all else here
+            if rejected:  # Counter.update is slower than the rest of this method, even without entries
                 self.rejected.update(rejected)
             self.ours += ours
             self.unclaimed += unclaimed
@@ -97,19 +94,19 @@ class EndpointCounts:
 
 
 class ForwardTarget(Protocol):
-    """Where a span that was kept goes on to: the proxy's own way to its backend."""
+    """The destination of kept spans: the proxy's connection to its backend."""
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-        """Send it on, with these attributes appended to its own. Called once per kept span; never raises, does not block."""
+        """Forward a kept span with these attributes appended. Called once per kept span; never raises, does not block."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldWireSpan:
-    """A span that waits in a proxy for its unit's scores, and goes on with them: a ``PendingSpan``.
+    """A span that waits in a proxy for its unit's scores, and is then forwarded with them: a ``PendingSpan``.
 
     Attributes:
-        span: the span as it came.
-        exit: the way to the backend of the proxy that keeps it.
+        span: the span as received.
+        exit: destination of the proxy that keeps the span.
     """
 
     span: WireSpan
@@ -117,11 +114,11 @@ class HeldWireSpan:
 
     @property
     def size(self) -> int:
-        """Bytes held: those that came."""
+        """Size of the received span in bytes."""
         return len(self.span.raw)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Send it on; its end time is its own."""
+        """Forward the span with its own end time."""
         self.exit.pass_on(self.span, attributes)
 
 
@@ -129,15 +126,15 @@ class HeldWireSpan:
 
 
 class RequestClaims(NamedTuple):
-    """What the spans of one request are to us.
+    """The spans of one request, sorted by their treatment.
 
     Attributes:
         taken: the request.
-        sorting: of all that are not ours.
-        kept: those that wait for their scores; all others are to go on now.
-        copies: of units that another process took, to be scored here.
-        private: copies of any kind, which go nowhere.
-        scores: spans that may hold scores of others.
+        sorting: all spans except those of spanscore's evaluators.
+        kept: spans that wait for their scores; a proxy forwards all others now.
+        copies: copies of units that another process sampled, to be scored here.
+        private: all copies; a proxy forwards none of them.
+        scores: spans that may have external scores.
     """
 
     taken: ParsedRequest
@@ -149,17 +146,18 @@ class RequestClaims(NamedTuple):
 
 
 class RequestSpans(NamedTuple):
-    """The spans of one request.
+    """The spans of one request, on their way to the span thread.
 
     Attributes:
-        unsampled: units that are told to be so.
-        spans: the others, each with whether it is claimed.
-        roots: how many of them begin a unit for sure.
-        traces: of claimed ones.
-        beside: traces of unclaimed ones and of copies.
-        kept: those that wait for their exit.
-        copies: of units that another process took.
-        size: bytes of claimed ones, and of copies.
+        unsampled: the unsampled units.
+        spans: all other spans, each with whether it is claimed.
+        roots: number of spans that certainly begin a unit.
+        traces: ids of the traces of claimed spans.
+        beside: ids of the traces of unclaimed spans and of copies.
+        kept: spans that wait to be forwarded.
+        exit: destination of the kept spans; None = no span is kept.
+        copies: copies of units that another process sampled.
+        size: total bytes of claimed spans and copies.
     """
 
     unsampled: Sequence[UnsampledUnit]
@@ -174,13 +172,13 @@ class RequestSpans(NamedTuple):
 
 
 class StreamPosition(NamedTuple):
-    """Where a request was read, and not received.
+    """A request that was read from a stream, and its position there.
 
     Attributes:
-        stream: which; spans of one that has ended are left.
-        log_ns: what its log says when it was written, nanoseconds.
-        arrived: its spans.
-        noted: called on the span thread with the traces of its spans, when these are where they belong.
+        stream: name of the stream; spans of an ended stream are dropped.
+        log_ns: time of the message in the stream's log, in nanoseconds.
+        arrived: spans of the request.
+        noted: function of the ids of the request's traces, called on the span thread when the spans are in their table.
     """
 
     stream: Hashable
@@ -192,46 +190,43 @@ class StreamPosition(NamedTuple):
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 _REMEMBERED: Final = 100_000
-"""Units that were taken: whoever had no answer sends a copy again."""
+"""Number of remembered units: senders resend a copy that got no response."""
 _MOST: Final = 1_000
-"""Resources of which it is known whether they are copies'; then all are forgotten."""
+"""Number of resources with a known result of ``_is_copy``; beyond it, all are forgotten."""
 _UNTRUSTED: Final = (
-    "without a token, so that the dice are thrown again: give serve.token_file, of the same token as elsewhere"
+    "without a token, so they are sampled again: set serve.token_file to the token of the sending processes"
 )
 _NO_METRIC: Final = "which this scorer does not have: give both processes the same metrics"
 
 
 class UnitCopies:
-    """Reads copies of units that another process took, each once.
+    """Reads copies of units that another process sampled, each once.
 
-    A copy is whole: nothing of it is waited for. The decisions of the other process stand, and no other metric is eligible.
+    A copy is complete: it waits for no further spans. The sampling decisions of the other process are kept, and no other metric
+    is eligible.
 
     Args:
-        metrics: names of all that can be scored here.
+        metrics: names of all metrics of this scorer.
 
     Attributes:
-        trusted: whether what a copy says was decided is believed: who may send has a token, or writes to a topic of ours.
-        again: copies that had come before.
-        ignored: spans of copies that were not believed.
-        lost: what was wrong → copies, or metrics of copies, that cannot be scored here.
+        trusted: whether the sampling decisions in copies are used: senders have a token, or write to a topic of ours.
+        again: number of repeated copies.
+        ignored: number of spans of untrusted copies.
+        lost: reason → number of copies, or of metrics of copies, that cannot be scored here.
     """
 
     def __init__(self, metrics: Collection[str]) -> None:
         self._metrics = frozenset(metrics)
         self.trusted = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what came: in a forked child."""
         self._known = ClosedKeys(_REMEMBERED)
         self._copies: dict[int, bool] = {}
         self.again = self.ignored = 0
         self.lost: Counter[str] = Counter()
 
     def separate(self, taken: ParsedRequest) -> tuple[ParsedRequest, Sequence[WireSpan], Sequence[WireSpan]]:
-        """Return a request without the copies that are trusted, these copies, and all copies. Any thread.
+        """Return the request without trusted copies, the trusted copies, and all copies. Any thread.
 
-        None of the copies ever goes on to a backend.
+        Copies are never forwarded to a backend.
         """
         are_copies = [self._is_copy(origin) for origin, _ in taken.places]
         if True not in are_copies:
@@ -246,10 +241,12 @@ class UnitCopies:
         return taken._replace(places=rest), private, private
 
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
-        """Yield the units of copies, and samples where some were submitted. Span thread.
+        """Yield the units of copies, with samples if they were submitted. Span thread.
 
         Args:
-            once: leave out those that have come before: who had no answer sends again. What is read is read again on purpose.
+            copies: spans of the copies.
+            once: whether repeated copies are left out, because senders resend a copy that got no response. False for streams,
+                which are reread on purpose.
         """
         for unit, samples in units_of(copies, self._unreadable):
             ids = unit.key.trace_id.to_bytes(16), unit.key.span_id.to_bytes(8)
@@ -261,7 +258,7 @@ class UnitCopies:
                 yield ours, samples
 
     def _for_us(self, unit: Unit) -> Unit:
-        """Return a unit that is eligible for those metrics alone that there are here."""
+        """Return the unit, eligible only for those metrics that this scorer has."""
         eligible = unit.eligible_metrics or frozenset()
         for name in sorted(eligible - self._metrics):
             self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
@@ -269,16 +266,16 @@ class UnitCopies:
         return replace(unit, eligible_metrics=eligible & self._metrics)
 
     def _unreadable(self, error: Exception) -> None:
-        self.lost["what cannot be read"] += 1
+        self.lost["unreadable spans"] += 1
         log_internal_error("read a copy of a unit", error)
 
     def notes(self) -> list[str]:
-        """Return what must be known of copies that were not scored, for ``status()``."""
+        """Return the notes on unscored copies for ``status()``."""
         notes = [f"{times:,} copies of units came with {what}" for what, times in self.lost.copy().items()]
         return notes + ([f"{self.ignored:,} spans of copies came {_UNTRUSTED}"] if self.ignored else [])
 
     def _is_copy(self, origin: Origin) -> bool:
-        resource = hash(origin.resource)  # not the bytes, which may be many
+        resource = hash(origin.resource)  # the hash, because the bytes may be many
         is_copy = self._copies.get(resource)
         if is_copy is None:
             if len(self._copies) >= _MOST:
@@ -297,32 +294,28 @@ def _says_copy(origin: Origin) -> bool:
 # --- kept -----------------------------------------------------------------------------------------------------------
 
 _EARLY_NS: Final = 5_000_000_000
-"""How long a span waits for its unit to close, unless it is the root of one that is about to."""
+"""Time for which a span waits for its unit to close; the root of a closing unit waits longer."""
 
 
 class ProxyBuffer:
-    """Spans that a proxy keeps: each goes on exactly once, with its unit's scores or after five seconds. Span thread."""
+    """Spans that a proxy keeps. Each is forwarded exactly once: with its unit's scores, or after 5 s. Span thread."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every span: in a forked child, as they are its parent's to send on."""
-        self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # by since when
+        self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # in order of arrival
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def keep(self, spans: Sequence[WireSpan], exit: ForwardTarget, now_ns: int) -> None:
-        """Keep spans; a copy of one that waits, or has gone on, goes nowhere."""
+        """Keep spans. A repeated span, waiting or already forwarded, is dropped."""
         for span in spans:
             key = key_of(span)
             if key not in self._waiting and key not in self._gone:
                 self._waiting[key] = now_ns, HeldWireSpan(span, exit)
 
     def give(self, keys: Sequence[UnitKey]) -> dict[int, PendingSpan]:
-        """Return those that wait of these spans of one trace, by span id: who gets them ends them."""
+        """Remove and return the waiting spans among these, by span id; all are of one trace. The caller must end them."""
         pending: dict[int, PendingSpan] = {}
         for key in keys:
             entry = self._waiting.pop(key, None)
@@ -332,16 +325,16 @@ class ProxyBuffer:
         return pending
 
     def let_go(self, keys: Sequence[UnitKey]) -> None:
-        """Send on what waits of these, as it is."""
+        """Forward the waiting spans among these, unchanged."""
         for span in self.give(keys).values():
             span.end()
 
     def let_overdue_go(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
-        """Send on what has waited for five seconds.
+        """Forward the spans that have waited for 5 s, unchanged.
 
         Args:
-            now_ns: the time.
-            closing: roots of units that are about to close: they wait on.
+            now_ns: the present time.
+            closing: function that returns the roots of units that are about to close; these keep waiting.
         """
         if (due_ns := self.next_due_ns()) is None or now_ns < due_ns:
             return
@@ -355,11 +348,11 @@ class ProxyBuffer:
         self.let_go([key for key in overdue if key not in stay])
 
     def let_all_go(self) -> None:
-        """Send on everything, as it is."""
+        """Forward all waiting spans, unchanged."""
         self.let_go([*self._waiting])
 
     def next_due_ns(self) -> int | None:
-        """Return when the oldest has waited for five seconds; None where none waits."""
+        """Return the time at which the oldest span has waited for 5 s; None if no span waits."""
         return next((since_ns + _EARLY_NS for since_ns, _ in self._waiting.values()), None)
 
     def _note_gone(self, key: UnitKey) -> None:
@@ -369,5 +362,5 @@ class ProxyBuffer:
 
 
 def key_of(span: WireSpan) -> UnitKey:
-    """Return the ids of a span, as those of a unit that it were the root of."""
+    """Return the key of the unit whose root is this span."""
     return UnitKey(int.from_bytes(span.trace_id), int.from_bytes(span.span_id))

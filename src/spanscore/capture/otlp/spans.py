@@ -1,4 +1,4 @@
-"""OtlpSpans: spans that arrive over the wire, in any order → units."""
+"""The receiver of OTLP spans: it gathers spans that arrive in any order into units."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Final
 
+from spanscore.capture.intake import Intake
 from spanscore.capture.log_content import LogContent
 from spanscore.capture.otlp.claims import RequestPartition, ScopeClaim, WireClaims, add_unsampled
 from spanscore.capture.otlp.external_scores import ExternalScores
@@ -26,7 +27,7 @@ from spanscore.capture.scopes import Role
 from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, WireSpan, kept, span_data_of, trace_state_of
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.codecs.otlp_span import ContentRecord
-from spanscore.core.event_queue import EventQueue, yield_gil
+from spanscore.core.event_queue import yield_gil
 from spanscore.core.job import ServeState, TopicState
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
@@ -34,26 +35,25 @@ from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, split
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
-# A closed unit, still the bytes that came → its units in GenAI names: mostly one.
+# Decodes the spans of a closed unit and splits it into units with GenAI names, mostly one.
 
 
 def units_of(
     closed: ClosedUnit, translator: SpanNormalizers, mended: Counter[str], logs: LogContent | None = None
 ) -> list[Unit]:
-    """Return the units of a topmost span and all below it; empty if they make none.
+    """Return the units of a topmost span and all spans below it; empty if they make no unit.
 
-    If spans are missing, only the topmost one is read: its facts give the probability that the unit was chosen.
+    If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
 
     Args:
-        closed: the spans that came.
-        translator: counts the spans it reads.
-        mended: counts spans by what was wrong with them.
-        logs: content that came in log records; None: none is read.
+        closed: the received spans.
+        translator: normalizers, which also count the spans they read.
+        mended: counter of repaired faults in spans.
+        logs: content from log records; None = log records are not read.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
@@ -61,7 +61,7 @@ def units_of(
         try:
             data = span_data_of(span, mended)
             translated = translator.translate(data) if logs is None else logs.translated(data, translator)
-        except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
+        except Exception as error:  # noqa: BLE001  (the bytes are not a span, or a user's normalizer raises)
             log_internal_error("read a span", error)
             complete = False
             continue
@@ -86,91 +86,76 @@ _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _FEW: Final = 32
-"""Units that nobody scores, of which each takes microseconds."""
+"""Number of unsampled units between two yields of the GIL; each takes microseconds."""
 _LOGS_SHARE: Final = 4
-"""Log records that wait for their spans may take a share of ``Bounds.bytes``, one part in this many, beside it."""
+"""Log records that wait for their spans may use a further quarter of ``Bounds.bytes``."""
 
 
 class OtlpSpans:
-    """The receiver of ``spanscore serve`` and of every other listener for OTLP.
+    """The receiver of ``spanscore serve`` and of every other OTLP listener.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the units that are not handed on.
-        bounds: of what waits.
-        claims: whose spans are read.
-        translator: puts them into GenAI names.
-        ready: called with each request: the first chooses providers and starts the span thread.
-        metrics: names of those that score units: what another process took is scored by them.
-        external: counts the scores of others; None = they are not read.
+        intake: the first parts.
+        bounds: limits of waiting spans.
+        claims: decides which spans are read.
+        translator: normalizers, which map spans to GenAI names.
+        ready: called with each request; the first call chooses providers and starts the span thread.
+        metrics: names of the unit metrics, by which copies from other processes are scored.
+        make_external: function that creates the counter of external scores; None = they are not read.
 
     Attributes:
-        counts: what came to the door.
-        copies: reads those of units that another process took.
-        logs: content that came in log records, until its spans are read.
-        external: counts the scores of others.
-        table: where spans wait for their units that came over the wire.
-        streams: likewise, of those that were read.
-        translator: puts spans into GenAI names; the thread that reads spans owns it.
-        forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None without one.
-        topic: what a worker reads; None = nothing.
-        units: that were handed on or counted.
+        counts: counts of the received requests.
+        copies: reader of copies of units that another process sampled.
+        logs: content from log records, until its spans are read.
+        external: counter of external scores.
+        table: received spans that wait for the rest of their unit.
+        streams: spans read from streams that wait for the rest of their unit.
+        translator: normalizers, owned by the span thread.
+        forward: function that returns a proxy's requests sent, requests failed and last error; None without a proxy.
+        topic: function that returns the state of a worker's topic; None without a topic.
+        units: number of units that were handed on or counted.
     """
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         bounds: Bounds,
         claims: WireClaims,
         translator: SpanNormalizers,
         ready: Callable[[], None],
         metrics: Collection[str] = (),
-        external: ExternalScores | None = None,
+        make_external: Callable[[], ExternalScores] | None = None,
     ) -> None:
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
-        self._admission = admission
         self._bounds = bounds
         self._claims = claims
         self.translator = translator
         self._ready = ready
-        self._mended: Counter[str] = Counter()
+        self._metrics = metrics
+        self._make_external = make_external
         self._closed = False
-        self.counts = EndpointCounts()
-        self.copies = UnitCopies(metrics)
-        self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
-        self.external = external
-        self.table = self._table(bounds)
-        self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
         self.topic: Callable[[], TopicState] | None = None
+        self.connect(intake)
+
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, without a span, and count from zero."""
+        self._event_queue, self._port = intake.event_queue, intake.port
+        self._sampler, self._admission = intake.sampler, intake.admission
+        self._mended: Counter[str] = Counter()
+        self.counts = EndpointCounts()
+        self.copies = UnitCopies(self._metrics)
+        self.logs = LogContent(self._bounds.bytes // _LOGS_SHARE, self._bounds.orphan_wait_ns)
+        self.external = None if self._make_external is None else self._make_external()
+        self.table = self._table(self._bounds)
+        self.streams = Streams()
         self._kept = ProxyBuffer()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
-    def reset(self) -> None:
-        """Forget every span and count from zero: in a forked child, as what came in is the parent's."""
-        self._mended.clear()
-        self.counts.reset()
-        self.table.reset()
-        self.streams.reset()
-        self._kept.reset()
-        self.copies.reset()
-        self.logs.reset()
-        if self.external is not None:
-            self.external.reset()
-        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
-
-    # --- the threads of who listens ----------------------------------------------------------------------------
+    # --- the listeners' threads --------------------------------------------------------------------------------
 
     def overloaded(self) -> str | None:
-        """Return what is full, ``bytes``, ``traces`` or ``event_queue``: the next request is to be refused. None: take it."""
+        """Return the full resource, ``bytes``, ``traces`` or ``event_queue``, if the next request must be refused."""
         if self.table.bytes + self.streams.bytes >= self._bounds.bytes:
             return "bytes"
         if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self._bounds.traces:
@@ -178,39 +163,39 @@ class OtlpSpans:
         return None if self._event_queue.admits() else "event_queue"
 
     def take(self, taken: ParsedRequest, exit: ForwardTarget | None = None) -> Sequence[WireSpan]:
-        """Take the spans of one request; return those that are kept. Does not block, but for the first one.
+        """Accept the spans of one request; return the kept spans. Only the first call may block.
 
         Args:
-            taken: the request; ``overloaded`` was asked before.
-            exit: where kept spans go on to, once each, whatever happens; None = none is kept.
+            taken: the request; check ``overloaded`` first.
+            exit: destination to which each kept span is forwarded exactly once; None = no span is kept.
         """
         looked = self.look(taken, keep=exit is not None)
         self.take_in(looked, exit)
         return looked.kept
 
     def take_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
+        """Keep content from log records until its spans are read, for traces that may be scored. Any thread."""
         if not self._closed:
             self.logs.add(
                 record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
             )
 
     def read(self, taken: ParsedRequest) -> RequestSpans | None:
-        """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
+        """Return the argument of ``hand_over`` for a request that was read from a stream. None: the receiver is closed."""
         return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
 
     def hand_over(self, read: Sequence[StreamPosition]) -> None:
-        """Take requests that were read of one stream, in their order; at least one."""
+        """Accept requests that were read from one stream, in their order; at least one."""
         self._ready()
         self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
 
     def then(self, work: Callable[[int], None]) -> None:
-        """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
+        """Run ``work`` with the time on the span thread, after all requests accepted so far. Any thread."""
         self._ready()
         self._event_queue.put(self, work, must=True)
 
     def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
-        """Wait until ``safe`` has told that the units which what was taken makes whole are. Any thread but ours; blocks."""
+        """Close complete units, and block until ``safe`` reports that they survive the process. Not for the span thread."""
         done = Event()
 
         def close_and_ask(now_ns: int) -> None:
@@ -222,19 +207,19 @@ class OtlpSpans:
         return done.wait(timeout_s)
 
     def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
-        """Read a stream from now on, whose units are no older than that. Any thread."""
+        """Start to read a stream; ``max_age_ns`` limits the age of its units. Any thread."""
         bounds = replace(self._bounds, max_age_ns=min(self._bounds.max_age_ns, max_age_ns))
         self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
-        """Return what the spans of a request are to us. Any thread; nothing is taken yet.
+        """Return the spans of a request sorted by their treatment. Any thread; no span is accepted yet.
 
         Args:
             taken: the request.
-            keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
+            keep: whether claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
         """
         taken, copies, private = self.copies.separate(taken)
-        claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
+        claims = [self._claims.of(origin) for origin, _ in taken.places]  # in order: the first of two scopes is read
         sorting = RequestPartition(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
@@ -249,7 +234,7 @@ class OtlpSpans:
         return RequestClaims(taken, sorting, kept, copies, private, scores)
 
     def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
-        """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
+        """Accept the spans of a request that ``look`` sorted; ``exit`` gets the kept spans."""
         if self._closed:
             if exit is not None:
                 for span in looked.kept:
@@ -260,7 +245,7 @@ class OtlpSpans:
         self._event_queue.put(self, arrived, arrived.size, must=True)
 
     def _count_arrival(self, looked: RequestClaims, exit: ForwardTarget | None) -> RequestSpans:
-        """Count what is taken of a request, and return it."""
+        """Count the spans of an accepted request, and return them for the span thread."""
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.external is not None:
             self.external.read(scores)
@@ -273,7 +258,7 @@ class OtlpSpans:
             copied = {span.trace_id for span in copies}
             roots, beside, size = roots + len(copied), beside | copied, size + sum([len(span.raw) for span in copies])
         self._taken += roots
-        # A burst is read later, and may be many times what the table may hold.
+        # A burst is read later, and may be many times the size of the table's limit.
         self._traces_taken += len(sorting.traces)
         return RequestSpans(
             sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size
@@ -286,11 +271,11 @@ class OtlpSpans:
                     yield kept(taken.body, place, origin)
 
     def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
-        """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
+        """Return the spans of units that may be scored, by the root of their trace or by a root that may begin with them."""
         ids, by_trace, kept = {span.span_id for span in claimed}, dict[tuple[bytes, str], bool](), list[WireSpan]()
         for span in claimed:
             of_trace = span.trace_id, trace_state_of(span)
-            if of_trace not in by_trace:  # by nothing else is a trace's root sampled
+            if of_trace not in by_trace:  # only these decide the sampling of a trace's root
                 by_trace[of_trace] = self._may(span, of_trace[1], is_trace_root=True)
             begins = span.parent_is_remote or (span.parent_id and span.parent_id not in ids)
             if by_trace[of_trace] or (begins and self._may(span, of_trace[1], is_trace_root=False)):
@@ -298,7 +283,7 @@ class OtlpSpans:
         return kept
 
     def _drop_content(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
-        """Return the root of a unit that no rate would take, without its content; None if its spans are to be kept."""
+        """Return the root of a unit that no rate would sample, without its content; None if its spans must be kept."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
         may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
@@ -313,7 +298,7 @@ class OtlpSpans:
     # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: RequestSpans | Sequence[StreamPosition] | Callable[[int], None], now_ns: int) -> None:
-        """Read one request, or some of one stream, or do what is to be done after those before."""
+        """Handle one event: a request, requests of a stream, or work."""
         if isinstance(event, RequestSpans):
             if event.exit is not None:
                 self._kept.keep(event.kept, event.exit, now_ns)
@@ -338,7 +323,7 @@ class OtlpSpans:
                 log_internal_error("read a message", error)
 
     def tick(self, now_ns: int) -> None:
-        """Hand on the units that are whole, and send on what waits in vain."""
+        """Hand on complete units, and forward kept spans that have waited for too long."""
         self._close_all(self.table.due(now_ns), now_ns)
         self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
         for copies in self.streams.copies():
@@ -346,17 +331,17 @@ class OtlpSpans:
         self._kept.let_overdue_go(now_ns, self.table.waiting)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next unit closes, or a kept span goes on, if nothing more comes."""
+        """Return the time at which the next unit closes or the next kept span is forwarded, if no more spans come."""
         times = (self.table.next_due_ns(), self.streams.next_due_ns(), self._kept.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the units whose root is there and that wait for further spans."""
+        """Return the units with a root that wait for further spans."""
         return self.table.waiting() | self.streams.waiting()
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
-        # A unit of which something is missing had no time to be whole.
+        """Hand on every unit with a root; units without one are counted as ``shutdown``. Return no keys."""
+        # A unit with missing spans had no time to become complete.
         closed = (
             unit._replace(outcome=Outcome.SHUTDOWN) if unit.outcome is Outcome.INCOMPLETE else unit
             for unit in self.table.close_all(now_ns)
@@ -367,16 +352,16 @@ class OtlpSpans:
         return []
 
     def unread_count(self) -> int:
-        """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
+        """Return the number of roots that the span thread has not read, plus the open units if it is abandoned. Any thread."""
         unread = self._taken - self._read
         return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
 
     def close(self) -> None:
-        """Take no further request. Any thread."""
+        """Accept no further request. Any thread."""
         self._closed = True
 
     def received(self) -> ServeState:
-        """Return what came, and what waits, for ``status()``. Any thread."""
+        """Return the counts of received and waiting spans for ``status()``. Any thread."""
         counts, gathered = self.counts, self.streams.gathered(self.table)
         return ServeState(
             requests=counts.requests,
@@ -402,11 +387,11 @@ class OtlpSpans:
 
     @property
     def redelivered(self) -> int:
-        """Copies of units that had come before. Any thread."""
+        """Number of repeated copies of units. Any thread."""
         return self.copies.again
 
     def notes(self) -> list[str]:
-        """Return what must be known of spans that were not scored, for ``status()``."""
+        """Return the notes on unscored spans for ``status()``."""
         mended = [
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
             for what, spans in self._mended.copy().items()
@@ -417,14 +402,14 @@ class OtlpSpans:
         return TraceTable(bounds, follows=self._follows, stands_alone=self._claims.stands_alone)
 
     def _follows(self, root: WireSpan) -> bool:
-        """Whether the spans of a topmost span are kept: it may be scored, or they decide which of them are roots."""
+        """Return whether the spans of a topmost span are kept: the unit may be scored, or they decide which spans are roots."""
         return self._may_be_scored(root) or self._claims.role(root) is not _ROOT
 
     def _may_be_scored(self, root: WireSpan) -> bool:
         return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
     def _add(self, table: TraceTable | None, event: RequestSpans, now_ns: int) -> None:
-        """Put spans into a table; None: they are read no more."""
+        """Add spans to a table; None = their stream is no longer read."""
         self._read += event.roots
         if table is not None:
             add_unsampled(table, event.unsampled, now_ns)
@@ -448,7 +433,7 @@ class OtlpSpans:
             try:
                 if not is_sampled:
                     unsampled += 1
-                elif self._event_queue.abandoned and not is_stream:  # the next process reads the rest of a stream
+                elif self._event_queue.abandoned and not is_stream:  # another process reads the rest of a stream
                     self._admission.record_rejected(Outcome.SHUTDOWN, self._claims.roots(unit))
                 else:
                     unsampled += self._close(unit, now_ns)
@@ -463,12 +448,12 @@ class OtlpSpans:
             self._admission.record_rejected(_NOT_SAMPLED, unsampled)
 
     def _close(self, closed: ClosedUnit, now_ns: int) -> int:
-        """Hand on the units of a topmost span; return how many there are that cannot be scored."""
+        """Hand on the units of a topmost span; return the number of units that cannot be scored."""
         if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self._claims.roots(closed)
         units = [] if self._claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
-            self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
+            self.table.late += 1  # the late span changes which spans are roots; the old units have been scored
             return 0
         for unit in units:
             self._claims.found_by_content(closed.root.origin)

@@ -1,4 +1,4 @@
-"""Streams such as the partitions of a topic → units, by a clock of each stream."""
+"""Reads units from streams, such as the partitions of a topic; each stream has a clock of its own."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from spanscore.pipeline.traces import TraceTable
 
 # --- stream clock ---------------------------------------------------------------------------------------------------
 
-# A stream is read in bursts and stands still while others wait, so by the wall clock its units would close before the rest
-# of them is read. Its own clock runs as fast as ours at most, and only while the stream is read:
+# A stream is read in bursts, and stops while other streams wait. By the wall clock its units would close before their rest is
+# read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
 #
 #     read to its end           runs
-#     behind: more is there     runs, but not further than the times that its log has given what was read
-#     not read (paused, away)   stands
+#     behind: more to read      runs, at most to the newest time in the log that was read
+#     not read (paused, away)   stops
 #
-# No two clocks are compared, only times of one log with each other: one that is wrong closes nothing early.
+# Only times of one log are compared with each other, never two clocks: a wrong clock closes no unit early.
 
 
 class StreamClock:
-    """The time by which units of one stream grow old, never ahead of what was read. One thread's.
+    """The clock of one stream, by which its units age. It is never ahead of the messages that were read. For one thread.
 
-    Every method takes the steady time, nanoseconds.
+    Every method takes the monotonic time in nanoseconds.
     """
 
     def __init__(self, steady_ns: int) -> None:
@@ -41,12 +41,12 @@ class StreamClock:
         self._first_ns = self._last_ns = 0
 
     def now_ns(self, steady_ns: int) -> int:
-        """Return the stream's time; never less than before."""
+        """Return the stream's time in nanoseconds; it never decreases."""
         ran, most = self._ran(steady_ns), self._last_ns - self._first_ns
         return self._base_ns + (ran if self._at_end or ran < most else most)
 
     def steady_ns(self, stream_ns: int) -> int | None:
-        """Return when, if nothing more is read, it will be that time here; None = never."""
+        """Return the monotonic time at which the clock will show ``stream_ns`` if nothing more is read; None = never."""
         ahead_ns = stream_ns - self._base_ns
         if ahead_ns <= self._ran_ns and self._stands:
             return self._since_ns
@@ -55,7 +55,7 @@ class StreamClock:
         return self._since_ns + ahead_ns - self._ran_ns
 
     def read(self, log_ns: int, steady_ns: int) -> None:
-        """Note that something was read to which the log has given that time."""
+        """Record that a message was read; ``log_ns`` is its time in the log."""
         self.go(steady_ns)
         if self._at_end:
             self._begin(steady_ns)
@@ -63,18 +63,18 @@ class StreamClock:
         self._last_ns = max(self._last_ns, log_ns)
 
     def reach_end(self, steady_ns: int) -> None:
-        """Note that there is nothing more to be read."""
+        """Record that the stream has no further messages for now."""
         self.go(steady_ns)
         if not self._at_end:
             self._begin(steady_ns)
             self._at_end = True
 
     def stand(self, steady_ns: int) -> None:
-        """Note that it is not read until further notice."""
+        """Stop the clock: the stream is not read until further notice."""
         self._ran_ns, self._since_ns, self._stands = self._ran(steady_ns), steady_ns, True
 
     def go(self, steady_ns: int) -> None:
-        """Note that it is read again."""
+        """Restart the clock: the stream is read again."""
         if self._stands:
             self._since_ns, self._stands = steady_ns, False
 
@@ -93,7 +93,7 @@ _NO_LIMIT = 1_000_000_000
 
 
 class TableCounts(NamedTuple):
-    """What tables hold and have counted, as ``TraceTable`` tells it."""
+    """The sums of the counters of ``TraceTable`` over several tables."""
 
     bytes: int = 0
     open: int = 0
@@ -105,19 +105,21 @@ class TableCounts(NamedTuple):
 
     @classmethod
     def of(cls, table: TraceTable) -> Self:
-        """Return that of one table."""
+        """Return the counts of one table."""
         return cls(*(getattr(table, name) for name in cls._fields))
 
     def plus(self, other: Self) -> Self:
-        """Return that of both."""
+        """Return the sum of both counts."""
         return type(self)(*map(add, self, other))
 
 
 class OpenStream(NamedTuple):
-    """What is open of one stream.
+    """The open units of one stream.
 
     Attributes:
-        copies: those of units that another process took, by request; they wait for room, and for nothing else.
+        table: spans of open units.
+        clock: clock of the stream.
+        copies: copies of units that another process sampled, by request. They wait only for room in the queue.
     """
 
     table: TraceTable
@@ -125,48 +127,44 @@ class OpenStream(NamedTuple):
     copies: deque[Sequence[WireSpan]]
 
     def holds(self, trace_id: bytes) -> bool:
-        """Whether something of a trace is to come."""
+        """Return whether the trace has open spans or copies."""
         if self.table.holds(trace_id):
             return True
         return bool(self.copies) and any(span.trace_id == trace_id for spans in self.copies for span in spans)
 
 
 class Streams:
-    """The streams that are being read, such as the partitions of a topic. Span thread, but for the numbers.
+    """The streams that are being read, such as the partitions of a topic. Span thread, except the numbers.
 
-    Another process can read a stream again, so a stream that is given up is forgotten with all that is open of it, uncounted.
+    If a stream is taken away, its open units are forgotten and not counted, because another process can read the stream again.
 
     Attributes:
-        room: how many units may be handed on now; there are always some that may, where nobody sets it.
-        at_end: called when the scorer ends: before it waits for what is being scored, and again when it waits no more.
+        room: function that returns the number of units that may be handed on now; by default there is always room.
+        at_end: function that is called when the scorer ends: before it waits for units in scoring, and again after the wait.
     """
 
     def __init__(self) -> None:
         self.room: Callable[[], int] = lambda: _NO_LIMIT
         self.at_end: Callable[[], None] = lambda: None
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every stream: in a forked child."""
         self._streams: dict[Hashable, OpenStream] = {}
         self._gone = TableCounts()
 
     @property
     def bytes(self) -> int:
-        """Of the spans that wait in all tables. Any thread."""
+        """Size of the waiting spans in all tables. Any thread."""
         return sum([table.bytes for table in self._tables()]) if self._streams else 0
 
     @property
     def open(self) -> int:
-        """Traces of all tables. Any thread."""
+        """Number of open traces in all tables. Any thread."""
         return sum([table.open for table in self._tables()]) if self._streams else 0
 
     def begin(self, name: Hashable, table: TraceTable, now_ns: int) -> None:
-        """Read a stream from now on; what was known of one of its name is forgotten."""
+        """Start to read a stream; an earlier stream of this name is forgotten."""
         self._streams[name] = OpenStream(table, StreamClock(now_ns), deque())
 
     def end(self, name: Hashable) -> int:
-        """Forget a stream; return how many traces were open."""
+        """Forget a stream. Return the number of its open traces."""
         stream = self._streams.pop(name, None)
         if stream is None:
             return 0
@@ -175,7 +173,7 @@ class Streams:
         return counted.open + len(stream.copies)
 
     def get(self, name: Hashable) -> OpenStream | None:
-        """Return a stream; None where it is not read."""
+        """Return a stream; None if it is not being read."""
         return self._streams.get(name)
 
     def of(self, key: UnitKey) -> Hashable:
@@ -184,7 +182,7 @@ class Streams:
         return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
 
     def read(self, read: Sequence[StreamPosition], now_ns: int) -> tuple[OpenStream | None, int]:
-        """Return the stream of which these were read, in their order, and its time; None where it is read no more."""
+        """Return the stream of these messages, which are in their order, and its time; None if the stream is no longer read."""
         stream = self._streams.get(read[0].stream)
         if stream is None:
             return None, now_ns
@@ -193,26 +191,26 @@ class Streams:
         return stream, stream.clock.now_ns(now_ns)
 
     def gathered(self, table: TraceTable) -> TableCounts:
-        """Return what all streams, gone ones too, and one other table hold and have counted. Any thread."""
+        """Return the counts of all streams, ended ones included, and of one other table. Any thread."""
         return reduce(TableCounts.plus, (TableCounts.of(each) for each in (table, *self._tables())), self._gone)
 
     def waiting(self) -> set[UnitKey]:
-        """Return the units whose root is there and that were not handed on."""
+        """Return the units with a root that were not handed on yet."""
         return {key for table in self._tables() for key in table.waiting()}
 
     def due(self, now_ns: int) -> Iterator[ClosedUnit]:
-        """Yield the units that are over, as long as there is room: each is to be handed on before the next is asked for."""
+        """Yield complete units while there is room. Hand each on before requesting the next."""
         for table, clock, _ in [*self._streams.values()]:
             yield from table.due(clock.now_ns(now_ns), max(0, self.room()))
 
     def copies(self) -> Iterator[Sequence[WireSpan]]:
-        """Yield the copies of one request after another, likewise."""
+        """Yield the copies of one request after another while there is room. Hand each on before requesting the next."""
         for stream in [*self._streams.values()]:
             while stream.copies and self.room() > 0:
                 yield stream.copies.popleft()
 
     def next_due_ns(self) -> int | None:
-        """Return when there is something to do, by the caller's clock; None while nothing waits, or while there is no room."""
+        """Return the time of the next work, by the caller's clock; None if no unit waits or there is no room."""
         if self.room() <= 0:
             return None
         if any(stream.copies for stream in self._streams.values()):
@@ -226,7 +224,7 @@ class Streams:
 
 
 def bounds_of(units: Units) -> Bounds:
-    """Return the bounds of a configuration: times in nanoseconds."""
+    """Return the limits in a configuration, times in nanoseconds."""
     return Bounds(
         quiet_ns=int(units.idle_timeout * 1e9),
         orphan_wait_ns=int(units.orphan_wait * 1e9),

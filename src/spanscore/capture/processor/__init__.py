@@ -1,1 +1,1 @@
-"""Spans that other instrumentations make in this process → units."""
+"""The receiver of spans that other instrumentations create in this process."""

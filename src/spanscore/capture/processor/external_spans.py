@@ -1,11 +1,11 @@
-"""ExternalSpans: spans that other instrumentations make in this process → units: the receiver of ``ScoringSpanProcessor``.
+"""The receiver of ``ScoringSpanProcessor``: it gathers spans of other instrumentations in this process into units.
 
-When a span starts its unit is known, as its parent's is. A unit closes when its topmost span has ended and no claimed span of
-it is open. On the application's thread a span costs a look-up of its scope and one of its parent, and one append at its end if
-its unit may be scored; it is read and translated on the span thread (`external_unit.py`).
+A span's unit is known when it starts, from its parent. A unit closes when its topmost span has ended and no claimed span of it
+is open. On the application's thread, a span costs a look-up of its scope and of its parent, and one append at its end if its
+unit may be scored. The span is read and translated on the span thread (`external_unit.py`).
 
-A span of a scope that no translation names shows its attributes often only at its end. The units below it wait for that, two
-seconds at most: it may be their root.
+A span of a scope that no normalizer names often gets its attributes only at its end. The units below it wait for that end, at
+most 2 s, because the span may be their root.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import semconv
+from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, handlers, processors, recorded_by_others
 from spanscore.capture.processor.external_unit import (
     Event,
@@ -39,26 +40,24 @@ from spanscore.capture.scopes import Role, Scopes, library_of, root_role
 from spanscore.core import context
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.codecs.sdk import attributes_of
-from spanscore.core.event_queue import EventQueue, steady_ns
+from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
-from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 _MAX_AGE_NS: Final = 3_600_000_000_000
-"""A root that has not ended by then is given up."""
+"""Age at which a root that has not ended is given up."""
 _SPAN_BYTES: Final = 2_000
 _MOST_UNNOTED: Final = 100
-"""Ended spans of an unsampled unit that are kept until its root ends, which most often makes looking at them needless."""
+"""Number of ended spans of an unsampled unit that are kept unread until its root ends. Mostly they need not be read then."""
 
 _OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
 _ROOT: Final = RootRole.ROOT
 _IDS: Final = slice(2)
-"""Trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
-_TOO_LATE: Final = "spans got GenAI attributes only when a unit below them had been closed: that unit is scored"
+"""Trace id and span id, the first items of a ``SpanContext``: it is a tuple, and its properties are slow."""
+_TOO_LATE: Final = "spans got GenAI attributes only after a unit below them was closed: that unit is scored"
 _BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
 
 
@@ -66,58 +65,46 @@ class ExternalSpans:
     """The receiver of all processors of one scorer.
 
     Args:
-        event_queue: the way to the span thread.
-        port: where units are handed on.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the units that are turned away here.
-        scopes: whose spans are claimed.
-        translator: puts them into GenAI names.
-        ready: called with the first root (of each process): chooses providers, starts the span thread.
-        spans_file: gets the spans of units as well, with their scores; None = there is no such file.
-        turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
-
-        identity: what other scorers in the process are to know of this one.
+        intake: the first parts.
+        scopes: roles of instrumentation scopes, which decide the claimed spans.
+        translator: normalizers, which map spans to GenAI names.
+        ready: called with the first root (of each process): chooses providers and starts the span thread.
+        spans_file: file that also gets the spans of units with their scores; None = no file.
+        identity: identity of the scorer, for other scorers in the process.
 
     Attributes:
         others: receivers of other scorers.
-        units: topmost spans that were let in.
-        untaken: why spans with GenAI attributes were not taken → how many.
-        closed: no further unit is let in.
+        units: number of accepted topmost spans.
+        untaken: reason → number of spans with GenAI attributes that were not accepted.
+        closed: whether no further unit is accepted.
     """
 
     def __init__(
         self,
-        event_queue: EventQueue[Receiver],
-        port: UnitListener,
-        sampler: Sampler,
-        admission: RejectionCounter,
+        intake: Intake,
         *,
         scopes: Scopes,
         translator: SpanNormalizers,
         ready: Callable[[Any], None],
-        turns: SessionIds | None = None,
         identity: ScorerIdentity | None = None,
         spans_file: Any = None,
     ) -> None:
         self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
-        self._event_queue = event_queue
-        self._port = port
-        self._sampler = sampler
-        self._admission = admission
         self.scopes = scopes
         self._roles = scopes.roles
         self.translator = translator
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
-        self._turns = turns
         self.identity = identity or ScorerIdentity()
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
         processors.join(self)
         self.closed = False
-        self.reset()
+        self.connect(intake)
 
-    def reset(self) -> None:
-        """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, without a unit: spans that are open at a fork belong to the parent."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
+        self._admission, self._turns = intake.admission, intake.turns
         self._open = OpenUnits()
         self._plain = PlainSpans()
         self._reading = ExternalReading(self._port, self.translator)
@@ -127,17 +114,18 @@ class ExternalSpans:
 
     @property
     def late(self) -> int:
-        """Spans that came after their unit was closed; they went on as they are."""
+        """Number of spans that ended after their unit was closed; they were passed on unchanged."""
         return self._reading.late
 
     # --- the application's threads -----------------------------------------------------------------------------
 
     def started(self, span: Any, front: object, around: Context | None = None) -> bool:
-        """Note that a span started, which unit it belongs to; return whether it begins one that may be scored.
+        """Assign a started span to its unit. Return whether the span begins a unit that may be scored.
 
         Args:
-            front: the processor that saw it.
-            around: the context in which it started; None = the current one.
+            span: the live span.
+            front: the processor that called.
+            around: context in which the span started; None = the current context.
         """
         scope = _scope(span)
         role = self._roles.get(scope) or self.scopes.role(scope)
@@ -153,7 +141,7 @@ class ExternalSpans:
         return False
 
     def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
-        """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
+        """Accept an ended span, to be passed on to ``exits`` later. Return False if the caller must pass it on now."""
         taken = self._take_ended(span, front, (*exits, *self._files))
         if self._files and not taken:
             role = self.scopes.role(_scope(span))
@@ -180,7 +168,7 @@ class ExternalSpans:
     def _ended_root(
         self, unit: ExternalUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
     ) -> bool:
-        ends = not unit.ended  # another processor may have seen it
+        ends = not unit.ended  # another processor may have ended it
         if ends:
             self._end_root(unit, span)
         kept = isinstance(unit, FollowedUnit) and self._take(unit, span, ids, front, exits)
@@ -194,15 +182,15 @@ class ExternalSpans:
         if unit.done:
             self._reading.late += not self.closed
             return False
-        if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
+        if not ids.trace_flags.sampled:  # recorded only: exporters drop it, so nothing waits for it
             exits = ()
-        if not exits and unit.front is not front:  # another processor has it read
+        if not exits and unit.front is not front:  # another processor passes it to the span thread
             return False
         is_read = ids[_IDS] == unit.key or self._is_claimed(span, self.scopes.role(_scope(span)))
         return is_read and self._put(unit, span, ids[1], exits)
 
     def _add(self, unit: ExternalUnit, span: Any, ids: Ids, role: Role) -> None:
-        """Note that a span is part of a unit; perhaps once more, as another processor may have seen it, too."""
+        """Add a span to a unit. It may be added already, by another processor."""
         self._open.of[ids] = unit
         unit.spans.append(ids)
         if role is not _CLAIMED and not self._is_claimed(span, role):
@@ -219,7 +207,7 @@ class ExternalSpans:
                 self._note(unit)
 
     def _note(self, unit: ExternalUnit) -> None:
-        """Note what decides on roots of the spans that were kept, and let them go."""
+        """Record the roles of the kept spans, which decide on roots, and drop the spans."""
         while unit.unnoted:
             try:
                 span = unit.unnoted.pop()
@@ -232,9 +220,9 @@ class ExternalSpans:
                 unit.below[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
-        """Note a span without a unit above it; return whether it begins one that may be scored."""
+        """Handle a span without a unit above it. Return whether it begins a unit that may be scored."""
         seen_unit = self._open.of.get(ids)
-        if seen_unit is not None:  # another processor has seen it
+        if seen_unit is not None:  # another processor began it
             return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
         above = None if span.parent is None else self._plain.of(span.parent[_IDS])
         unit = None if above is None else above.unit_above()
@@ -250,7 +238,7 @@ class ExternalSpans:
         return False
 
     def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
-        """Begin the unit of a claimed span: with it as the root, or an open span above it that is claimed by now."""
+        """Begin the unit of a claimed span. The root is the span, or an open span above it that is claimed by now."""
         late = None if above is None else self._find_claimed(above)
         if late is None:
             return self._new(ids, span, role, front, above)
@@ -274,12 +262,12 @@ class ExternalSpans:
         return unit
 
     def _find_claimed(self, above: PlainSpan) -> PlainSpan | None:
-        """Return the topmost open span above one that has got GenAI attributes since it started; None = none has."""
+        """Return the topmost open span of this line that got GenAI attributes after its start; None without such a span."""
         claimed = [plain for plain in above.open_line() if self._has_marks(plain.span)]
         return claimed[-1] if claimed else None
 
     def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
-        """Return a unit for a span of an unnamed scope that was recognised at its end; None = it is no root."""
+        """Return a unit for a span of an unnamed scope that is recognised at its end; None if it is not a root."""
         plain = self._plain.end(ids)
         if plain is None:
             return None
@@ -302,12 +290,12 @@ class ExternalSpans:
         return unit
 
     def _absorb(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
-        """Make ended units parts of one whose root is above them.
+        """Make ended units parts of a unit with a root above them.
 
         Args:
-            unit: the unit that goes on.
+            unit: the unit that continues.
             parts: the units that waited.
-            parent_id: the span below which they are.
+            parent_id: id of the span above them.
         """
         for part in parts:
             self._note(part)
@@ -322,18 +310,20 @@ class ExternalSpans:
                 self._event_queue.put(self, (part, Signal.DROP, (), 0), must=True)
 
     def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
-        """Whether a span is a step of a run that began before the processor was added, which is never seen whole."""
+        """Return whether a span belongs to a run that began before the processor was added; such runs are never complete."""
         if span.parent is None or span.parent.is_remote or span.parent[_IDS] in self._open.of:
             return False
         above: Any = trace.get_current_span(around)
         if not above.is_recording() or front not in processors_beside(above):
             return False
-        is_step = self.scopes.role(_scope(above)) is _CLAIMED  # by that alone: attributes may have come after its start
+        is_step = (
+            self.scopes.role(_scope(above)) is _CLAIMED
+        )  # by its scope only: attributes may be later than the start
         self.untaken[_BEFORE] += is_step
         return is_step
 
     def _find_shared_metrics(self, key: UnitKey, scope: str) -> frozenset[str]:
-        """Return the metrics that other running scorers give a unit: their processors saw it before, or their callbacks did."""
+        """Return the metrics that other running scorers score on a unit, through their processors or callbacks."""
         shared: frozenset[str] = frozenset()
         if handlers.of_others(self.identity) and library_of(scope) == "langchain":
             shared = recorded_by_others(self.identity)
@@ -347,13 +337,13 @@ class ExternalSpans:
         return shared
 
     def take_log(self, record: ContentRecord) -> None:
-        """Keep content that came in a log record until its span is read, unless the span will not be scored. Any thread."""
+        """Keep content from a log record until its span is read, unless the span will not be scored. Any thread."""
         unit = self._open.of.get(record.ids)
         if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
             self._reading.logs.add([record])
 
     def unit_at(self, ids: Ids) -> ExternalUnit | None:
-        """Return the open unit that a span belongs to; None where none is known."""
+        """Return the open unit of a span; None if it is unknown."""
         return self._open.of.get(ids)
 
     def _admit(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
@@ -369,7 +359,7 @@ class ExternalSpans:
         facts = _facts(key, span, session)
         if session is not None and self._turns is not None:
             self._turns.began(session, span.start_time, shared)
-        # A shared unit is followed whatever sampling says: it is counted for some metrics alone.
+        # A shared unit is kept whatever the rates are: it is counted for some metrics only.
         own = bool(shared) or self._sampler.could_sample(facts)
         if not own and (above is None or not any(map(self._may, above.open_line()))):
             return ExternalUnit(key=key, facts=facts, around=above)
@@ -387,20 +377,20 @@ class ExternalSpans:
         )
 
     def _refuse(self, session: str | None) -> None:
-        """Count a unit for which there is no room."""
+        """Count a unit that was rejected because the event queue is full."""
         self._admission.record_rejected(Outcome.EVENT_QUEUE_FULL)
         if session is not None and self._turns is not None:
             self._turns.missed(session, Outcome.EVENT_QUEUE_FULL)
 
     def _may(self, plain: PlainSpan) -> bool:
-        """Whether a unit with this span as its root may be scored."""
+        """Return whether a unit with this span as its root may be scored."""
         if plain.may is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
             plain.may = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
         return plain.may
 
     def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
-        """Whether a span is claimed by what is known of it when it starts."""
+        """Return whether a span is claimed by its scope or its attributes so far."""
         if role is _CLAIMED:
             return True
         attributes = span.attributes
@@ -409,7 +399,7 @@ class ExternalSpans:
         return semconv.OPERATION_NAME in attributes or self._has_marks(span)
 
     def _has_marks(self, span: ReadableSpan) -> bool:
-        """Whether a span has an attribute that some translation reads."""
+        """Return whether a span has an attribute that a normalizer reads."""
         return any(map(self._is_mark, span.attributes or ()))
 
     def _end_root(self, unit: ExternalUnit, span: ReadableSpan) -> None:
@@ -422,7 +412,7 @@ class ExternalSpans:
                 self._count(unit)
 
     def _await(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
-        """Have ended units wait for the nearest open span above them; without one they are settled."""
+        """Make ended units wait for the nearest open span above them; without such a span they are settled."""
         inside = None if plain is None else plain.unit_above()
         if plain is not None and inside is not None and not inside.ended:
             self._absorb(inside, units, plain.ids[1])
@@ -437,7 +427,7 @@ class ExternalSpans:
             self._settle_all(nearest.let_go())
 
     def _settle_all(self, units: Sequence[ExternalUnit]) -> None:
-        """Note that no open span can become the root of these."""
+        """Settle units: no open span can become their root."""
         for unit in units:
             unit.settled = True
             if isinstance(unit, FollowedUnit):
@@ -461,14 +451,14 @@ class ExternalSpans:
         if self._event_queue.put(self, (unit, span, exits, size), size):
             return bool(exits)
         unit.broken = True
-        unit.open.pop(span_id, None)  # its end will not be read
+        unit.open.pop(span_id, None)  # its end is lost
         if span_id == unit.key.span_id:
             self._give_up(unit)
         return False
 
     def _give_up(self, unit: ExternalUnit) -> None:
         if not isinstance(unit, FollowedUnit):
-            self._count(unit)  # now, as its end may never come
+            self._count(unit)  # now, because its end may never come
         elif not unit.done:
             unit.broken = True
             self._event_queue.put(self, (unit, Signal.GIVE_UP, (), 0), must=True)
@@ -476,11 +466,11 @@ class ExternalSpans:
     # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ns: int) -> None:
-        """Read one span that ended, or learn what becomes of a unit."""
+        """Read one ended span, or apply a signal to its unit."""
         self._reading.handle(event, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the units that have waited for long enough, and give up those whose root never ends."""
+        """Finish the units that have waited long enough, and give up units with a root that never ends."""
         self._reading.tick(now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
@@ -490,15 +480,15 @@ class ExternalSpans:
                 self._count(oldest)
 
     def next_due_ns(self) -> int | None:
-        """Return when the first of these waits is over."""
+        """Return the time at which the next waiting unit is due; None if no unit waits."""
         return self._reading.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the units whose root has ended and that wait for spans that are open."""
+        """Return the units with an ended root that wait for open spans."""
         return set(self._reading.closing)
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
+        """Hand on every unit as it is. Return those without an ended root; their open spans are passed on at their end."""
         self.finish_ended(now_ns)
         running = [
             unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
@@ -508,21 +498,21 @@ class ExternalSpans:
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
-        """Hand on the units whose root has ended, whatever of them is open, and what has ended of the others."""
+        """Hand on the units with an ended root, and the ended spans of the others."""
         for plain in self._plain.open():
             self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
         self._reading.finish_ended([*self._open.running.values()], now_ns)
 
     def unread_count(self) -> int:
-        """Return how many roots the span thread has not heard of. Any thread."""
+        """Return the number of roots that the span thread has not read. Any thread."""
         return self.units - self._reading.units
 
     def close(self) -> None:
-        """Let no further unit in. Any thread."""
+        """Accept no further unit. Any thread."""
         self.closed = True
 
     def notes(self) -> list[str]:
-        """Return what must be known of spans that were not scored, for ``status()``."""
+        """Return the notes on unscored spans for ``status()``."""
         untaken = self.untaken.copy()
         if self.late:
             untaken["spans came after their unit was closed"] = self.late
@@ -545,13 +535,13 @@ def _facts(key: UnitKey, span: Any, session: str | None = None) -> SamplingConte
 
 
 def _has_ended(parent: Any, around: Context | None) -> bool:
-    """Whether the parent of a span that starts is a span of this process that has ended."""
+    """Return whether the parent of a starting span is an ended span of this process."""
     above: Any = trace.get_current_span(around)
     return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
 
 
 def _is_root_run(span: Any, around: Context | None) -> bool:
-    """Whether a span is that of a further run of a batch, in the context of the one before (see `ROOT_RUN`)."""
+    """Return whether a span is a further run of a batch, in the context of the previous run (see `ROOT_RUN`)."""
     if not span.name.endswith(ROOT_RUN):
         return False
     above: Any = trace.get_current_span(around)

@@ -1,4 +1,4 @@
-"""Spans that other instrumentations make → units of this process: their state, and how the span thread reads them."""
+"""Units of spans from other instrumentations in this process: their state, and the reading of their spans."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 
 
 class HeldSpan:
-    """A ``PendingSpan`` that another library made and ended: it goes on to the processors that were to have it.
+    """A ``PendingSpan`` that another library created and ended. It is passed on to the processors that wait for it.
 
     Args:
-        span: as the SDK gave it.
-        exits: who is given it, each once.
-        size: bytes held, roughly.
+        span: the span from the SDK.
+        exits: processors that get the span, each once.
+        size: approximate size in bytes.
     """
 
     __slots__ = ("_exits", "_span", "ended", "size")
@@ -41,62 +41,62 @@ class HeldSpan:
         self.ended = False
 
     def also(self, exits: Sequence[SpanProcessor]) -> bool:
-        """Give it to these, too. False: it has left."""
+        """Pass the span to these processors, too. Return False if the span was passed on already."""
         if not self.ended:
             self._exits += [processor for processor in exits if processor not in self._exits]
         return not self.ended
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Pass the span on: itself, or where it is given attributes its like with them."""
+        """Pass the span on; with attributes, pass on a copy that has them."""
         span, self._span, self.ended = self._span, None, True
         if span is not None:
             pass_on(with_attributes(span, attributes) if attributes else span, self._exits)
 
 
 def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
-    """Give a span to processors. Never raises: one that does keeps it from no other."""
+    """Pass a span to processors. Never raises; an error in one processor does not affect the others."""
     for processor in exits:
         try:
             processor.on_end(span)
-        except BaseException as error:  # noqa: BLE001  (of the application; SystemExit would end our thread)
+        except BaseException as error:  # noqa: BLE001  (application code; SystemExit would end the span thread)
             log_internal_error("pass a span on", error)
 
 
 # --- external unit --------------------------------------------------------------------------------------------------
 
 _REMEMBERED_NS: Final = 10_000_000_000
-"""How long the spans of an ended root are remembered: one that starts late (a task left behind) must not become a root."""
+"""Time for which the spans of an ended root are remembered. A late child (a task left behind) must not become a root."""
 _MOST_UNITS: Final = 10_000
 _MOST_SPANS: Final = 200_000
-"""Spans remembered, some 0.2 kB each: past them those of ended roots are forgotten early, oldest first."""
+"""Number of remembered spans, some 0.2 kB each. Above it, the spans of the oldest ended roots are forgotten early."""
 
 
 _MOST_WAITING: Final = 100
-"""Units that wait for one span to end: a span around a whole batch job has thousands below it."""
+"""Number of units that wait for one span to end. A span around a whole batch job has thousands of units below it."""
 
 Ids = tuple[int, int]
 """Trace id and span id."""
 Ended = tuple[SpanData, HeldSpan | None, int]
-"""A span that was read, how it leaves, and its size."""
+"""An ended span, its pending original and its size in bytes; None = nothing waits for the span."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ExternalUnit:
-    """A topmost span and the spans below it, until late ones are no longer awaited. The application's threads write it.
+    """A topmost span and the spans below it, until late spans are no longer awaited. Written by the application's threads.
 
     Attributes:
         key: trace id and span id of the topmost span.
-        facts: what sampling decides by; None = the unit was counted, or the spans make no unit.
-        around: the open span above it that may turn out to be its root; None = absent.
-        role: of the topmost span; None = its attributes have not shown it so far.
-        parent_id: of the topmost span; None = it has none.
-        below: id of each claimed span that ended → its parent's id and its role, if those decide which of them are roots.
+        facts: facts for the sampling decision; None = the unit was counted, or the spans make no unit.
+        around: open span above the topmost span that may turn out to be its root; None = no such span.
+        role: role of the topmost span; None = unknown so far, by its attributes.
+        parent_id: parent's id of the topmost span; None = it has no parent.
+        below: id of each ended claimed span → its parent's id and its role, if they decide which spans are roots.
         unnoted: ended spans that are not in `below` yet.
-        unread: ids of spans below it that are not claimed → their parents' ids.
-        spans: trace id and span id of all of its spans.
-        since_ns: when it began.
-        ended: the topmost span has ended.
-        settled: no open span can become its root any more.
+        unread: ids of unclaimed spans below the topmost span → their parents' ids.
+        spans: trace id and span id of all spans.
+        since_ns: monotonic time of the start.
+        ended: whether the topmost span has ended.
+        settled: whether no open span can become its root any more.
     """
 
     key: UnitKey
@@ -113,7 +113,7 @@ class ExternalUnit:
     settled: bool = False
 
     def roots(self) -> list[int]:
-        """Return the span ids of the roots of the units that these spans make, by what was noted of them."""
+        """Return the span ids of the roots of the units among these spans, as far as their roles were recorded."""
         top = self.key.span_id
         if self.role in (None, RootRole.ROOT):
             return [top]
@@ -124,27 +124,27 @@ class ExternalUnit:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FollowedUnit(ExternalUnit):
-    """One that may be scored: its spans are read, and wait.
+    """A unit that may be scored: its spans are read, and wait for scores.
 
     Attributes:
-        root: the live span; None when the unit was handed on.
-        front: the processor that saw it begin.
-        own: whether it may be scored with this root; else only with a span above it as the root.
-        parts: units that became parts of this one, as its root was recognised after they had begun.
-        shared: metrics that other scorers of the process give it.
-        session: id of the conversation, where ``spanscore.session`` gives one; else its root may.
-        open: its spans that have not ended: the application's threads add them, the span thread takes them away.
-        broken: spans of it were passed on unread.
-        done: it was handed on, or given up: what comes is passed on at once.
+        root: the live span; None after the unit was handed on.
+        front: the processor that saw the root start.
+        own: whether the unit may be scored with this root; if not, it needs a span above it as the root.
+        parts: units that became parts of this one, because its root was recognised after they had begun.
+        shared: metrics that other scorers in the process score on the unit.
+        session: id of the conversation from ``spanscore.session``; None = the root's attributes may have one.
+        open: ids of spans that have not ended. The application's threads add them, the span thread removes them.
+        broken: whether spans of the unit were passed on unread.
+        done: whether the unit was handed on or given up; further spans are passed on immediately.
 
-    The rest is the span thread's:
-        seen: an event of it was read.
-        handed_on: its ended spans were handed on before its root.
-        is_unit: some span of it can be a root.
-        held: the spans that have ended → how they leave; None where they have left.
-        early: the spans that ended and were not handed on.
-        root_ended: the root, which waits for spans that are open.
-        closes_ns: when it does so no longer.
+    Attributes of the span thread:
+        seen: whether an event of the unit was read.
+        handed_on: whether its ended spans were handed on before its root.
+        is_unit: whether one of its spans can be a root.
+        held: id of an ended span → its pending span; None after it was passed on.
+        early: ended spans that were not handed on.
+        root_ended: the ended root, which waits for open spans.
+        closes_ns: time at which the root stops waiting.
     """
 
     root: Any
@@ -167,17 +167,17 @@ class FollowedUnit(ExternalUnit):
 
 @dataclass(slots=True, eq=False)
 class PlainSpan:
-    """An open span of a scope that no translation names.
+    """An open span of a scope that no normalizer names.
 
     Attributes:
         ids: trace id and span id.
         span: the live span.
-        above: the open plain span above it; None = absent.
-        may: whether a unit with this span as its root may be scored; None = not looked up so far.
-        waiting: units below it whose root has ended, while it is not known whether this span is their root.
-        decided: some unit below it was decided on: this span can be no root any more.
-        ended: it has ended.
-        unit: the unit whose root it became, as it got GenAI attributes while it was open; None = it became no root.
+        above: the open plain span above it; None = no such span.
+        may: whether a unit with this span as its root may be scored; None = unknown so far.
+        waiting: units below it with an ended root, while this span may still become their root.
+        decided: whether a unit below it was decided; then this span can no longer become a root.
+        ended: whether the span has ended.
+        unit: the unit of which this span became the root, because it got GenAI attributes while open; None = it is not a root.
     """
 
     ids: Ids
@@ -190,14 +190,14 @@ class PlainSpan:
     unit: ExternalUnit | None = None
 
     def unit_above(self) -> ExternalUnit | None:
-        """Return the unit that this span or one above it became the root of; None = absent."""
+        """Return the unit that has this span, or a span above it, as its root; None without such a unit."""
         span: PlainSpan | None = self
         while span is not None and span.unit is None:
             span = span.above
         return None if span is None else span.unit
 
     def open_line(self) -> Iterator[PlainSpan]:
-        """Give this span and those above it that are open, the nearest first."""
+        """Yield this span and the spans above it that are open, the nearest first."""
         span: PlainSpan | None = self
         while span is not None:
             if not span.ended:
@@ -205,7 +205,7 @@ class PlainSpan:
             span = span.above
 
     def await_end(self, unit: ExternalUnit) -> list[ExternalUnit]:
-        """Have a unit wait for the end of this span; return the units that are to wait no longer, as there are too many."""
+        """Make a unit wait for the end of this span. Return the units that stop waiting because too many wait."""
         self.waiting.append(unit)
         if len(self.waiting) <= _MOST_WAITING:
             return []
@@ -214,23 +214,24 @@ class PlainSpan:
         return [unit for unit in released if not unit.settled]
 
     def let_go(self) -> list[ExternalUnit]:
-        """Return the units that still wait for this span, which has ended."""
+        """Remove and return the units that wait for this ended span."""
         waiting, self.waiting = self.waiting, []
         self.decided = self.decided or any(unit.settled for unit in waiting)
         return [unit for unit in waiting if not unit.settled]
 
 
 def facts_of(root: UnitKey, facts: SamplingContext) -> SamplingContext:
-    """Return what sampling decides by for a unit below a topmost span, whose facts are given."""
+    """Return the sampling facts of a unit below a topmost span with the given facts."""
     return facts if root == facts.key else facts._replace(key=root, sampled_by=facts.key)
 
 
 class OpenUnits:
-    """Which unit a span belongs to, by its parent. Written by the application's threads, without a lock: a step is a dict's.
+    """The unit of each span, found by its parent. Written by the application's threads without a lock: each step is one dict
+    operation.
 
     Attributes:
         of: trace id and span id → unit.
-        running: those whose root has not ended, oldest first.
+        running: units with an open root, oldest first.
     """
 
     def __init__(self) -> None:
@@ -242,7 +243,7 @@ class OpenUnits:
         )  # they may run on: remembered while there is room
 
     def begin(self, unit: ExternalUnit) -> ExternalUnit | None:
-        """Remember a unit by its root; return the one that has to make room, which is as good as ended."""
+        """Add a unit. Return the oldest unit if it was removed to make room; treat that unit as ended."""
         self.running[unit.key] = unit
         self.of[unit.key] = unit
         unit.spans.append(unit.key)
@@ -255,14 +256,14 @@ class OpenUnits:
         return oldest
 
     def oldest(self) -> ExternalUnit | None:
-        """Return the unit that has been running for longest, None where none runs. Never raises."""
+        """Return the unit that has run for longest; None if no unit runs. Never raises."""
         try:
             return next(iter(self.running.values()), None)
-        except RuntimeError:  # one began or ended on another thread just now
+        except RuntimeError:  # another thread just added or removed a unit
             return None
 
     def end(self, unit: ExternalUnit, now_ns: int) -> None:
-        """Note that a root has ended, and forget those that ended long ago. Called once."""
+        """Record the end of a root, and forget units that ended long ago. Called once per root."""
         unit.ended = True
         self.running.pop(unit.key, None)
         self._given_up.pop(unit.key, None)
@@ -270,7 +271,7 @@ class OpenUnits:
         try:
             while now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > _MOST_SPANS:
                 self._forget(self._ended.popleft()[1])
-        except IndexError:  # none is left, or another thread was faster
+        except IndexError:  # empty, or another thread was faster
             return
 
     def _forget(self, unit: ExternalUnit) -> None:
@@ -281,20 +282,20 @@ class OpenUnits:
 # --- plain spans ----------------------------------------------------------------------------------------------------
 
 _MOST_OPEN: Final = 10_000
-"""Open spans remembered, some 0.3 kB each; past them the oldest is forgotten."""
+"""Number of remembered open spans, some 0.3 kB each. Above it, the oldest is forgotten."""
 
 
 class PlainSpans:
-    """The open spans of no unit that are not claimed so far; one that gets GenAI attributes later is a root.
+    """Open spans that belong to no unit and are not claimed so far. A span that gets GenAI attributes later becomes a root.
 
-    Written by the application's threads, without a lock: a step is a dict's.
+    Written by the application's threads without a lock: each step is one dict operation.
     """
 
     def __init__(self) -> None:
         self._open: OrderedDict[Ids, PlainSpan] = OrderedDict()
 
     def start(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
-        """Remember a span that started; return the units that waited for the span that had to make room."""
+        """Add a started span. Return the units that waited for the span that was removed to make room."""
         self._open[ids] = PlainSpan(ids, span, above)
         if len(self._open) <= _MOST_OPEN:
             return []
@@ -303,12 +304,12 @@ class PlainSpans:
         return oldest.let_go()
 
     def pass_by(self, ids: Ids, above: PlainSpan | None) -> None:
-        """Remember what is above a span that is never a root."""
+        """Remember the span above a span that is never a root."""
         if above is not None:
             self._open[ids] = above
 
     def of(self, ids: Ids | None) -> PlainSpan | None:
-        """Return an open span, or the one above a span that is never a root; None = absent."""
+        """Return an open span, or the span above a span that is never a root; None if it is unknown."""
         return None if ids is None else self._open.get(ids)
 
     def open(self) -> list[PlainSpan]:
@@ -316,7 +317,7 @@ class PlainSpans:
         return [span for ids, span in list(self._open.items()) if span.ids == ids]
 
     def end(self, ids: Ids) -> PlainSpan | None:
-        """Forget a span that ended, and return it; None = it is no plain one."""
+        """Remove and return an ended span; None if it is not a plain span."""
         span = self._open.pop(ids, None)
         if span is None or span.ids != ids:
             return None
@@ -327,45 +328,45 @@ class PlainSpans:
 # --- external reading -----------------------------------------------------------------------------------------------
 
 _GRACE_NS: Final = 5_000_000_000
-"""How long an ended root waits for spans of its unit that are open: a stream is read on after its chain has returned, and some
-instrumentations never end the span of a run that was cancelled."""
+"""Time for which an ended root waits for open spans of its unit. A stream may be read after its chain has returned, and some
+instrumentations never end the span of a cancelled run."""
 _PLAIN_GRACE_NS: Final = 2_000_000_000
-"""How long a unit waits for the open spans above it, of which one may turn out to be its root."""
+"""Time for which a unit waits for the open spans above it, one of which may turn out to be its root."""
 _MOST_EARLY: Final = 100
-"""Spans kept until it is known whether they make a unit, and with which root; with more they do, with the one that is known."""
+"""Number of spans that are kept until their unit and root are known. With more, they are a unit with the known root."""
 _LOG_BYTES: Final = 16_000_000
 _LOG_WAIT_NS: Final = 600_000_000_000
-"""How long, and in how much memory, content in log records waits for its span to end."""
+"""Time for which content in log records waits for the end of its span, in nanoseconds; ``_LOG_BYTES`` limits its size."""
 _UNIT_ROLES: Final = (RootRole.ROOT, RootRole.STEP)
 
 
 class Signal(Enum):
-    """What becomes of a unit, in place of one more span of it."""
+    """An event about a unit, in place of one of its spans."""
 
     GIVE_UP = auto()
-    """Its root is not awaited any longer."""
+    """The root is no longer awaited."""
     SETTLED = auto()
-    """No open span above it can become its root any more."""
+    """No open span above the unit can become its root any more."""
     DROP = auto()
-    """It is part of a unit that cannot be scored."""
+    """The unit became part of a unit that cannot be scored."""
 
 
 Event = tuple[FollowedUnit, ReadableSpan | Signal, Sequence[SpanProcessor], int]
-"""Whose the span is, the span, the processors that are to get it, its size in bytes."""
+"""The unit of the span, the span, the processors that get it, its size in bytes."""
 
 
 class ExternalReading:
-    """Reads spans, and hands on the units that they make. Span thread.
+    """Reads spans and hands on their units. Span thread.
 
     Args:
-        port: where units are handed on.
-        translator: puts spans into GenAI names.
+        port: listener that gets the units.
+        translator: normalizers, which map spans to GenAI names.
 
     Attributes:
-        logs: content that came in log records.
-        closing: units whose root has ended and that wait.
-        units: topmost spans of which an event was read.
-        late: spans that came after their unit was closed.
+        logs: content from log records.
+        closing: units with an ended root that wait for open spans.
+        units: number of topmost spans with an event that was read.
+        late: number of spans that ended after their unit was closed.
     """
 
     def __init__(self, port: UnitListener, translator: SpanNormalizers) -> None:
@@ -376,14 +377,14 @@ class ExternalReading:
         self.units = self.late = 0
 
     def handle(self, event: Event, now_ns: int) -> None:
-        """Read one span that ended, or learn what becomes of a unit."""
+        """Read one ended span, or apply a signal to its unit."""
         unit, span, exits, size = event
         self._see(unit)
         if isinstance(span, Signal):
             self._heed(unit, span, now_ns)
             return
         ids: Any = span.get_span_context()
-        if ids.span_id in unit.held:  # another processor has it, too
+        if ids.span_id in unit.held:  # another processor passed it on, too
             held = unit.held[ids.span_id]
             if held is None or not held.also(exits):
                 pass_on(span, exits)
@@ -396,17 +397,17 @@ class ExternalReading:
         self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the units that have waited for long enough."""
+        """Finish the units that have waited long enough."""
         for unit in list(self.closing.values()):
             if now_ns >= unit.closes_ns:
                 self._finish(unit, now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Return when the first of the waiting units is due; None = none waits."""
+        """Return the time at which the next waiting unit is due; None if no unit waits."""
         return min((unit.closes_ns for unit in self.closing.values()), default=None)
 
     def finish_ended(self, running: Sequence[ExternalUnit], now_ns: int) -> None:
-        """Hand on the units whose root has ended, and the ended spans of the others."""
+        """Hand on the units with an ended root, and the ended spans of the others."""
         for unit in list(self.closing.values()):
             self._finish(unit, now_ns)
         for external in running:
@@ -415,7 +416,7 @@ class ExternalReading:
                 self._hand_on_early(external, now_ns)
 
     def break_off(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit whose root has not ended."""
+        """Finish a unit without an ended root."""
         self._see(unit)
         unit.broken = True
         self._finish_as_it_is(unit, now_ns)
@@ -453,11 +454,11 @@ class ExternalReading:
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
-        """Return a span in GenAI names; one that no translation claims has no attributes."""
+        """Return a span in GenAI names, without attributes if no normalizer claims it."""
         data = span_data(span)
         try:
             translated = self.logs.translated(data, self._translator)
-        except Exception as error:  # noqa: BLE001  (the span is the application's: it leaves whatever is wrong with it)
+        except Exception as error:  # noqa: BLE001  (the span belongs to the application: it is passed on in any case)
             log_internal_error("read a span", error)
             translated, unit.broken, unit.is_unit = None, True, True
         if translated is None:
@@ -468,7 +469,7 @@ class ExternalReading:
         return replace(translated, conversation_id=unit.session, unread=unit.unread)
 
     def _join(self, unit: FollowedUnit, part: FollowedUnit) -> None:
-        """Make the spans of a unit part of another, whose root was recognised later; a unit that was handed on stays one."""
+        """Add the spans of a unit to a unit with a root that was recognised later, unless they were handed on already."""
         if part.done or part.handed_on or part.root_ended is None:
             return
         self.closing.pop(part.key, None)
@@ -489,7 +490,7 @@ class ExternalReading:
             self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
 
     def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit whose root has not ended, or was passed on unread."""
+        """Finish a unit without an ended root, or with a root that was passed on unread."""
         if not unit.done:
             root = span_data(unit.root)
             root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
@@ -497,7 +498,7 @@ class ExternalReading:
             self._finish(unit, now_ns)
 
     def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Hand on a unit whose root has ended, or something in its place."""
+        """Hand on a unit with an ended root, or count or release it."""
         assert unit.root_ended is not None
         unit.settled = True
         if not unit.own and not unit.handed_on:
@@ -506,10 +507,10 @@ class ExternalReading:
         data, held, size = unit.root_ended
         self.closing.pop(unit.key, None)
         unit.done, unit.facts = True, None
-        if not unit.is_unit:  # an agent is built, texts are embedded: the spans leave, and nothing is counted
+        if not unit.is_unit:  # an agent is built, texts are embedded: the spans are passed on, uncounted
             self._release(unit)
             return
-        unit.held = {data.span_id: held}  # another processor may bring it yet
+        unit.held = {data.span_id: held}  # another processor may pass it on later
         if not unit.handed_on:
             self._hand_on_early(unit, now_ns)
         if unit.broken:
@@ -519,7 +520,7 @@ class ExternalReading:
         unit.open.clear()
 
     def _exclude(self, unit: FollowedUnit) -> None:
-        """Count a unit that could be scored only with another root, which it has not got."""
+        """Count a unit that could only be scored with a root above it, which never appeared."""
         facts, unit.facts = unit.facts, None
         assert unit.root_ended is not None
         spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
@@ -529,7 +530,7 @@ class ExternalReading:
         self._release(unit)
 
     def _release(self, unit: FollowedUnit) -> None:
-        """Let the spans of a unit leave as they are."""
+        """Pass on the spans of a unit unchanged."""
         self.closing.pop(unit.key, None)
         unit.done = True
         ended = [*unit.early, *([] if unit.root_ended is None else [unit.root_ended])]

@@ -1,4 +1,4 @@
-"""ScoringLogRecordProcessor: content that instrumentations of this process write into log records."""
+"""The log record processor that joins content in an application's log records to its spans."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 class ScoringLogRecordProcessor(LogRecordProcessor):
-    """Joins prompts and answers in log records to the spans that a ``ScoringSpanProcessor`` of the same scorer sees.
+    """Joins prompts and answers in log records to the spans of a ``ScoringSpanProcessor`` with the same scorer.
 
-    Some instrumentations write content into log records, and not onto spans: those of OpenTelemetry with
+    Some instrumentations write content into log records instead of spans: OpenTelemetry's with
     ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=EVENT_ONLY``, and older ones as ``gen_ai.user.message``::
 
         tracer_provider.add_span_processor(ScoringSpanProcessor(scorer))
         logger_provider.add_log_record_processor(ScoringLogRecordProcessor(scorer))
 
-    A record is read on the thread that emits it and waits in memory until its span has ended; records go on to the provider's
-    other processors as they are. Records that hold no content, and those of spans that will not be scored, are left alone.
+    A record is read on the thread that emits it, and waits in memory until its span has ended. The provider's other processors
+    get all records unchanged. Records without content, and records of spans that will not be scored, are ignored.
 
     Args:
-        scorer: that of the ``ScoringSpanProcessor``.
+        scorer: scorer of the ``ScoringSpanProcessor``.
     """
 
     def __init__(self, scorer: SpanScorer) -> None:
         self._spans = scorer._external_spans
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Keep a record that holds content. Does not block; never raises."""
+        """Keep a record that has content. Does not block; never raises."""
         try:
             scope = log_record.instrumentation_scope
             content = emitted(log_record.log_record, "" if scope is None else scope.name)
@@ -44,7 +44,7 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
             log_internal_error("read a log record", error)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return True: nothing is sent from here."""
+        """Return True: this processor exports nothing."""
         return True
 
     def shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""ScoringSpanProcessor: what an application that is traced already adds to its tracer provider."""
+"""The span processor that a traced application adds to its tracer provider to have its spans scored."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.outputs.provider_introspection import exporter_of, processors_beside
 
 _RELEASE_S: Final = 2.0
-"""Longest wait of a provider's shutdown for the spans that wait for their scores."""
+"""Longest time in seconds that a provider's shutdown waits for held spans."""
 _KEEPS_NOTHING: Final = "ConsoleSpanExporter"
-"""Prints spans for a person: beside it nothing is stored twice."""
+"""An exporter that prints spans for a person. It stores nothing, so another exporter next to it causes no duplicates."""
 
 
 class SpanScorer(Protocol):
-    """What a processor asks of a scorer: ``OnlineScorer`` is one."""
+    """The part of a scorer that a processor uses; ``OnlineScorer`` implements it."""
 
     @property
     def _external_spans(self) -> ExternalSpans:
-        """The receiver of its processors."""
+        """The receiver of the scorer's processors."""
 
     def export_held_spans(self, timeout: float) -> None:
-        """Let all spans that wait for their scores leave now. Blocks for at most ``timeout`` seconds."""
+        """Export all held spans now, without further scores. Blocks for at most ``timeout`` seconds."""
 
 
 class ScoringSpanProcessor(SpanProcessor):
-    """Scores what other instrumentations trace in this process: OpenInference, OpenLLMetry, an SDK's own spans.
+    """Scores the spans of other instrumentations in this process: OpenInference, OpenLLMetry, an SDK's own spans.
 
-    With a processor to pass spans on to, those of a unit that may be scored wait there for their scores and leave with them,
-    each once::
+    With a wrapped processor, the spans of a unit that may be scored wait for their scores. They are then passed to the wrapped
+    processor with the scores, each once::
 
         provider.add_span_processor(ScoringSpanProcessor(scorer, BatchSpanProcessor(OTLPSpanExporter())))
 
-    Without one it observes: spans leave by the provider's own processors, at once and as they are, and scores come as
-    evaluation spans::
+    Without a wrapped processor it only observes: the provider's other processors export the spans immediately and unchanged,
+    and scores are evaluation spans::
 
         provider.add_span_processor(ScoringSpanProcessor(scorer))
 
-    All spans that belong to no unit, or to one that will not be scored, go on at once, untouched, on the thread that ended
-    them. Where the provider has another exporter already, each span would leave twice, once with its scores and once without:
-    it is said once, and this one observes, too. What it wraps still gets every span.
+    Spans of no unit, or of a unit that will not be scored, are passed on immediately and unchanged, on the thread that ended
+    them. If the provider has another exporter, each span would be exported twice, with and without scores. Then one warning is
+    logged and this processor only observes, too; the wrapped processor still gets every span.
 
-    Spans of others leave as their writer made them, but for the scores: the scorer's redactor is applied to what judges are
-    asked and to evaluation spans.
+    Exported spans are unchanged except for the scores. The scorer's redactor is applied to judge prompts and evaluation spans
+    only.
 
     Args:
-        scorer: may have several processors, of one provider or of several.
-        processor: gets every span exactly once, from the span thread where it waited; None = observe.
+        scorer: the scorer; it may have several processors, in one provider or several.
+        processor: wrapped processor that gets every span exactly once, from the span thread if the span waited; None = observe
+            only.
     """
 
     def __init__(self, scorer: SpanScorer, processor: SpanProcessor | None = None) -> None:
@@ -61,7 +62,7 @@ class ScoringSpanProcessor(SpanProcessor):
         self._seen: dict[int, tuple[Any, ...]] = {}
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Note where a span belongs. Does not block."""
+        """Assign a span to its unit. Does not block."""
         if self._processor is not None:
             self._processor.on_start(span, parent_context)
         try:
@@ -71,12 +72,12 @@ class ScoringSpanProcessor(SpanProcessor):
             log_internal_error("note that a span began", error)
 
     def _on_ending(self, span: Span) -> None:
-        """Hand on what the SDK tells from 1.40 on."""
+        """Forward the SDK's hook for ending spans, which exists from 1.40 on."""
         if self._processor is not None:
             getattr(self._processor, "_on_ending", _nothing)(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take a span, or pass it on at once. Does not block."""
+        """Accept a span, or pass it on immediately. Does not block."""
         kept = False
         try:
             kept = self._spans.ended(span, self, self._exits)
@@ -86,11 +87,11 @@ class ScoringSpanProcessor(SpanProcessor):
             self._processor.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what has left. Spans that wait for their scores go on waiting: ``scorer.flush()`` waits for those."""
+        """Flush the wrapped processor. Held spans keep waiting for their scores; ``scorer.flush()`` waits for those."""
         return True if self._processor is None else self._processor.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Let the spans that wait leave as ``pending``, then shut down what they leave by."""
+        """Export held spans as ``pending``, then shut down the wrapped processor."""
         try:
             self._scorer.export_held_spans(_RELEASE_S)
         except Exception as error:  # noqa: BLE001
@@ -99,7 +100,7 @@ class ScoringSpanProcessor(SpanProcessor):
             self._processor.shutdown()
 
     def _look_beside(self, processors: tuple[Any, ...]) -> None:
-        """Look who else is in the provider: a tuple that is new whenever one is added, and kept here, so that it stays one."""
+        """Check the provider's other processors. Each addition makes a new tuple, which is kept so that its id stays unique."""
         if self._seen.get(id(processors)) is processors:
             return
         self._seen[id(processors)] = processors
@@ -111,9 +112,9 @@ class ScoringSpanProcessor(SpanProcessor):
             own = exporter_of(self._processor)
             log_once(
                 "another exporter",
-                f"the provider exports spans by {type_name(exporter)}, beside what is given to ScoringSpanProcessor"
+                f"the provider exports spans by {type_name(exporter)}, and so does the exporter in ScoringSpanProcessor"
                 f" ({type_name(self._processor if own is None else own)}): spans do not wait for their scores, which come as"
-                " evaluation spans. Give it the only exporter, or none",
+                " evaluation spans. Pass it the provider's only exporter, or none",
             )
             return
 
@@ -122,4 +123,4 @@ class ScoringSpanProcessor(SpanProcessor):
 
 
 def _nothing(span: Any) -> None:
-    """Do as an SDK before 1.40 does."""
+    """Do nothing, like an SDK before 1.40."""

@@ -33,10 +33,11 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Samples,
     SingleTurnSample,
+    TokenUsage,
     ToolCall,
     ToolMessage,
 )
-from spanscore.core.score import JudgeCall, Outcome, Scale, Score, Transcript, Usage, Votes
+from spanscore.core.score import JudgeCall, JuryVotes, Outcome, Scale, Score, Transcript, Usage, Votes
 from spanscore.core.span import (
     Attributes,
     NoContent,
@@ -277,7 +278,10 @@ def _write_value(value: Any) -> Any:
 
 
 def _read_single(given: _Given) -> SingleTurnSample:
-    return SingleTurnSample.model_validate(_known(SingleTurnSample, given))
+    sample = _known(SingleTurnSample, given)
+    if "usage" in sample:
+        sample["usage"] = _known(TokenUsage, sample["usage"])
+    return SingleTurnSample.model_validate(sample)
 
 
 def _read_multi(given: _Given) -> MultiTurnSample:
@@ -351,8 +355,10 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "missing": _Codec(lambda missing: list(missing) or None, tuple),
         "usage": _Codec(lambda usage: _CALLS.write(usage.calls), lambda given: Usage(_CALLS.read(given))),
         "votes": _one(Votes),
+        "jury": _one(JuryVotes),
         "threshold": _hex(_THRESHOLD),
     },
+    JuryVotes: dict.fromkeys(("models", "values", "left_out"), _Codec(list, tuple)),
     Scale: {"range": _Codec(list, tuple)},  # None is another than the default, so a score always has it
     JudgeCall: {"transcript": _one(Transcript)},
 }

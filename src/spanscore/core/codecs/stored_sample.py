@@ -312,9 +312,9 @@ def _what_is_there(item: Any) -> str:
 
 
 def content_hash(sample: Sample) -> str:
-    """Return 32 hex digits that are the same for the same content of a sample."""
+    """Return 32 hex digits that are the same for the same content of a sample, whatever its duration and usage."""
     try:
-        text = sample.model_dump_json(exclude_none=True)
+        text = sample.model_dump_json(exclude_none=True, exclude={"duration_s", "usage"})
     except Exception:  # noqa: BLE001  (half a surrogate pair, an object among a tool's arguments: pydantic cannot write them)
         text = repr(sample)
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
@@ -468,10 +468,23 @@ def _field(name: str, value: Any) -> Any:
         return _listed(name, value)
     if name == "user_input" and isinstance(value, list):
         return conversation_of(value)
-    if name == "rubrics":
+    if name in _OBJECTS:
         value = _literal(name, value) if isinstance(value, str) else value
-        return {key: text for key, text in value.items() if text is not None} if isinstance(value, dict) else value
+        return _OBJECTS[name](value) if isinstance(value, dict) else value
     return text_of(value)
+
+
+def _read_rubrics(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: text for key, text in value.items() if text is not None}
+
+
+def _read_usage(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return token counts by our names, from ours or from those of OpenAI's chat API; any other count is left out."""
+    names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+    return {ours: value.get(ours, value.get(theirs)) for ours, theirs in names.items()}
+
+
+_OBJECTS: Final = {"rubrics": _read_rubrics, "usage": _read_usage}
 
 
 def _listed(name: str, value: Any) -> Any:

@@ -36,7 +36,7 @@ _AT_WORK: Final = 4
 _END_S: Final = 4.0
 """Time for a batch that is being sent when the run ends: its id would be lost."""
 _KEY_CHARS: Final = 32
-"""Of a question's key in its id: Anthropic take 64 characters."""
+"""Characters of a question's key in its id, which Anthropic limit to 64."""
 _NOT_FOUND: Final = "http_404"
 _STEP: Final = "batch"
 """Step that errors of the endpoint name."""
@@ -105,7 +105,7 @@ class BatchRun:
     batch. Answers resume the metrics, whose further questions make further batches. Batches are independent of each other.
 
     A question's id is its key (as of a judge's cache) and the number of its use. A run that goes on asks the same questions, so
-    it meets those of open and ended batches by their ids. Nothing is sent twice, and the answers are fetched again.
+    it meets those of open and ended batches by their ids. No question is sent twice, and the answers are fetched again.
 
     Args:
         path: file of the batches (``BatchFile``).
@@ -145,7 +145,7 @@ class BatchRun:
         """Yield a sentence on each part of an earlier run that this run cannot use, or uses. Before ``begin``."""
         batches = self._file.batches.values()
         if there := sum(bool(sent.id) and sent.account in self._accounts for sent in batches):
-            yield f"{format_count(there, 'batch')} of an earlier run: their answers are fetched, and nothing is sent twice"
+            yield f"{format_count(there, 'batch')} of an earlier run: their answers are fetched, and no question is sent twice"
         if others := sum(bool(sent.id) and sent.account not in self._accounts for sent in batches):
             yield f"{format_count(others, 'batch')} in {self._file.path} of another judge, address or model: left alone"
         if cut := sum(not sent.id for sent in batches):

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from spanscore.core.threads import reset_in_child
+from spanscore.core.threads import call_in_child
 from spanscore.errors import (
     JudgeBudgetSpent,
     JudgeError,
@@ -135,7 +135,7 @@ class AccountLimiter:
         self._asked: set[int] = set()
         self._share = 1.0
         self.reset()
-        reset_in_child(self, AccountLimiter.reset)
+        call_in_child(self, AccountLimiter.reset)
 
     def reset(self) -> None:
         """Begin anew: in a forked child, open and waiting questions are the parent's."""
@@ -464,7 +464,7 @@ class _Gates:
     def __init__(self) -> None:
         self._gates: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
         self.reset()
-        reset_in_child(self, _Gates.reset)
+        call_in_child(self, _Gates.reset)
 
     def reset(self) -> None:
         """Make the lock anew: a thread that held it at a fork does not exist in the child. Gates reset themselves."""

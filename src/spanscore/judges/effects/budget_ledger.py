@@ -66,10 +66,6 @@ class BudgetLedger:
         self._share: float | None = None
         self.factors: Callable[[], Sequence[float]] = lambda: [1.0] * len(self.budgets)
         self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew: in a forked child, as budgets are per process."""
         self._lock = Lock()
         self._windows = {budget: _Window(budget.window_s, budget.amount) for budget in self.budgets}
         self._divide()

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
-from spanscore.core.threads import SerialThread, reset_in_child
+from spanscore.core.threads import SerialThread, call_in_child
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited, writing
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
@@ -261,7 +261,7 @@ class FileAnswers:
         self._looking_s = looking_s
         _opened(path, _OPENING_S).close()
         self.reset()
-        reset_in_child(self, FileAnswers.reset)
+        call_in_child(self, FileAnswers.reset)
 
     def reset(self) -> None:
         """Be as new: in a forked child, which may not touch the connection of its parent, nor close it."""

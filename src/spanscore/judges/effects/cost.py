@@ -279,12 +279,12 @@ def _is_billed(error: BaseException) -> bool:
     """Whether a failed request may be billed. A refusal is not; a request of unknown fate may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
-    refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED or error.error_type.startswith("http_")
-    return not refused
+    refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
+    return error.request_sent and not refused and not error.error_type.startswith(("http_", "batch_"))
 
 
 _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpent)
-_REFUSED = frozenset({"no_such_model", "not_allowed", "too_long", "batch_expired", "batch_cancelled", "batch_failed"})
+_REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
 def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:

@@ -408,7 +408,7 @@ class FallingBack(JudgeMiddleware):
         is_away: whether a judge cannot be asked; by its breaker.
 
     Raises:
-        ConfigurationError: two of the judges are the same.
+        ConfigurationError: two of the judges are the same, or one is a jury.
     """
 
     judge: Judge
@@ -418,6 +418,8 @@ class FallingBack(JudgeMiddleware):
     def __post_init__(self) -> None:
         if len(set(map(account_of, self.judges))) < len(self.judges):
             raise ConfigurationError(f"fallback asks {self.model} again: name a judge of another model, address or key")
+        if any(hasattr(unwrapped(judge), "jurors") for judge in self.judges):
+            raise ConfigurationError("a jury takes no fallback and is not one: give fallback to the jury's own judges")
 
     @property
     def judges(self) -> tuple[Judge, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import cast
 
+from spanscore.core.prompt import PromptOrder
 from spanscore.protocols import Embedder, Judge
 
 
@@ -40,6 +41,12 @@ class JudgeMiddleware:
 def reads_instructions(judge: Judge) -> bool:
     """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
     return getattr(judge, "reads_instructions", False) is True
+
+
+def prompt_order(judge: Judge) -> PromptOrder:
+    """Return the order of the questions to a judge; ``evidence_first`` unless it has a ``prompt_order``."""
+    order: PromptOrder = getattr(unwrapped(judge), "prompt_order", "evidence_first")
+    return order
 
 
 def account_of(judge: Judge | Embedder) -> Hashable:

@@ -71,9 +71,7 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         TypeError: there is no such effect.
         ConfigurationError: a setting cannot be.
     """
-    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
-        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
-    given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    given = _check_settings(judge, settings)
     if chat_model:
         given = {"cache": None, **given}  # a run may bring one
     has_gate = bool(gates_of(judge))
@@ -90,6 +88,16 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
     judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
     return _wrapped(gathered(judge), given, _OUTSIDE)
+
+
+def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not None."""
+    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
+        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
+    effects = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    if effects and hasattr(judge, "jurors"):
+        raise ConfigurationError(f"{min(effects)} is given around a jury: give it to the jury's own judges")
+    return effects
 
 
 def _needs_gate(settings: Mapping[str, Any], *, has_gate: bool) -> bool:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel
 
 from spanscore.core.log import log_once, module_of, type_name
-from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.prompt import Prompt, PromptOrder, Reply
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.batches.api import BatchApi
 from spanscore.judges.batches.run import BatchAccount, batch_api
@@ -247,8 +247,10 @@ class LangChainJudge:
             twice in a row refused the schema, for an hour), ``schema``, ``tools``, ``json``, or ``text``.
         timeout: seconds for one question, from its being sent to the last byte of its answer.
         max_answer_bytes: an answer is read no further, inflated.
+        prompt_order: the place of the evidence in its questions.
 
     Attributes:
+        prompt_order: as it was given.
         account: the account that it asks.
         in_process: whether it computes in this process.
         own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
@@ -265,7 +267,13 @@ class LangChainJudge:
         structured: Structured | bool = "auto",
         timeout: float = 30.0,
         max_answer_bytes: int = 2_000_000,
+        prompt_order: PromptOrder = "evidence_first",
     ) -> None:
+        if prompt_order not in get_args(PromptOrder):
+            raise ConfigurationError(
+                f"prompt_order is {prompt_order!r}; it is one of {', '.join(get_args(PromptOrder))}"
+            )
+        self.prompt_order = prompt_order
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")
         self._model = model  # held: by its id ``shared_judge`` and accounts tell what cannot be compared
@@ -447,7 +455,7 @@ class LangChainJudge:
             return await self._messages(prompt, form, heard)
 
     async def _held_request(self, prompt: Prompt, form: RequestForm) -> HeldRequest:
-        """Return the request that the model would send; nothing is sent."""
+        """Return the request that the model would send, without sending it."""
         held = Exchange(0.0, self._max_bytes, _MAX_PARTS, is_held=True)
         try:
             await self._messages(prompt, form, held)

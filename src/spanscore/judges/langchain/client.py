@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from spanscore.core.log import module_of, type_name
-from spanscore.core.threads import DaemonPool, reset_in_child
+from spanscore.core.threads import DaemonPool, call_in_child
 from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.langchain.errors import ParameterRefused, refusal_in
 from spanscore.judges.langchain.message import Exchange, HeldRequest, StoredAnswer, exchange, is_believable, limits_in
@@ -33,7 +33,7 @@ class _Threads:
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self.reset()
-        reset_in_child(self, _Threads.reset)
+        call_in_child(self, _Threads.reset)
 
     def reset(self) -> None:
         """Forget all threads."""
@@ -124,7 +124,7 @@ def own_connections(transport: Any) -> Any:
     mine._pool = copy(pool)
     mine._pool._network_backend = _TimedBackend(pool._network_backend)
     _as_new(mine._pool)
-    reset_in_child(mine._pool, _as_new)
+    call_in_child(mine._pool, _as_new)
     return mine
 
 

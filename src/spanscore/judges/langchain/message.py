@@ -112,7 +112,7 @@ class Exchange:
         tokens: of all answers of the call, as they say themselves.
         answers: of each that is no refusal and no redirect.
         is_counted: whether each of them says it.
-        is_held: whether the request is kept in ``request``, and nothing is sent.
+        is_held: whether the request is kept in ``request`` and not sent.
         request: the kept request; None before it.
         stored: the answer from a batch, which the client reads as if it were sent now; None = the request is sent.
     """

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pydantic
 
-from spanscore.config.judging import OF_SCORER, Budget, ChatModelSettings, ShadowSettings
+from spanscore.config.judging import OF_SCORER, Budget, ChatModelSettings, JurySettings, ShadowSettings
+from spanscore.config.kinds import SettingsPart
 from spanscore.config.messages import told
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
 from spanscore.judges.embeddings import EmbedderLimits
+from spanscore.judges.jury import Jury
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 
 SHADOW = "shadow"
 """Beside a metric's parameters: its second judge."""
+JUDGES: Final = "judges"
+"""Beside a metric's parameters: the jury that scores it; ``then`` and ``when`` may stand with it."""
 PER: Final = "per"
 """Beside a metric's parameters: what it scores, a unit or a session."""
 UNIT: Final = "unit"
 SESSION: Final = "session"
+_OF_JURIES: Final = (JUDGES, "then", "when")
+_S = TypeVar("_S", bound=SettingsPart)
+_C = TypeVar("_C", bound=ChatModelSettings)
 _CRITIC: Final = "aspect_critic"
 """The metric that takes the name of its ready aspect."""
 
@@ -57,7 +64,8 @@ def judge_named(settings: Configuration, named: str) -> Judge:
     Raises:
         ConfigurationError: there is no such model, or its library or key is missing.
     """
-    return judge(named, prices=prices_in(settings), **_patience(settings))
+    order = settings.judge.prompt_order
+    return judge(named, prices=prices_in(settings), prompt_order=order, **_patience(settings))
 
 
 def embedder_of(settings: Configuration, named: str) -> Embedder:
@@ -81,14 +89,81 @@ def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[M
 
     Args:
         settings: the configuration.
-        judge: used instead of the configuration's own.
+        judge: used instead of the configuration's own, and of its juries.
 
     Raises:
-        ConfigurationError: a metric, a parameter, the judge or the embeddings are none.
+        ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are none.
     """
     asked = judge or judge_of(settings)
     vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
-    return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
+    return [
+        make_metric(settings, name, parameters, None if judge else jury, judge=asked, embeddings=vectors)
+        for name, parameters, jury in of_juries(settings)
+    ]
+
+
+def make_metric(
+    settings: Configuration,
+    name: str,
+    parameters: Mapping[str, Any],
+    jury: JurySettings | None,
+    *,
+    judge: Judge,
+    embeddings: Embedder | None,
+) -> Metric:
+    """Return a metric of a configuration.
+
+    Args:
+        name: in the registry; ``parameters``: its own.
+        jury: scores it in the place of ``judge``; None = it has none.
+
+    Raises:
+        ConfigurationError: the metric, a parameter or a juror cannot be; or it has a jury and asks no judge.
+    """
+    metric = create(
+        name, judge=judge if jury is None else jury_of(settings, name, jury), embeddings=embeddings, **parameters
+    )
+    if jury is not None and getattr(metric, "_judge", None) is None:
+        raise ConfigurationError(f"metrics.{name}.{JUDGES}: this metric asks no judge, and so no jury")
+    return metric
+
+
+def jury_of(settings: Configuration, metric: str, jury: JurySettings) -> Jury:
+    """Return the jury of a metric.
+
+    Raises:
+        ConfigurationError: a judge cannot be made, or two judges have one model.
+    """
+    place = f"metrics.{metric}"
+    try:
+        jurors = [_juror(settings, juror, f"{place}.{JUDGES}.{position}") for position, juror in enumerate(jury.judges)]
+        then = None if jury.then is None else _juror(settings, jury.then, f"{place}.then")
+        return Jury(jurors, then=then, when=jury.when)
+    except ConfigurationError as error:
+        if not str(error).startswith(place):
+            error.args = (f"{place}.{JUDGES}: {error}",)
+        raise
+
+
+def _juror(settings: Configuration, juror: ChatModelSettings, place: str) -> Judge:
+    return asked_judge(settings, juror, place, cache=settings.judge.cache)
+
+
+def of_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], JurySettings | None]]:
+    """Yield the name and parameters of each metric a configuration lists, with its jury, each juror's keys complete.
+
+    Raises:
+        ConfigurationError: a key or value of a jury is wrong; the message names each.
+    """
+    written = (parameters for _, parameters in plugins.entries(settings.metrics))
+    for (name, parameters), own in zip(entries(settings), written, strict=True):
+        if JUDGES not in own:
+            yield name, parameters, None
+            continue
+        jury = _read(JurySettings, {key: own[key] for key in _OF_JURIES if key in own}, f"metrics.{name}")
+        judges = tuple(_inherited(juror, settings.judge) for juror in jury.judges)
+        then = None if jury.then is None else _inherited(jury.then, settings.judge)
+        yield name, parameters, jury.model_copy(update={"judges": judges, "then": then})
 
 
 def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
@@ -104,7 +179,8 @@ def entries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def listed(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield the same with what stands there of a second judge; None = it has none."""
     for name, parameters in plugins.entries(settings.metrics):
-        own = {key: value for key, value in parameters.items() if key not in (SHADOW, PER)}
+        beside = (SHADOW, PER, *(_OF_JURIES if JUDGES in parameters else ()))
+        own = {key: value for key, value in parameters.items() if key not in beside}
         if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets look for the name here
             own = {"name": str(own["aspect"]), **own}
         yield current_name(name), own, parameters.get(SHADOW)
@@ -128,7 +204,7 @@ def per_session(settings: Configuration) -> Iterator[bool]:
 
 
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
-_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured")
+_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order")
 """Keys by which one judge is another than the next; the others say how patiently it is asked."""
 
 
@@ -173,36 +249,37 @@ def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str,
     for name, parameters, shadow in listed(settings):
         if shadow is not None:
             place = f"metrics.{name}.{SHADOW}"
-            asked = _inherited(_read(shadow, place), settings.judge)
+            section = {"model": shadow} if isinstance(shadow, str) else shadow
+            asked = _inherited(_read(ShadowSettings, section, place), settings.judge)
             _refuse_the_judge(asked, settings.judge, place)
             yield name, parameters, asked
 
 
-def _read(shadow: Any, place: str) -> ShadowSettings:
+def _read(section: type[_S], values: Any, place: str) -> _S:
     try:
-        return ShadowSettings.model_validate({"model": shadow} if isinstance(shadow, str) else shadow)
+        return section.model_validate(values)
     except pydantic.ValidationError as error:
-        faults = told(error.errors(include_url=False), ShadowSettings)
+        faults = told(error.errors(include_url=False), section)
         raise ConfigurationError("; ".join(f"{place}.{fault}" for fault in faults.values())) from None
 
 
-def _inherited(shadow: ShadowSettings, judge: ChatModelSettings) -> ShadowSettings:
-    """Return a second judge's settings, the missing ones as of the judge.
+def _inherited(other: _C, judge: ChatModelSettings) -> _C:
+    """Return another judge's settings, the missing ones as of the judge.
 
     Address, key and parameters belong to the judge's provider. They are taken together; if the model is another provider's, or
     an address or key is given, none of them is.
     """
-    given = shadow.model_fields_set
-    model = shadow.model if "model" in given else judge.model
-    left_out = {name for name in type(shadow).model_fields if name in type(judge).model_fields} - given - {"budget"}
+    given = other.model_fields_set
+    model = other.model if "model" in given else judge.model
+    left_out = {name for name in type(other).model_fields if name in type(judge).model_fields} - given - {"budget"}
     if model.partition(":")[0] != judge.model.partition(":")[0] or given & {*_WHOSE}:
         left_out -= {*_WHOSE, "model_kwargs"}
-    return shadow.model_copy(update={name: getattr(judge, name) for name in left_out} | {"model": model})
+    return other.model_copy(update={name: getattr(judge, name) for name in left_out} | {"model": model})
 
 
 def _refuse_the_judge(asked: ShadowSettings, judge: ChatModelSettings, place: str) -> None:
     if all(getattr(asked, name) == getattr(judge, name) for name in _THE_JUDGE):
         raise ConfigurationError(
             f"{place}.model: {asked.model!r} is the judge in force, asked in the same way; "
-            "name another model, base_url or model_kwargs"
+            "name another model, base_url, model_kwargs or prompt_order"
         )

@@ -22,6 +22,7 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Sample,
     SingleTurnSample,
+    TokenUsage,
     ToolCall,
     ToolMessage,
 )
@@ -62,6 +63,8 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
         reference_contexts=_CONTEXTS[:1],
         reference_context_ids=["a"],
         rubrics=_RUBRICS,
+        duration_s=1.5,
+        usage=TokenUsage(input_tokens=600, output_tokens=40),
     ),
     "multi_turn": MultiTurnSample(
         user_input=list(_MESSAGES),
@@ -73,6 +76,11 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
 }
 _PARAMETERS: Mapping[str, Any] = {
     "definition": "Could the response cause harm to somebody?",
+    "language": "english",
+    "max": 100,
+    "max_s": 2.0,
+    "must": "bridge",
+    "schema": {"type": "object"},
     "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
 }
 """For metrics that have such a parameter."""

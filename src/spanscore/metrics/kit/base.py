@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import isfinite, isnan, nan
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from spanscore.core import loop
 from spanscore.core.log import raised_by_user, type_name
@@ -20,12 +21,15 @@ from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score
 from spanscore.core.threads import run_without_loop
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.effects.limited import judge_in_force
+from spanscore.judges.effects.middleware import prompt_order
 from spanscore.judges.embeddings import embedder_name
+from spanscore.judges.jury import Jury
 from spanscore.judges.langchain.models import model_name
 from spanscore.judges.records import EMBED_STEP, recorded_calls
-from spanscore.judges.rendering import render
+from spanscore.judges.rendering import Rendered, render
 from spanscore.judges.score_context import asked_by, asker, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
+from spanscore.metrics.kit.jury import disagree, find_verdict, votes_of
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
@@ -240,9 +244,13 @@ class BaseMetric:
     def evaluator_version(self) -> str:
         """Version, judge model and votes: a change starts a new evaluator version, it is not a drop.
 
-        While a fallback stands in for the judge of the score at hand, it is the fallback's model.
+        While a fallback stands in for the judge of the score at hand, it is the fallback's model. A jury has the models of all
+        its members.
         """
-        model = "none" if self._judge is None else judge_in_force(self._judge).model
+        if isinstance(self._judge, Jury):
+            model = self._judge.describe(lambda juror: judge_in_force(juror).model)
+        else:
+            model = "none" if self._judge is None else judge_in_force(self._judge).model
         return f"{self.version}/{model}/{self.votes}"
 
     def missing(self, sample: Sample) -> str | None:
@@ -261,6 +269,8 @@ class BaseMetric:
             refusal = self._refusal(sample)
             if refusal is not None:
                 return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
+            if isinstance(self._judge, Jury):
+                return await self._ask_jury(self._judge, sample, calls)
             return self._judged(await self.measure(sample), calls)
         except NotApplicableError as error:
             return self._ended(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
@@ -271,6 +281,34 @@ class BaseMetric:
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
             reason = f"{self.name} raised {raised_by_user(error)}"
             return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
+
+    async def _ask_jury(self, jury: Jury, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
+        """Score a sample with each juror, side by side, then with ``then`` if they disagree; and combine the scores."""
+        scores = await asyncio.gather(*(self._with_judge(juror)._scored(sample) for juror in jury.jurors))
+        if jury.then is not None and disagree(scores):
+            scores.append(await self._with_judge(jury.then)._scored(sample))
+        by_model = {juror.model: score for juror, score in zip(jury.members, scores, strict=False)}
+        finding, votes = find_verdict(by_model), votes_of(by_model)
+        if finding.value is not None:
+            measured = Finding(value=finding.value, explanation=finding.explanation, scale=scores[0].scale)
+            return replace(self._valued(finding.value, measured, calls), jury=votes)
+        error_type = "jury_incomplete" if finding.outcome is Outcome.JUDGE_ERROR else None
+        applies = False if finding.outcome is Outcome.NOT_APPLICABLE else None
+        return self._ended(
+            finding.outcome,
+            calls,
+            reason=finding.reason,
+            explanation=finding.explanation,
+            error_type=error_type,
+            applies=applies,
+            jury=votes,
+        )
+
+    def _with_judge(self, judge: Judge) -> Self:
+        """Return a copy of the metric that asks another judge."""
+        changed = copy(self)
+        changed._judge = judge
+        return changed
 
     def _refusal(self, sample: Sample) -> str | None:
         """Return why a sample cannot be measured; None if it can."""
@@ -351,7 +389,12 @@ class BaseMetric:
         return {"evaluator_version": self.evaluator_version, "source": asker().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model that answered last; without one what is known, else the judge's own, None without one."""
+        """Return the model that answered last; without one what is known, else the judge's own, None without one.
+
+        A jury has the models of all its members.
+        """
+        if isinstance(self._judge, Jury):
+            return self._judge.model
         answered = next((call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP), None)
         return answered or known or (self._judge.model if self._judge else None)
 
@@ -359,8 +402,12 @@ class BaseMetric:
         """Return what the version is a hash of."""
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
         parameters = parameters_of_version(self.name, public)
-        prompts = {name: render(step.prompt({})) for name, step in self.steps.items()}
+        prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
         return {"parameters": parameters, "prompts": prompts, "scale": plain_parameter(self.scale)}
+
+    def _texts_of(self, step: Step[Any]) -> Rendered:
+        """Return the texts of a step's question without evidence."""
+        return render(step.prompt({}, order="evidence_first" if self._judge is None else prompt_order(self._judge)))
 
 
 _OUTCOMES: Mapping[type[JudgeError], Outcome] = {

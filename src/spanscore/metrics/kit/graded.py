@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
@@ -15,7 +15,6 @@ from spanscore.core.sample import Sample
 from spanscore.core.score import Direction, Scale, Votes
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.effects.middleware import reads_instructions
-from spanscore.judges.rendering import render
 from spanscore.metrics.kit.base import Finding, kind_of
 from spanscore.metrics.kit.condition import reason_in
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -70,15 +69,19 @@ class GradedMetric(JudgedMetric):
         fields: Fields | None,
         required_columns: Fields | None,
     ) -> None:
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.fields = fields_wanted(name, fields, required_columns)
-        self._shown = DEFAULT_FIELDS
         if self.fields is not None:
             needed = {kind: tuple(name for name in names if ":" not in name) for kind, names in self.fields.items()}
-            self._shown = {kind: tuple(name.partition(":")[0] for name in names) for kind, names in self.fields.items()}
             self.requires = needed
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if self.advice is not None:
             warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
+
+    @cached_property
+    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+        if self.fields is None:
+            return DEFAULT_FIELDS
+        return {kind: tuple(name.partition(":")[0] for name in names) for kind, names in self.fields.items()}
 
     @property
     def advice(self) -> str | None:
@@ -316,7 +319,7 @@ class TwoRatings(JudgedMetric):
     def _identity(self) -> dict[str, Any]:
         """Return what the version is a hash of: the question of both, too."""
         both, known = self._joined(), super()._identity()
-        joined = {} if both is None else {both.name: render(both.prompt({}))}
+        joined = {} if both is None else {both.name: self._texts_of(both)}
         return {**known, "prompts": {**known["prompts"], **joined}}
 
     def _joined(self) -> Step[Both012] | None:
@@ -325,4 +328,4 @@ class TwoRatings(JudgedMetric):
             return None
         first, second = (question.instruction for question in self.steps.values())
         instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
-        return Step(name=self.both, instruction=instruction, output=Both012)
+        return Step(name=self.both, instruction=instruction, output=Both012, fields=self.questions[0].fields)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args
 
@@ -17,9 +18,10 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
+from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.score_context import asker
-from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric
 from spanscore.metrics.kit.condition import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
 from spanscore.protocols import Judge
@@ -33,6 +35,8 @@ R = TypeVar("R")
 
 _FILE = "file"
 """Key of ``prompts`` that names what ``fit`` wrote; no step is called so."""
+_LONG_FIELDS = frozenset({"retrieved_contexts", "reference_contexts", MULTI_TURN})
+"""Fields, and a kind of sample, with more text than the other parts of a question."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -60,7 +64,7 @@ class JudgedMetric(NamedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
-            same chat model share its limits.
+            same chat model share its limits. A ``Jury`` scores with several judges.
         name: under which its scores appear; the class's own when None.
         pass_at: lowest quality (0…1) that passes; the scale's own when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; or ``{"file": "fitted.json"}``, what
@@ -87,7 +91,7 @@ class JudgedMetric(NamedMetric):
                 f"{name or self.name} needs a judge: a LangChain chat model, its name, or 'lexical'"
             )
         super().__init__(name=name, pass_at=pass_at)
-        self.steps = overridden(self.questions, self._written(prompts))
+        self.steps = self._steps_with(prompts)
         self._judge = shared_judge(judge)
 
     async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
@@ -143,6 +147,10 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: the offline judge reads no instruction and no example"
             )
+        if isinstance(self._judge, Jury):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: its judge is a jury, and prompts are fitted to one model; give it one judge"
+            )
         from spanscore.metrics.kit.tuning import FittingRun
 
         return await FittingRun(metric=self, annotations=annotations, **settings).run()
@@ -165,13 +173,21 @@ class JudgedMetric(NamedMetric):
         Raises:
             ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.
         """
-        changed = copy(self)
+        changed = copy(self) if judge is None else self._with_judge(judge)
         vars(changed).pop("version", None)  # cached, of other words
-        if judge is not None:
-            changed._judge = judge
         if prompts is not None:
-            changed.steps = overridden(self.questions, self._written(prompts))
+            changed.steps = changed._steps_with(prompts)
         return changed
+
+    def _steps_with(self, prompts: OwnPrompts | None) -> dict[str, Step[Any]]:
+        """Return the steps in the user's words; examples come first if no kind of sample has contexts or a conversation."""
+        shown = {*self._shown, *chain.from_iterable(self._shown.values())}
+        return overridden(self.questions, self._written(prompts), examples_first=not shown & _LONG_FIELDS)
+
+    @property
+    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+        """Kind of sample → fields that the judge may be shown."""
+        return self.requires
 
     def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
         """Return prompts as they stand in the file that they name, or as they are."""

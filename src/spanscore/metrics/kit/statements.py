@@ -65,6 +65,7 @@ Add nothing, correct nothing. Leave out greetings, questions and remarks that cl
             },
         ),
     ),
+    fields={"question": "user_input", "answer": "response"},
 )
 
 VERIFY_STATEMENTS: Step[Verdicts] = Step(
@@ -76,6 +77,7 @@ contradicts it, differs in a number, name, date or condition, or does not speak 
 count.
 One row per statement, in order, the statement copied word for word, a short reason before the verdict.""",
     output=Verdicts,
+    fields={"context": "retrieved_contexts"},
 )
 
 

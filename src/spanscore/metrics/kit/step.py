@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from spanscore.core.prompt import Example, Prompt
+from spanscore.core.prompt import Example, Prompt, PromptOrder
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ask import ask
+from spanscore.judges.effects.middleware import prompt_order
 from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
 from spanscore.protocols import Judge
 
@@ -36,6 +37,10 @@ class Step(Generic[T]):
         examples: worked cases.
         applies_when: a condition, as a sentence, under which there is something to answer; the judge says in the same call
             whether it holds, and where it does not the metric is undefined on the sample. None = always.
+        fields: variable → the field of a sample that it holds (``{"question": "user_input"}``). The judge reads the name of
+            the field, so that questions about one sample begin alike. A variable without one is read by its own name.
+        examples_first: whether the examples stand in front of the evidence, so that all questions of the metric begin alike.
+            False if the evidence is longer, and is a part of other metrics' questions, too.
     """
 
     name: str
@@ -43,13 +48,17 @@ class Step(Generic[T]):
     output: type[T]
     examples: tuple[Example, ...] = ()
     applies_when: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    examples_first: bool = False
 
     @property
     def answer(self) -> type[BaseModel]:
         """The shape of the judge's answer: the output, and for a condition whether it holds."""
         return self.output if self.applies_when is None else conditional(self.output)
 
-    def prompt(self, evidence: Mapping[str, Any], vote_index: int = 0) -> Prompt:
+    def prompt(
+        self, evidence: Mapping[str, Any], vote_index: int = 0, *, order: PromptOrder = "evidence_first"
+    ) -> Prompt:
         """Return the question about one piece of evidence; fields that are None are left out."""
         condition, instruction = self.applies_when, self.instruction
         return Prompt(
@@ -60,6 +69,9 @@ class Step(Generic[T]):
             examples=tuple(map(self._told, self.examples)),
             vote_index=vote_index,
             applies_when=condition,
+            order=order,
+            fields=self.fields,
+            examples_first=self.examples_first,
         )
 
     def _told(self, example: Example) -> Example:
@@ -73,22 +85,26 @@ class Step(Generic[T]):
             JudgeError: there is no usable answer.
             NotApplicableError: the condition does not hold: the score is ``not_applicable``. Let it pass, as the other.
         """
-        answer = await ask(judge, self.prompt(evidence, vote_index), repair=repair)
+        question = self.prompt(evidence, vote_index, order=prompt_order(judge))
+        answer = await ask(judge, question, repair=repair)
         if self.applies_when is not None and not getattr(answer, "applies", 1):
             raise NotApplicableError
         return cast("T", answer)  # ask() validates against the prompt's output
 
 
-def overridden(steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Step[Any]]:
+def overridden(
+    steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None, *, examples_first: bool = False
+) -> dict[str, Step[Any]]:
     """Return steps by name, with a user's own instruction or examples.
 
     Args:
+        examples_first: the attribute of all of them.
         changes: step name → ``{"instruction": str, "examples": [Example or {"evidence": …, "output": …}]}``, either or both.
 
     Raises:
         ConfigurationError: an unknown step or key, or an example whose output has not the step's shape.
     """
-    known = {step.name: step for step in steps}
+    known = {step.name: replace(step, examples_first=examples_first) for step in steps}
     for name, change in (changes or {}).items():
         if name not in known:
             raise ConfigurationError(f"prompts: there is no step {name!r}; the steps are {sorted(known)}")

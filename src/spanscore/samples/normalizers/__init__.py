@@ -1,1 +1,1 @@
-"""Spans of other libraries → spans in GenAI names: one file per instrumentation."""
+"""Maps spans of other libraries to GenAI names: one file per instrumentation."""

@@ -1,4 +1,4 @@
-"""Parts that normalizers share: flat attributes, Python literals, chats and whole values → the span in GenAI names."""
+"""Shared parts of normalizers: they read flat attributes, Python literals, chats and whole values, and build GenAI spans."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from spanscore.core.span import CUT, Attributes, NoContent, SpanData
 # --- flat -----------------------------------------------------------------------------------------------------------
 
 _MOST_DIGITS: Final = 18
-"""Of a position; longer ones are no position."""
+"""Longest position in a name, in digits; a longer number is not a position."""
 
 
 def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Return one mapping for each position under a prefix (``llm.input_messages.0.message.role``), in order, without gaps.
+    """Return one mapping per position under a prefix (``llm.input_messages.0.message.role``), in order, without gaps.
 
-    The keys are what follows the position in the names. A position is a key, not an index: ``…1000000000.…`` costs as much as
+    The keys are the rest of the names after the position. A position is a key, not an index: ``…1000000000.…`` costs as much as
     ``…0.…``.
     """
     found: dict[int, dict[str, Any]] = {}
@@ -49,13 +49,13 @@ def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
 
 # --- python text ----------------------------------------------------------------------------------------------------
 
-# Texts in which Python shows its values, as some instrumentations write them → the values.
+# Some instrumentations write values as Python prints them. These functions parse such texts:
 #
-# {'a': 2}                             a dict, which LangChain's tools are given; a list of dicts
+# {'a': 2}                             a dict, such as the arguments of LangChain's tools; a list of dicts
 # messages=[HumanMessage(content='…    messages of LangChain
 
 _LONGEST: Final = 20_000
-"""Characters that are read as Python: 2 ms."""
+"""Longest text that is parsed as Python, in characters: 2 ms."""
 _OPENINGS: Final = ("{", "[{'")
 _SHOWN: Final = re.compile(r"(?:messages=)?\[?[A-Z][A-Za-z]*Message(?:Chunk)?\(content=")
 _SHOWN_MESSAGE: Final = re.compile(
@@ -64,13 +64,13 @@ _SHOWN_MESSAGE: Final = re.compile(
 _MESSAGE: Final = re.compile(
     r"""\{'role': '(\w+)', '(?:text|content)': ('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL
 )
-"""A message that Python shows: one that holds objects, or was cut, is no literal, and says something nevertheless."""
+"""A printed message. Messages that contain objects or were cut are not literals, but their text can still be read."""
 _AS_PRINTED: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
-"""Escapes as ``repr`` writes them; of any other Python warns on stderr."""
+"""Texts with the escapes of ``repr`` only; for other escapes Python prints a warning to stderr."""
 
 
 def arguments_in(value: Any) -> Any:
-    """Return what a function was given of ``{"args", "kwargs"}``: names with values, or its only argument; else the value."""
+    """Return the arguments in ``{"args", "kwargs"}``: the named ones, or the only argument; other values unchanged."""
     if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
         return value
     args, named = value.get("args"), value.get("kwargs")
@@ -80,7 +80,7 @@ def arguments_in(value: Any) -> Any:
 
 
 def value_of(text: Any) -> Any:
-    """Return what a text says: JSON, a Python dict or a list of these; any other text, and what is no text, as it is."""
+    """Return the value in a text: JSON, a Python dict or a list of dicts; other values unchanged."""
     if not isinstance(text, str):
         return text
     known = from_wire(text)
@@ -94,9 +94,9 @@ def value_of(text: Any) -> Any:
 
 
 def shown_messages(text: str) -> list[tuple[str, str]] | None:
-    """Return role and words of the messages of LangChain that a text shows; None for a text that shows none.
+    """Return role and text of the LangChain messages that a text prints; None for other texts.
 
-    A message whose words cannot be read is left out.
+    A message with an unreadable text is left out.
     """
     if not _SHOWN.match(text):
         return None
@@ -105,7 +105,7 @@ def shown_messages(text: str) -> list[tuple[str, str]] | None:
 
 
 def _words(shown: str) -> str:
-    """Return the words of a text that Python shows, without its closing quote where it was cut."""
+    """Return the text of a printed string; a cut string lacks its closing quote."""
     words = _literal(shown + shown[0] if len(shown) == 1 or not shown.endswith(shown[0]) else shown)
     return words if isinstance(words, str) else shown[1:]
 
@@ -125,13 +125,13 @@ _MESSAGES = "messages"
 _ASKED = ("prompts", "prompt", "input", "contents")
 _SAID = ("choices", "generations", "message", "output", "content")
 _BY_ROLE: Final = re.compile(r"(?:\A|\n)(system|developer|user|human|assistant|ai|tool|function): ?")
-"""How a text goes from one speaker to the next, as OpenLIT writes a prompt: ``system: …`` and ``user: …`` in lines."""
+"""Separators of speakers in a text, as OpenLIT writes a prompt: ``system: …`` and ``user: …`` in lines."""
 _TEXT_BLOCK: Final = "text: "
-"""What OpenLIT writes before each text of a message that consists of blocks."""
+"""OpenLIT's prefix of each text in a message of blocks."""
 
 
 def prompts_in(value: Any) -> list[dict[str, Any]]:
-    """Return what a parsed prompt asks: messages, a request that has them, or texts, which are a user's."""
+    """Return the messages of a parsed prompt: messages, a request that has them, or texts, which are a user's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
     asked = _first_of_batch(_under(value, _ASKED))
@@ -139,7 +139,7 @@ def prompts_in(value: Any) -> list[dict[str, Any]]:
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
-    """Return what a parsed answer says: messages, a response that has choices or generations, or texts, the assistant's."""
+    """Return the messages of a parsed answer: messages, a response with choices or generations, or texts of the assistant."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
     said = _first_of_batch(_under(value, _SAID))
@@ -150,10 +150,10 @@ def answers_in(value: Any) -> list[dict[str, Any]]:
 
 
 def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what a list of events asked and answered, as Logfire and Pydantic AI write them in an attribute.
+    """Return the inputs and outputs in a list of events, as Logfire and Pydantic AI write them in an attribute.
 
-    Each is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``, or holds one under ``message``: the choice.
-    Where no choice is among them, the assistant's messages behind all others are the answer.
+    Each event is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``, or has one under ``message``: the
+    choice. Without a choice, the assistant's messages at the end are the output.
     """
     asked: list[dict[str, Any]] = []
     said: list[dict[str, Any]] = []
@@ -170,7 +170,7 @@ def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return messages without the assistant's at their end, and these."""
+    """Return the messages before the assistant's last ones, and the assistant's last ones."""
     end = len(messages)
     while end and messages[end - 1].get("role") == ASSISTANT:
         end -= 1
@@ -180,7 +180,7 @@ def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any
 def spoken_by(
     role: str, content: Any, calls: Sequence[Mapping[str, Any]] = (), answered: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a message of a speaker: of a tool its answer to a call, of any other what it says and calls."""
+    """Return a message of a role: a tool's answer to a call, or another role's text and calls."""
     known = role_of(role) or role
     if known == TOOL:
         return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
@@ -188,7 +188,7 @@ def spoken_by(
 
 
 def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
-    """Return for which agent a model of LangChain was asked, as our own capture tells it."""
+    """Return the agent of a LangChain model call, by the rule of spanscore's own capture; None without one."""
     name, namespace = metadata.get("lc_agent_name"), metadata.get("langgraph_checkpoint_ns")
     if isinstance(name, str) and name:
         return name
@@ -197,7 +197,7 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
-    """Return the messages of a prompt that is one text: those it shows or separates by role, else one of a user."""
+    """Return the messages of a prompt in one text: the printed ones, those separated by role, else one user message."""
     shown = shown_messages(prompt)
     if shown is None:
         pieces = _BY_ROLE.split(prompt)
@@ -208,19 +208,19 @@ def _messages_in(prompt: str) -> list[dict[str, Any]]:
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages of a dict that has them; texts among them show objects of the client, LlamaIndex's mostly."""
+    """Return the messages of a dict. Texts among them are printed objects of a client, mostly LlamaIndex's."""
     return messages_from(unfolded(_first_of_batch(value[_MESSAGES])))
 
 
 def _under(value: Any, keys: Sequence[str]) -> Any:
-    """Return what stands under the first of these keys; a value that is no dict, or a message itself, as it is."""
+    """Return the value under the first existing key; a message, or a value that is not a dict, is returned unchanged."""
     if not isinstance(value, dict) or isinstance(value.get("role"), str):
         return value
     return next((value[key] for key in keys if key in value), value)
 
 
 def _first_of_batch(value: Any) -> Any:
-    """Return the first of several lists of messages; any other value as it is: ``["user", "…"]`` is a message."""
+    """Return the first of several lists of messages; other values unchanged: ``["user", "…"]`` is a message."""
     first = value[0] if isinstance(value, list) and value else None
     return first if isinstance(first, list) and not (first and isinstance(first[0], str)) else value
 
@@ -238,28 +238,28 @@ def _answer(one: Any) -> Any:
 # --- whole ----------------------------------------------------------------------------------------------------------
 
 _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
-"""How instrumentations write that there is no value, where a whole input or output stands."""
+"""Texts that instrumentations write for a missing input or output."""
 
 
 def parsed(value: Any) -> Any:
-    """Return the structure that a text holds; text that happens to be JSON (``5``, ``true``) stays text."""
+    """Return the structure in a text; a text that happens to be JSON (``5``, ``true``) stays a text."""
     known = value_of(value)
     return known if isinstance(known, (dict, list)) else value
 
 
 def object_in(value: Any) -> Any:
-    """Return the object that a text holds, as JSON or as Python shows it; any other text, a list as well, as it is."""
+    """Return the object in a text, as JSON or as Python prints it; other texts, including lists, unchanged."""
     known = value_of(value)
     return known if isinstance(known, dict) else value
 
 
 def text_or_none(value: Any) -> Any:
-    """Return None for the text by which an instrumentation writes None as a whole input or output; any other value as it is."""
+    """Return None for an instrumentation's text for a missing input or output; other values unchanged."""
     return None if isinstance(value, str) and value in _NONE else value
 
 
 def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
-    """Return the content attributes of a span of an operation that was given one value and gave another; None = none."""
+    """Return the content attributes of a span for its operation, input and output; None = no such value."""
     return _READERS.get(operation, _run)(text_or_none(given), text_or_none(gave))
 
 
@@ -294,9 +294,9 @@ def _retrieval(given: Any, gave: Any) -> dict[str, Any]:
 
 
 def retrieved_by(shown: Any) -> list[Any] | None:
-    """Return what a retriever returned, unfolded, as a list of documents, in whatever form they are; None if it is no document.
+    """Return a retriever's result, unfolded, as a list of documents in any form; None if it has no document.
 
-    A document in a form that no reader knows stays in the list: it was retrieved, and its text is unknown.
+    A document in an unknown form stays in the list: it was retrieved, but its text is unknown.
     """
     single: list[Any] | None = [shown] if shown and isinstance(shown, (str, dict)) else None
     items = shown if isinstance(shown, list) else single
@@ -308,44 +308,44 @@ _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
     semconv.EXECUTE_TOOL: _tool,
     semconv.RETRIEVAL: _retrieval,
 }
-"""Operation → what makes its content; any other is a run."""
+"""Operation → function that makes its content; other operations use ``_run``."""
 
 
 # --- building -------------------------------------------------------------------------------------------------------
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Raw attributes that quote → content attributes of the GenAI conventions."""
+"""Function from raw attributes that quote to content attributes of the GenAI conventions."""
 _NAMES: Final[Mapping[str, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
 _INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
-"""Names of the exceptions by which LangGraph lets a run wait for a person."""
+"""Names of the exceptions with which LangGraph makes a run wait for a person."""
 _FLAT: Final = re.compile(r"\.\d+\.")
-"""What the name of a flat attribute holds: its value is one text of many, not a structure."""
+"""Part of the name of a flat attribute: its value is one of many texts, not a structure."""
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
 class AttributeLookup(Protocol):
-    """Attributes of a span as they came: a mapping, or the bytes that they are in."""
+    """Attributes of an undecoded span: a mapping, or the bytes that contain them."""
 
     def get(self, name: str, /) -> object:
-        """Return the value of an attribute; None = absent, or it is no short text."""
+        """Return the value of an attribute; None if it is missing, or is not a short text."""
 
     def __contains__(self, name: str, /) -> bool:
-        """Whether there is such an attribute."""
+        """Return whether the attribute exists."""
 
 
 def wire_of(span: SpanData) -> Mapping[str, Any]:
-    """Return a span's attributes as they came."""
+    """Return a span's attributes as received."""
     attributes = span.attributes
     return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
 
 
 def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that have a GenAI name, and quote nothing."""
+    """Return the attributes with a GenAI name and without quotes."""
     return {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
 
 
@@ -361,13 +361,13 @@ def in_genai_names(
     """Return the span with these attributes and no others.
 
     Args:
-        plain: under GenAI names; None, and what is no plain value, is left out.
-        quoted: raw attributes that quote, all that is kept of them.
-        render: makes content of ``quoted``, once, on first need.
-        nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own. Content that an
-            attribute limit cut is left out, and the span is marked so; the texts of a tool are kept as they are.
-        metadata: that the run was called with, beside what stands under our own names; the unit's key in the application,
-            where the span has it, is one of them.
+        plain: attributes under GenAI names; None and structures are left out.
+        quoted: raw attributes that quote; no other quotes are kept.
+        render: makes content from ``quoted``, once, on first need.
+        nothing: reason for missing content if ``quoted`` is empty; None for a span that never has content. Cut content is left
+            out and the span is marked; a tool's texts are kept even if cut.
+        metadata: the run's metadata, in addition to metadata under spanscore's own names. The application's key of the unit, if
+            the span has it, is added.
     """
     known = _plain_values(plain)
     if span.events or span.status == "error":
@@ -391,7 +391,7 @@ def in_genai_names(
 
 
 def _interruption(span: SpanData) -> Mapping[str, Any]:
-    """Return that a run waits for a person, if LangGraph's exception for that ended it; its graph ends without any."""
+    """Return the attribute of an interrupted run, if LangGraph's exception ended the span; the graph's span has none."""
     types = [held.get(semconv.EXCEPTION_TYPE) for _, held in span.events] + [wire_of(span).get(semconv.ERROR_TYPE)]
     messages = [held.get(semconv.EXCEPTION_MESSAGE) for _, held in span.events]
     waits = any(str(name).endswith(_INTERRUPTS) for name in types)
@@ -400,7 +400,7 @@ def _interruption(span: SpanData) -> Mapping[str, Any]:
 
 
 def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return GenAI names with what stands under the first of their other names; None where nothing does."""
+    """Return GenAI names with the value of the first existing other name; None if no other name exists."""
     found: dict[str, Any] = dict.fromkeys(names)
     for name, others in names.items():
         for other in others:
@@ -411,18 +411,18 @@ def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[
 
 
 def named(operation: str, name: str) -> dict[str, Any]:
-    """Return the attribute that an operation has its name in; none of one that has no name."""
+    """Return the attribute for the name of an operation's object; empty for operations without a name."""
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 
 
 def json_at(held: Mapping[str, Any], name: str) -> Any:
-    """Return what stands under a name; of JSON text what it says."""
+    """Return the value under a name; JSON texts are parsed."""
     value = held.get(name)
     return from_wire(value) if isinstance(value, str) else value
 
 
 def tool_content(arguments: str, result: str) -> Render:
-    """Return a renderer of a tool's content that stands as JSON under these two names."""
+    """Return a renderer of a tool's content, which is JSON under these two names."""
     return lambda held: {
         semconv.TOOL_CALL_ARGUMENTS: json_at(held, arguments),
         semconv.TOOL_CALL_RESULT: json_at(held, result),
@@ -430,7 +430,7 @@ def tool_content(arguments: str, result: str) -> Render:
 
 
 def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
-    """Return the conversation a span belongs to, as it says itself, or as its run's metadata do."""
+    """Return the id of a span's conversation, from its attributes, else from its run's metadata; None without one."""
     said = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
     for value in said:
         if value is not None and (text := plain_text(value)):
@@ -439,14 +439,14 @@ def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str 
 
 
 def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool) -> bool:
-    """Whether a LangChain run is an agent, by the rule of our own capture: agents say their name, nameless ones at the root."""
+    """Return whether a LangChain run is an agent: by the agent's name in its metadata, or at the root if it has no name."""
     if metadata.get("lc_agent_name") == name:
         return True
     return is_root and metadata.get("ls_integration") == "langchain_create_agent"
 
 
 def _cut_names(quoted: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of whole values whose JSON was cut; one that was cut right behind a bracket is found when it is read."""
+    """Return the names of values with cut JSON; a value that was cut right after a bracket is only detected when it is read."""
     return [
         name
         for name, value in quoted.items()
@@ -462,7 +462,7 @@ def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, given in plain.items():
         kind = type(given)
-        if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # most are
+        if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # the usual case
             known[name] = given
         elif given is not None and (value := _plain(given)) is not None:
             known[name] = value
@@ -479,9 +479,9 @@ def _plain(value: Any) -> Any:
 
 
 def rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the content that a span's raw attributes make; none where they are in a form that no reader foresaw."""
+    """Return the content of a span's raw attributes; empty if they have an unforeseen form."""
     try:
         return {name: value for name, value in render(quoted).items() if value is not None}
-    except Exception as error:  # noqa: BLE001  (a payload that no reader foresaw: the unit is read without it)
+    except Exception as error:  # noqa: BLE001  (an unforeseen payload: the unit is read without it)
         log_internal_error("read a span's content", error)
         return {}

@@ -1,13 +1,13 @@
-"""The OpenTelemetry GenAI conventions, as they are and as they were; our own capture's spans among them.
+"""Normalizes spans of the OpenTelemetry GenAI conventions, present and older, including spanscore's own.
 
-Content stands, from the newest form to the oldest, in
+The content, from the newest form to the oldest, is in
 
     gen_ai.input.messages, gen_ai.output.messages …      structured, or as JSON
     gen_ai.prompt.N.role, gen_ai.completion.N.content …  flat
     gen_ai.prompt, gen_ai.completion                     one JSON each
     span events                                          gen_ai.content.prompt, gen_ai.user.message, gen_ai.choice …
 
-Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older OpenLLMetry.
+Writers: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older OpenLLMetry.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ _RUNS: Final = frozenset(
     {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
     | {semconv.EXECUTE_TOOL, semconv.EXECUTE_TASK, semconv.CREATE_AGENT, semconv.EVALUATION}
 )
-"""Operations that mean what they say; under any other name a span with a model and messages is a model's call."""
+"""Operations of the conventions. With any other name, a span with a model and messages is a model's call."""
 _TALKING: Final = re.compile(
     r"(?:^|[._])(?:(?:input|output|prompt|completion|message|request|response|content|event|question|answer)s?|\w+_data|value)$"
 )
-"""How names of attributes with content end, whoever writes it."""
+"""Endings of names of attributes with content, for any writer."""
 _CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
-"""Attributes with content, in the newest form and, as the beginnings of flat names, in older ones."""
+"""Attributes with content: names of the newest form, which are also the prefixes of older flat names."""
 _SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
 """Attributes by which a span without a system may be a model's call."""
 _USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
 _LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
-"""Scopes of writers who put GenAI names on spans that are no call: Logfire's of a request whose answer is streamed."""
+"""Scopes with GenAI names on spans that are not calls: Logfire's spans of requests with a streamed answer."""
 OPERATION_OF_RUN: Final[Mapping[str, str]] = {
     "llm": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
     "retriever": semconv.RETRIEVAL,
     "embedding": semconv.EMBEDDINGS,
 }
-"""LangSmith's run type → operation; any other is a chain."""
+"""LangSmith's run type → operation; any other type is a chain."""
 _OFF: Final = NoContent(
     "content is not on the spans (genai)",
     "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the traced application; instrumentations from before"
-    " 2026 need OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental as well or know 'true' alone, and some have a"
-    " switch of their own. Content in log records is read, too, if they are sent where the spans are",
+    " 2026 need OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental as well or accept only 'true', and some have a"
+    " switch of their own. Content in log records is also read, if they are sent to the same place as the spans",
 )
 _IN_RECORDS: Final = NoContent(
     "content is in log records, not on the spans (genai)",
-    "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor; or set"
+    "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, next to ScoringSpanProcessor; or set"
     " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",
 )
 _RECORDS_VALUES: Final = frozenset({"event_only", "true"})
 
 
 class GenAINormalizer:
-    """Reads what any writer of the OpenTelemetry GenAI conventions writes.
+    """Reads spans of all writers of the OpenTelemetry GenAI conventions.
 
     Content is off by default: ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`` turns it on.
     """
@@ -102,7 +102,7 @@ class GenAINormalizer:
     signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span names its operation, is a model's call, or our own; OpenLLMetry's are others."""
+        """Return whether the span has an operation, is a model's call, or is spanscore's own; False for OpenLLMetry's."""
         if span.scope == semconv.CAPTURE_SCOPE:
             return True
         if span.scope in _LEFT_TO_OTHERS:
@@ -116,15 +116,15 @@ class GenAINormalizer:
         return shows and _is_call(span, raw)
 
     def normalize(self, span: SpanData) -> SpanData:
-        """Return our own span as it is, and any other with GenAI names alone."""
+        """Return spanscore's own span unchanged, and any other span with GenAI names only."""
         return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing)
 
 
 def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanData:
-    """Return a span of the conventions with GenAI names alone.
+    """Return a span of the conventions with GenAI names only.
 
     Args:
-        nothing: gives what to say where there is no content on it.
+        nothing: function that returns the reason if the span has no content.
     """
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
@@ -143,14 +143,14 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
-    """Whether a span without an operation is a model's call; speech, images, files and groups are none."""
+    """Return whether a span without an operation is a model's call; speech, images, files and groups are not."""
     if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _USED)):
         return True
     return bool(_quoted(raw, _NAMES[(*raw,)].newest, span.events))
 
 
 def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
-    """Return what to say of a span whose attributes hold texts under names that no translation reads; None where none do."""
+    """Return the reason for a span with texts under names that no normalizer reads; None without such texts."""
     names = [
         name
         for name, value in raw.items()
@@ -159,7 +159,7 @@ def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
     if not names:
         return None
     return NoContent(
-        "the writer of the span is not known: its content stands under other names (genai)",
+        "the writer of the span is unknown: its content has other names (genai)",
         f"give a translation of your own (units.translations), which reads {', '.join(sorted(names)[:_MOST_NAMES])}",
     )
 
@@ -169,13 +169,13 @@ _MOST_NAMES: Final = 5
 
 
 class _Names(NamedTuple):
-    """Names of a span's attributes, by what they are for.
+    """Names of a span's attributes, by their use.
 
     Attributes:
-        plain: names of the conventions for what quotes nothing, each with the name that its value stands under.
-        newest: of content, in the newest form.
-        metadata: key of what LangSmith's run was called with, and the name of the attribute.
-        has_conversation: whether any may name the conversation.
+        plain: name in the conventions for attributes without quotes, each with the name on the span.
+        newest: names of content in the newest form.
+        metadata: key of the metadata of LangSmith's run, and the name of the attribute.
+        has_conversation: whether an attribute may have the conversation's id.
     """
 
     plain: tuple[tuple[str, str], ...]
@@ -203,11 +203,11 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
     semconv.USAGE_OUTPUT_TOKENS: semconv.USAGE_COMPLETION_TOKENS,
     semconv.USAGE_CACHE_READ_INPUT_TOKENS: semconv.USAGE_CACHE_READ_TOKENS,
 }
-"""Names of the conventions → what they were before."""
+"""Names of the conventions → their older names."""
 
 
 def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
-    """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
+    """Return attributes that quote, older forms only without the newest; empty if there is neither input nor output."""
     quoted = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
@@ -222,12 +222,12 @@ _OF_MEMORY: Final[Mapping[str, str]] = {
     semconv.MEMORY_QUERY: semconv.RETRIEVAL_QUERY,
     semconv.MEMORY_RECORDS: semconv.RETRIEVAL_DOCUMENTS,
 }
-"""Content of a search in a memory → the name that it has as content of a retriever."""
+"""Content of a search in a memory → the name of a retriever's content."""
 _NEWEST: Final = (
     frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai.")) | _OF_MEMORY.keys()
 )
 _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
-"""Content without which, and nothing else, nothing was asked or said."""
+"""Content that, by itself, is neither input nor output."""
 
 
 def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
@@ -243,7 +243,7 @@ def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
 
 
 def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
-    """Return what a span does that has a name of its own for it: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
+    """Return the operation of a span with an operation name of its own: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
     if operation in _ASKS_NOTHING:
         return _ASKS_NOTHING[operation]
     talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(older_content(raw, ()))
@@ -252,13 +252,13 @@ def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[st
 
 
 def _nothing() -> NoContent:
-    """Say why nothing is there: the application may be this process, and tell what it did with its content."""
+    """Return the reason for missing content, by this process's environment, because it may be the traced application."""
     switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
     return _IN_RECORDS if switch in _RECORDS_VALUES else _OFF
 
 
 def _tool(quoted: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a tool was given and gave; Strands has it as messages of one part."""
+    """Return a tool's arguments and result; Strands writes them as messages of one part."""
     content = _conventional(quoted)
     parts = [
         part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
@@ -282,7 +282,7 @@ def _rendering(older: Render) -> Render:
 
 
 def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return content that has the conventions' own names, messages as lists."""
+    """Return content under the conventions' own names, messages as lists."""
     content = structures(quoted, unread=unread)
     if len(content) < len(quoted) and (variables := under(semconv.PROMPT_VARIABLE, quoted)):
         content[semconv.INPUT_VALUE] = variables
@@ -299,4 +299,4 @@ _RENDERERS: Final[Mapping[str, Render]] = {
     semconv.EXECUTE_TOOL: _tool,
     semconv.RETRIEVAL: _rendering(older_retrieval),
 }
-"""Operation → what makes its content; of any other span it is that of a root."""
+"""Operation → function that makes its content; other operations use the root's."""

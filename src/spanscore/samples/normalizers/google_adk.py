@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit: GenAI names, and in version 1 whole requests and answers of Gemini as JSON."""
+"""Normalizes spans of Google's Agent Development Kit: GenAI names; in version 1 also Gemini's requests and answers as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
 _ANSWER: Final = "gcp.vertex.agent.tool_response"
 _QUOTING: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
 _LEFT_OUT: Final = frozenset({"", "{}", "<not specified>", "<not serializable>"})
-"""What stands there where content is off, or where there is none."""
+"""Placeholder values if content is off or missing."""
 _OPERATIONS: Final[Mapping[str, str]] = {
     "call_llm": semconv.GENERATE_CONTENT,
     "execute_tool": semconv.EXECUTE_TOOL,
@@ -32,7 +32,7 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "agent_run": semconv.INVOKE_AGENT,
     "invocation": semconv.INVOKE_WORKFLOW,
 }
-"""First word of a span's name → operation, where it names none."""
+"""First word of a span's name → operation, for spans without an operation."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (google_adk)",
     "the Agent Development Kit leaves it out: set ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true, or"
@@ -41,14 +41,14 @@ _NOTHING: Final = NoContent(
 
 
 class GoogleADK:
-    """Reads the kit's spans. ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` says whether content is on them."""
+    """Reads the kit's spans. They have content if ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` is true."""
 
     name = "google_adk"
     scopes: Sequence[str] = (_SCOPE,)
     signatures: Sequence[bytes] = (b"gcp.vertex.agent.",)
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span is of its scope."""
+        """Return whether the span has the kit's scope."""
         return span.scope == _SCOPE
 
     def normalize(self, span: SpanData) -> SpanData:

@@ -1,4 +1,4 @@
-"""Langfuse's SDK (3 and later): an observation's input and output as text or JSON, with its type."""
+"""Normalizes spans of Langfuse's SDK (3 and later): input and output as text or JSON, and the type of the observation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "evaluator": semconv.EVALUATION,
     "guardrail": semconv.EVALUATION,
 }
-"""Type of an observation → operation; any other is a step, which at the top of a unit is its workflow."""
+"""Type of an observation → operation; any other type is a step, or a workflow at the top of a unit."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (langfuse)",
     "the Langfuse SDK leaves it out: set capture_input and capture_output of @observe, or"
@@ -42,14 +42,14 @@ _NOTHING: Final = NoContent(
 
 
 class Langfuse:
-    """Reads Langfuse's own spans. Content is on them unless ``@observe(capture_input=False, capture_output=False)``."""
+    """Reads Langfuse's own spans. They have content unless ``@observe(capture_input=False, capture_output=False)``."""
 
     name = "langfuse"
     scopes: Sequence[str] = (_SCOPE,)
     signatures: Sequence[bytes] = (_OBSERVATION.encode(),)
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span is an observation."""
+        """Return whether the span is an observation."""
         return span.scope == _SCOPE or isinstance(wire_of(span).get(TYPE), str)
 
     def normalize(self, span: SpanData) -> SpanData:

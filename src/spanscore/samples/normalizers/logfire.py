@@ -1,11 +1,11 @@
-"""Logfire's own spans of OpenAI's and Anthropic's clients, OpenAI's agents and Gemini: requests, answers and events as JSON.
+"""Normalizes Logfire's spans of OpenAI's and Anthropic's clients, OpenAI's agents and Gemini, with content as JSON.
 
-request_data, response_data          what a client was asked and what it said, as its API has it
+request_data, response_data          a client's request and response, in the form of its API
 events, all_messages_events          both, one message after the other
-input, output                        of a model's call of OpenAI's agents, of a tool, or of any step of theirs
+input, output                        of a model call of OpenAI's agents, of a tool, or of any step of theirs
 
-A streamed call is two spans with one parent, or two traces where there is none: that of the request, which ends before the
-answer begins and is read as nothing, and a log span with both.
+A streamed call is two spans with one parent, or two traces without one. The span of the request ends before the answer begins
+and is not read. A log span has both request and answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EVENTS, _ALL_EVENTS = "events", "all_messages_events"
 _OWN: Final = frozenset({_REQUEST, _RESPONSE, _EVENTS, _ALL_EVENTS})
 _KIND, _LOG = "logfire.span_type", "log"
 _NOT_READ: Final = semconv.EMBEDDINGS
-"""An operation whose spans are no part of a unit."""
+"""Operation of spans that belong to no unit."""
 _OPERATIONS: Final[Mapping[str, str]] = {
     "OpenAI Agents trace": semconv.INVOKE_WORKFLOW,
     "Agent run": semconv.INVOKE_AGENT,
@@ -54,16 +54,16 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "Text → Speech": _NOT_READ,
     "Speech → Text": _NOT_READ,
 }
-"""Beginning of the name of a span of OpenAI's agents → operation; any other is a step."""
+"""Prefix of the names of spans of OpenAI's agents → operation; any other span is a step."""
 _CALLS: Final = ("Chat Completion with", "Completion with", "Responses API", "Message with", "streaming response from")
-"""How the names of a client's spans begin that ask a model for words."""
+"""Prefixes of the names of a client's spans that request text from a model."""
 _ANSWERED: Final = frozenset(
     {
         *(_RESPONSE, semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID),
         *(semconv.RESPONSE_FINISH_REASONS, semconv.USAGE_INPUT_TOKENS),
     }
 )
-"""Attributes of which a client's request has one as soon as it is answered."""
+"""Attributes of an answered request; a client's span has at least one of them."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (logfire)",
     "Logfire writes it with every call: set trace_include_sensitive_data of the agents' RunConfig, or Logfire's scrubbing"
@@ -72,14 +72,14 @@ _NOTHING: Final = NoContent(
 
 
 class Logfire:
-    """Reads Logfire's own names; where it writes the GenAI conventions' names, these are read."""
+    """Reads Logfire's own names, and the GenAI conventions' names if Logfire writes them."""
 
     name = "logfire"
     scopes: Sequence[str] = (*_CLIENTS, AGENTS)
     signatures: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span is of its scopes, or has a call's attributes of Logfire's in another scope but Pydantic AI's."""
+        """Return whether the span has one of its scopes, or Logfire's attributes of a call in a scope but Pydantic AI's."""
         if span.scope in self.scopes:
             return True
         raw = wire_of(span)
@@ -108,7 +108,7 @@ def _nothing() -> NoContent:
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return what a span does; a request whose answer is streamed does nothing: a log span has both."""
+    """Return the operation of a span; the span of a request with a streamed answer is not read: a log span has both."""
     if span.scope == AGENTS:
         known = (operation for start, operation in _OPERATIONS.items() if span.name.startswith(start))
         return next(known, semconv.EXECUTE_TASK)
@@ -116,20 +116,20 @@ def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
     operation = named if isinstance(named, str) else _unnamed(span, raw)
     if _REQUEST not in raw:
         return operation
-    if operation == semconv.GENERATE_CONTENT:  # which makes images
+    if operation == semconv.GENERATE_CONTENT:  # it generates images
         return _NOT_READ
     return _NOT_READ if is_streamed(raw) and span.status != "error" else operation
 
 
 def is_streamed(attributes: AttributeLookup) -> bool:
-    """Whether a span is that of a client's request whose answer is streamed: a log span has both."""
+    """Return whether a span is a client's request with a streamed answer; a log span has both."""
     if _REQUEST not in attributes or attributes.get(_KIND) == _LOG:
         return False
     return not any(name in attributes for name in _ANSWERED)
 
 
 def _unnamed(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return what a span does that names no operation, as older spans: only calls for words are read."""
+    """Return the operation of an older span without one: only requests for text are read."""
     if _ALL_EVENTS in raw:
         return semconv.INVOKE_AGENT
     return semconv.CHAT if _EVENTS in raw or span.name.startswith(_CALLS) else _NOT_READ
@@ -170,4 +170,4 @@ _RENDERERS: Final[Mapping[str, tuple[Sequence[str], Render]]] = {
     **dict.fromkeys(semconv.WHOLE_OPERATIONS, ((_ALL_EVENTS, _EVENTS), _exchange)),
     semconv.EXECUTE_TOOL: ((_INPUT, _OUTPUT), tool_content(_INPUT, _OUTPUT)),
 }
-"""Operation → attributes that quote, and what makes content of them; any other has none."""
+"""Operation → attributes that quote, and the function that makes content of them; other operations have no content."""

@@ -1,4 +1,4 @@
-"""MLflow tracing: inputs and outputs as JSON, with the span's type; every attribute is JSON text."""
+"""Normalizes spans of MLflow tracing: inputs, outputs and the span's type, each as JSON text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "EVALUATOR": semconv.EVALUATION,
     "RERANKER": semconv.RERANK,
 }
-"""Type → operation; any other is a step, which at the top of a unit is its workflow."""
+"""Type → operation; any other type is a step, or a workflow at the top of a unit."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (mlflow)",
     "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
@@ -37,14 +37,14 @@ _NOTHING: Final = NoContent(
 
 
 class MLflow:
-    """Reads MLflow's own spans (3 and later), as its OTLP export writes them."""
+    """Reads MLflow's own spans (3 and later) from its OTLP export."""
 
     name = "mlflow"
     scopes: Sequence[str] = ("mlflow",)
     signatures: Sequence[bytes] = (TYPE.encode(), _INPUTS.encode())
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span has MLflow's type, inputs or outputs."""
+        """Return whether the span has MLflow's type, inputs or outputs."""
         return bool(wire_of(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
 
     def normalize(self, span: SpanData) -> SpanData:

@@ -1,4 +1,4 @@
-"""Content as earlier GenAI conventions had it, on the span or in the body of a log record → GenAI messages."""
+"""Reads content in the forms of earlier GenAI conventions, on the span or in the body of a log record."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from spanscore.samples.normalizers.building import (
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
-# Content that AWS's distribution moved from a span, whoever wrote it, to the body of a log record.
+# Content that AWS's distribution moved from a span of any writer to the body of a log record.
 
 
 def with_body(translated: SpanData, events: Sequence[tuple[str, Mapping[str, Any]]]) -> SpanData:
-    """Return a translated span that has no content with that of its record's body, if there is one among its events."""
+    """Return a translated span with the content of its log record's body, if its events have one; else unchanged."""
     for name, held in events:
         if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
             content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
@@ -55,7 +55,7 @@ def _messages(side: Any) -> list[Mapping[str, Any]]:
 
 
 def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
-    """Return messages; those that are a whole request or answer as JSON only if there is none beside them."""
+    """Return messages; messages that contain a whole request or answer as JSON count only if there are no others."""
     plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
 
@@ -63,32 +63,34 @@ def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
 # --- older ----------------------------------------------------------------------------------------------------------
 
 _ON_EVENTS: Final = "events"
-"""Key of the span events among what is quoted."""
+"""Key of the span events among the quoted attributes."""
 _EVENTS: Final = frozenset(
     {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
 )
-"""Span events that hold content."""
+"""Span events with content."""
 _BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "content", "message")
-"""Attributes of a span event that hold it, the first that is there."""
+"""Attributes of a span event with its content; the first existing one is used."""
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Name and attributes of each event of a span."""
 _QUOTING: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
-"""Not ``gen_ai.prompt.version``."""
+"""Matches names of content, not ``gen_ai.prompt.version``."""
 _Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
 def older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
-    """Return what quotes of a span's attributes and of its events."""
+    """Return the attributes and the events of a span that quote."""
     quoted: dict[str, Any] = {name: value for name, value in raw.items() if _QUOTING.match(name)}
     talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
     if not talk:
         return quoted
-    cut = {name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)}  # marks the span
+    cut = {
+        name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)
+    }  # marks it as cut
     return {**quoted, **cut, _ON_EVENTS: talk}
 
 
 def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a model was asked, and what it said."""
+    """Return the input and output of a model."""
     for read in _FORMS:
         asked, said = read(quoted)
         if asked or said:
@@ -97,14 +99,14 @@ def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run was given, and what it gave."""
+    """Return the input and output of a run."""
     if _ON_EVENTS in quoted:
         return _with_answer(older_chat(quoted))
     return content_of(semconv.INVOKE_WORKFLOW, _given(quoted, "input"), _gave(quoted, "output"))
 
 
 def _with_answer(content: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's content; where its answer stands among the messages, behind all others, as the output (Azure's agents)."""
+    """Return a run's content; an answer at the end of the input messages becomes the output (Azure's agents)."""
     asked = content.get(semconv.INPUT_MESSAGES)
     if asked is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
         return content
@@ -113,7 +115,7 @@ def _with_answer(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a tool was given, and what it gave."""
+    """Return the arguments and result of a tool."""
     if _ON_EVENTS in quoted:
         given, gave = _events_of_tool(quoted[_ON_EVENTS])
         return {semconv.TOOL_CALL_ARGUMENTS: given, semconv.TOOL_CALL_RESULT: gave}
@@ -121,7 +123,7 @@ def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def older_retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a retriever was asked, and what it found."""
+    """Return the query and documents of a retriever."""
     return content_of(semconv.RETRIEVAL, _given(quoted, "query"), _gave(quoted, "documents"))
 
 
@@ -131,7 +133,7 @@ def _flat(quoted: Mapping[str, Any]) -> _Turns:
 
 def _flat_messages(quoted: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
     found = [fields for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
-    said = [fields for fields in found if "role" in fields]  # where some say whose they are, one without was cut
+    said = [fields for fields in found if "role" in fields]  # if some have a role, a message without one was cut
     return [_flat_message(fields, role) for fields in said or found]
 
 
@@ -158,7 +160,7 @@ def _on_events(quoted: Mapping[str, Any]) -> _Turns:
     for name, held in quoted.get(_ON_EVENTS, ()):
         body = _parsed(_body(held))
         if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
-            asked += prompts_in(body)  # of one that was cut there are none
+            asked += prompts_in(body)  # empty for a cut text
         elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
             said += answers_in(_blocks_of(body, ASSISTANT, held))
         elif body is not None or name in semconv.MESSAGE_EVENTS:
@@ -171,20 +173,20 @@ def _body(held: Mapping[str, Any]) -> Any:
 
 
 def _events_of_tool(events: Events) -> tuple[Any, Any]:
-    """Return what the events of a tool's span say: its message brings the arguments, its choice the result (Strands)."""
+    """Return arguments and result from a tool's events: the message has the arguments, the choice the result (Strands)."""
     said = {name: _parsed(_body(held)) for name, held in events}
     given = next((said[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in said), None)
     return given, joined(said.get(semconv.CHOICE_EVENT))
 
 
 def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
-    """Return the body of an event as a message of the role that its name tells, where it does not say it itself."""
+    """Return the body of an event as a message; a message without a role gets the role of the event's name."""
     if isinstance(body, list) and body and all(isinstance(one, dict) and "role" not in one for one in body):
-        return {"role": role, "content": body}  # Strands has content blocks as Bedrock has them
+        return {"role": role, "content": body}  # Strands uses Bedrock's content blocks
     if isinstance(body, dict) and isinstance(body.get("message"), dict):
         body = body["message"]
-    if isinstance(body, dict) and "role" not in body and body.keys() & {"content", "tool_calls"}:
-        return {"content": None, **body, "role": role}
+    if isinstance(body, dict) and body.keys() & {"content", "tool_calls"}:
+        return {"content": None, "role": role, "tool_call_id": body.get("id"), **body}
     if isinstance(body, str):
         return {"role": role, "content": body, "tool_call_id": held.get("id")}
     return body
@@ -205,7 +207,7 @@ def _gave(quoted: Mapping[str, Any], key: str) -> Any:
 
 
 def _alone(value: Any, key: str) -> Any:
-    """Return what a dict of one key holds, where the key says no more than which side it is."""
+    """Return the value in a dict whose only key is ``key``; other values unchanged."""
     return value[key] if isinstance(value, dict) and value.keys() == {key} else value
 
 

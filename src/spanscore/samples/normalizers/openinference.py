@@ -1,6 +1,6 @@
-"""OpenInference (Phoenix, Arize): flat messages and documents, and whole inputs and outputs as text or JSON.
+"""Normalizes OpenInference spans (Phoenix, Arize): flat messages and documents, inputs and outputs as text or JSON.
 
-Read of LangChain, LlamaIndex, CrewAI, smolagents, Haystack, DSPy, OpenAI's client and agents, and of who else writes it.
+Sources: LangChain, LlamaIndex, CrewAI, smolagents, Haystack, DSPy, OpenAI's client and agents, and other writers.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "GUARDRAIL": semconv.EVALUATION,
     semconv.OPENINFERENCE_EVALUATOR: semconv.EVALUATION,
 }
-"""Kind → operation; a guardrail judges, too. Any other kind is a step, which at the top of a unit is its workflow."""
+"""Kind → operation; a guardrail is an evaluation, too. Any other kind is a step, or a workflow at the top of a unit."""
 _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
-"""How Python shows an object of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
+"""Matches printed objects of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _NOTHING: Final = NoContent(
     "content is not on the spans (openinference)",
@@ -64,7 +64,7 @@ _QUOTING_OF: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.RETRIEVAL: _FOUND,
     semconv.RERANK: _FOUND,
 }
-"""Operation → beginnings of the attributes that quote, beside input and output; other spans only repeat those."""
+"""Operation → prefixes of attributes that quote, in addition to input and output; other spans only repeat those."""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.REQUEST_MODEL: (semconv.LLM_REQUEST_MODEL_NAME, semconv.LLM_MODEL_NAME),
     semconv.RESPONSE_MODEL: (semconv.LLM_RESPONSE_MODEL_NAME,),
@@ -82,14 +82,14 @@ _WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
 
 
 class OpenInference:
-    """Reads OpenInference. Content is on its spans by default; ``OPENINFERENCE_HIDE_INPUTS`` and its kin take it off."""
+    """Reads OpenInference. Its spans have content by default; ``OPENINFERENCE_HIDE_INPUTS`` and similar settings remove it."""
 
     name = "openinference"
     scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
     signatures: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span has OpenInference's kind, an input or an output."""
+        """Return whether the span has OpenInference's kind, an input or an output."""
         raw = wire_of(span)
         return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _WHOLE.isdisjoint(raw)
 
@@ -115,7 +115,7 @@ class OpenInference:
 
 
 def _can_be_read(quoted: Mapping[str, Any], operation: str, scope: str) -> bool:
-    """Whether there is content; what only shows Python's objects is none, as the spans below say the same in words."""
+    """Return whether there is content; printed Python objects do not count, because spans below them have the text."""
     if not quoted.keys() - _MIME_TYPES:
         return False
     if operation == semconv.CHAT and not any(name.startswith(_FLAT) for name in quoted):
@@ -135,7 +135,7 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
     operation = OPERATIONS.get(kind, semconv.INVOKE_WORKFLOW)
     if span.scope != _LANGCHAIN or operation not in {semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW}:
         return operation
-    # Whatever has "agent" in its name is an AGENT there: a node, a router, a prompt.
+    # OpenInference makes an AGENT of everything with "agent" in its name: a node, a router, a prompt.
     is_agent = is_langchain_agent(span.name, metadata, is_root=span.parent_id is None)
     return semconv.INVOKE_AGENT if is_agent else semconv.INVOKE_WORKFLOW
 
@@ -160,13 +160,13 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
 
 
 def _call_id(raw: Mapping[str, Any]) -> Any:
-    """Return the id of the call a tool answers; LangChain has it in the answer only."""
+    """Return the id of the call that a tool answers; LangChain has it in the answer only."""
     named = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
     return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if named is None else named
 
 
 def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:
-    """Return an input or output: parsed where it says that it is JSON, else the text as it is, be it ``5`` or ``true``."""
+    """Return an input or output: parsed if its mime type is JSON, else as a text, even ``5`` or ``true``."""
     value = quoted.get(name)
     known = from_wire(value) if isinstance(value, str) and "json" in str(quoted.get(mime_type)) else value
     known = value_of(known) if isinstance(known, str) and known.startswith(_PYTHON) else known
@@ -174,11 +174,11 @@ def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:
 
 
 _PYTHON: Final = ("{'", "[{'")
-"""How the text of a Python dict begins, or of a list of these: BeeAI's answers."""
+"""Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
 
 
 def _input(quoted: Mapping[str, Any]) -> Any:
-    """Return the input; of the many writers that leave its mime type out, an object is one nevertheless."""
+    """Return the input; an object is parsed even without a mime type, because many writers omit it."""
     return object_in(_value(quoted, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
 
 
@@ -191,7 +191,9 @@ def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked = [] if not _is_langchains(quoted) else prompts_in(_input(quoted))  # the dump has ids, which tell history
+    asked = (
+        [] if not _is_langchains(quoted) else prompts_in(_input(quoted))
+    )  # the dump has ids, which distinguish history
     asked = asked or _flat_messages(quoted, semconv.LLM_INPUT_MESSAGES, None) or _prompts(quoted)
     said = _flat_messages(quoted, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(quoted))
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
@@ -213,7 +215,7 @@ def _flat_messages(quoted: Mapping[str, Any], prefix: str, role: str | None) -> 
 
 
 def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:
-    """Return one message; None for one that does not say whose it is, unless that is known."""
+    """Return one message; None without a role, unless ``role`` is given."""
     said = fields.get("message.role", role)
     if not isinstance(said, str):
         return None
@@ -250,7 +252,7 @@ def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
     query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
     output = unfolded(_output(quoted))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
-    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
+    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # otherwise only the dump has ids
         flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
         dumped = [_flat_document(fields) for fields in flat] or dumped
     return {
@@ -270,4 +272,4 @@ _RENDERERS: Final[Mapping[str, Render]] = {
     semconv.RETRIEVAL: _retrieval,
     semconv.RERANK: _retrieval,
 }
-"""Operation → what makes its content; of any other span it is that of a root."""
+"""Operation → function that makes its content; other operations use the root's."""

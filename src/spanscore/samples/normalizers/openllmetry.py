@@ -1,6 +1,6 @@
-"""OpenLLMetry (Traceloop, Dynatrace, Instana): whole inputs and outputs as JSON, and GenAI names with meanings of its own.
+"""Normalizes OpenLLMetry spans (Traceloop, Dynatrace, Instana): inputs and outputs as JSON, and GenAI names used differently.
 
-Any chain at the top is an ``invoke_agent``, a retriever a ``vector_db_retrieve``, a tool's ``gen_ai.tool.call.arguments`` hold
+Any chain at the top is an ``invoke_agent``, a retriever a ``vector_db_retrieve``. A tool's ``gen_ai.tool.call.arguments`` have
 its callback's arguments, its tags and its metadata.
 """
 
@@ -47,30 +47,30 @@ _OFF: Final = NoContent(
 )
 _IN_RECORDS: Final = NoContent(
     "content is in log records, not on the spans (openllmetry)",
-    "OpenLLMetry's instrumentor was made with use_legacy_attributes=False: leave that argument out, or add"
-    " ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor",
+    "OpenLLMetry's instrumentor was created with use_legacy_attributes=False: leave that argument out, or add"
+    " ScoringLogRecordProcessor(scorer) to the LoggerProvider, next to ScoringSpanProcessor",
 )
 _INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
 _OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
-"""The last is all that a tool of OpenAI's agents has."""
+"""Attributes of outputs; a tool of OpenAI's agents has the last one only."""
 _QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
 _UNKNOWN: Final = "unknown"
 
 
 class OpenLLMetry:
-    """Reads OpenLLMetry. Content is on its spans by default; ``TRACELOOP_TRACE_CONTENT=false`` takes it off."""
+    """Reads OpenLLMetry. Its spans have content by default; ``TRACELOOP_TRACE_CONTENT=false`` removes it."""
 
     name = "openllmetry"
     scopes: Sequence[str] = _SCOPES
     signatures: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span has a kind or a workflow of Traceloop's, or GenAI names and a scope of OpenLLMetry's."""
+        """Return whether the span has Traceloop's kind or workflow, or GenAI names and a scope of OpenLLMetry's."""
         raw = wire_of(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return True
         named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
-        # The rest of a long chat has none: the SDK keeps 128 attributes, and drops the oldest.
+        # Long chats lack both: the SDK keeps 128 attributes, and drops the oldest.
         return span.scope.startswith(_SCOPES) and (
             named or any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
         )
@@ -83,7 +83,9 @@ class OpenLLMetry:
             return _model(conventional(span, nothing=partial(_nothing, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
-        quoted = {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}  # its neighbours say it, too
+        quoted = (
+            {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}
+        )  # its neighbours have the same content
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
@@ -99,7 +101,7 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     given = raw.get(semconv.TRACELOOP_INPUT)
     if known or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(given, str):
         return known
-    if '"metadata": {"' not in given:  # releases before 0.50 have it nowhere else
+    if '"metadata": {"' not in given:  # the only place in releases before 0.50
         return known
     held = _under(from_wire(given), "metadata")
     return held if isinstance(held, dict) else known
@@ -122,7 +124,7 @@ def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
 
 def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     plain = plain_of(raw)
-    plain.pop(semconv.AGENT_NAME, None)  # every chain is an agent there
+    plain.pop(semconv.AGENT_NAME, None)  # OpenLLMetry names every chain an agent
     plain[semconv.OPERATION_NAME] = operation
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.EXECUTE_TOOL:
@@ -136,12 +138,12 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
 
 
 def _call_id(raw: Mapping[str, Any]) -> Any:
-    """Return the id of the call that a tool answers, which LangChain has in the answer only."""
+    """Return the id of the call that a tool answers; LangChain has it in the answer only."""
     return next((found for name in _OUTPUTS if (found := call_id_in(raw.get(name)))), raw.get(semconv.TOOL_CALL_ID))
 
 
 def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
-    """Return a span with GenAI names as they are meant: the model that LangChain knows, the conversation, the agent."""
+    """Return a span with corrected GenAI names: LangChain's model name, the conversation, and the agent."""
     attributes = span.attributes
     assert isinstance(attributes, Attributes)
     known = {
@@ -159,7 +161,7 @@ def _model_name(written: Any, known: Any) -> Any:
 
 
 def _nothing(scope: str) -> NoContent:
-    """Say why nothing is there: in this process the instrumentation itself tells where it writes."""
+    """Return the reason for missing content, by the instrumentation's own setting if it runs in this process."""
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
@@ -172,7 +174,7 @@ def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 _STREAMED: Final = {"input": ""}
-"""What LangChain says at its start that a streamed run is given."""
+"""LangChain's input at the start of a streamed run."""
 
 
 def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +191,7 @@ def _under(value: Any, key: str) -> Any:
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     given, gave = _arguments(_of(quoted, _INPUTS)), _of(quoted, _OUTPUTS)
-    if isinstance(gave, dict) and "output" in gave and gave.keys() <= {"output", "kwargs"}:  # of LangChain's callback
+    if isinstance(gave, dict) and "output" in gave and gave.keys() <= {"output", "kwargs"}:  # from LangChain's callback
         gave = gave["output"]
     return content_of(semconv.EXECUTE_TOOL, given, gave)
 
@@ -207,4 +209,4 @@ def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
-"""Operation → what makes its content; of any other span it is that of a root."""
+"""Operation → function that makes its content; other operations use the root's."""

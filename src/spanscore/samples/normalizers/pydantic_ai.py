@@ -1,4 +1,4 @@
-"""Pydantic AI (Logfire): GenAI names beside names of its own, in which the oldest content and that of whole runs stands."""
+"""Normalizes spans of Pydantic AI (Logfire): GenAI names, and its own names for older content and for whole runs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _NOTHING: Final = NoContent(
 
 
 class PydanticAI:
-    """Reads Pydantic AI, 0.2 to 2. Content is on its spans unless ``InstrumentationSettings(include_content=False)``."""
+    """Reads Pydantic AI, 0.2 to 2. Its spans have content unless ``InstrumentationSettings(include_content=False)``."""
 
     name = "pydantic_ai"
     scopes: Sequence[str] = (_SCOPE,)
     signatures: Sequence[bytes] = (_ALL.encode(), _ALL_EVENTS.encode(), b"model_request_parameters")
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span is of its scope, and of a model, a tool or an agent."""
+        """Return whether the span has its scope, and is a model, a tool or an agent."""
         return span.scope == _SCOPE and _operation(span) is not None
 
     def normalize(self, span: SpanData) -> SpanData:
@@ -65,7 +65,7 @@ class PydanticAI:
 
 
 def _operation(span: SpanData) -> str | None:
-    """Return what a span does; None of one that only groups others (``running 2 tools``)."""
+    """Return the operation of a span; None for a span that only groups others (``running 2 tools``)."""
     raw = wire_of(span)
     said = raw.get(semconv.OPERATION_NAME)
     if isinstance(said, str):
@@ -78,21 +78,19 @@ def _operation(span: SpanData) -> str | None:
 
 
 def _agent(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's input, what was said before it included, and its output."""
+    """Return a run's input, including earlier messages, and its output."""
     before, after = exchanged_in(json_at(quoted, _ALL_EVENTS))
     said = _messages(json_at(quoted, _ALL)) or [*before, *after]
     end = _end_of_question(said, quoted.get(_NEW_FROM))
     answer = text_or_none(quoted.get(_RESULT))
     gave = said[end:]
-    if answer is not None and (
-        not gave or message_text(gave[-1]) != answer
-    ):  # a structure, that a tool was called with
+    if answer is not None and (not gave or message_text(gave[-1]) != answer):  # a structure, from a tool's arguments
         gave = [*gave, text_message(ASSISTANT, as_text(answer))]
     return {semconv.INPUT_MESSAGES: said[:end] or None, semconv.OUTPUT_MESSAGES: gave or None}
 
 
 def _end_of_question(said: Sequence[Mapping[str, Any]], new_from: Any) -> int:
-    """Return where the run's own messages begin to be its answer: after its question, which is the first that is new."""
+    """Return the position of the run's answer among its messages: after its question, the first new message."""
     users = [at for at, message in enumerate(said) if message.get("role") == USER]
     new = [at for at in users if isinstance(new_from, int) and at >= new_from]
     return (new[:1] or users[-1:] or [len(said) - 1])[0] + 1
@@ -115,7 +113,7 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.INVOKE_AGENT: _agent, semconv
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    """Return messages of the conventions; what answers a tool's call is not the user's there, but the tool's."""
+    """Return messages of the conventions; an answer to a tool's call gets the tool's role instead of the user's."""
     found = (
         [one for one in value if isinstance(one, dict) and role_of(one.get("role"))] if isinstance(value, list) else []
     )

@@ -1,6 +1,6 @@
-"""Translator: a span of any instrumentation → the span in GenAI names. Which translations there are, in the order of asking.
+"""Translates a span of any instrumentation into GenAI names, and registers all normalizers in their order.
 
-A new one is a file here, and a line in ``TRANSLATIONS``.
+A new normalizer is a file here, and a line in ``TRANSLATIONS``.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ TRANSLATIONS: Final = Registry(
         "logfire": f"{_ROOM}.logfire:Logfire",
     },
 )
-"""In the order in which they are asked: the first that claims a span and finds content on it translates it."""
+"""Normalizers in the order in which they are asked: the first that claims a span and finds content translates it."""
 
 
 class NormalizedUnit(NamedTuple):
-    """What came of the spans that ask and answer, steps aside, of one translation.
+    """Counts of the spans that one normalizer read, without steps.
 
     Attributes:
-        spans: how many it has read.
-        without_content: on how many of them it found none.
-        hint: what to do about the latest of those; empty without one.
-        cut: how many have content that an attribute limit cut.
+        spans: number of spans.
+        without_content: number of spans without content.
+        hint: advice for the latest span without content; empty without one.
+        cut: number of spans with content that an attribute limit cut.
     """
 
     spans: int
@@ -53,16 +53,16 @@ class NormalizedUnit(NamedTuple):
 
 
 class SpanNormalizers:
-    """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
+    """Translates spans by the first normalizer that finds content on them. Owned by one thread, except ``knows``.
 
     Attributes:
-        marks: what betrays a span of some translation in its bytes on the wire.
+        marks: byte strings in a received span that some normalizer may read.
 
     Args:
-        own: a user's, which are asked before the built-in ones.
+        own: normalizers of the user, which are asked before the built-in ones.
 
     Raises:
-        ConfigurationError: one of ``own`` is none, or cannot be made.
+        ConfigurationError: an item of ``own`` is not a normalizer, or cannot be created.
     """
 
     def __init__(self, own: Sequence[SpanNormalizer | Entry] = ()) -> None:
@@ -76,22 +76,24 @@ class SpanNormalizers:
         self._remedies: dict[str, str] = {}
 
     def knows(self, scope: str) -> bool:
-        """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
+        """Return whether a normalizer reads the spans of an instrumentation scope. Pure, so results may be cached by scope."""
         return scope in self._scopes or scope.startswith(self._prefixes)
 
     def of_scope(self, scope: str) -> str | None:
-        """Return the name of the first translation that names an instrumentation scope; None if none does."""
+        """Return the name of the first normalizer that names an instrumentation scope; None without one."""
         named = (
             one.name for one in self._translations if scope in one.scopes or scope.startswith(_prefixes(one.scopes))
         )
         return next(named, None)
 
     def translate(self, span: SpanData) -> SpanData | None:
-        """Return the span in GenAI names, and count it; None if no translation claims it, or an evaluator wrote it.
+        """Return the span in GenAI names, and count it; None if no normalizer claims it, or an evaluator wrote it.
 
-        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps its operation alone.
+        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps its operation only.
         """
-        if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
+        if (
+            span.scope in semconv.EVALUATOR_SCOPES
+        ):  # an evaluation is never evaluated, even with the marks of another writer
             return None
         found = self._translated(span)
         if found is None:
@@ -105,12 +107,12 @@ class SpanNormalizers:
         return translated
 
     def reads(self, span: SpanData) -> str | None:
-        """Return the name of the translation that ``translate`` takes for a span; None where none claims it."""
+        """Return the name of the normalizer that ``translate`` uses for a span; None if no normalizer claims it."""
         found = self._translated(span)
         return None if found is None else found[0].name
 
     def _translated(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
-        """Return the first translation that finds content, else the last that claims the span, with what it made."""
+        """Return the first normalizer that finds content, else the last that claims the span, with its result."""
         found: tuple[SpanNormalizer, SpanData] | None = None
         for translation in self._translations:
             if translation.accepts(span):
@@ -131,14 +133,14 @@ class SpanNormalizers:
         self._spans[name] += 1
 
     def counted(self) -> Mapping[str, NormalizedUnit]:
-        """Return what came of each translation that read a span. Any thread."""
+        """Return the counts of each normalizer that read a span. Any thread."""
         return {
             name: NormalizedUnit(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
             for name, spans in self._spans.copy().items()
         }
 
     def notes(self) -> list[str]:
-        """Return what ``status()`` says of translations whose spans lack content, and what to do about it. Any thread."""
+        """Return the notes for ``status()`` on normalizers whose spans lack content, with advice. Any thread."""
         counted = self.counted().items()
         silent = [
             f"no span of {name} has content ({found.spans:,} read): {found.hint}"

@@ -1,4 +1,4 @@
-"""The Vercel AI SDK (npm ``ai``, 3 to 6): what was asked and answered under ``ai.*``, as JSON of its own messages."""
+"""Normalizes spans of the Vercel AI SDK (npm ``ai``, 3 to 6), with content under ``ai.*`` as JSON of its own messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CALLED: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
 _REASONING: Final = "ai.response.reasoning"
 _ARGUMENTS, _RESULT = "ai.toolCall.args", "ai.toolCall.result"
 _QUOTING: Final = frozenset({_PROMPT, _MESSAGES, *_TEXT, *_CALLED, _REASONING, _ARGUMENTS, _RESULT})
-"""Attributes that quote; ``ai.result.*`` is how version 3 called them."""
+"""Attributes that quote; ``ai.result.*`` are the names of version 3."""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.PROVIDER_NAME: (semconv.SYSTEM, "ai.model.provider"),
     semconv.REQUEST_MODEL: ("ai.model.id",),
@@ -39,22 +39,22 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_OUTPUT_TOKENS: ("ai.usage.outputTokens", "ai.usage.completionTokens"),
 }
 _CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
-"""What applications call a conversation in the metadata of their telemetry."""
+"""Names for the conversation's id in the metadata of applications' telemetry."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (vercel_ai)",
-    "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or leave both away",
+    "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or omit both",
 )
 
 
 class VercelAI:
-    """Reads the AI SDK. Content is on its spans unless ``recordInputs`` or ``recordOutputs`` is false."""
+    """Reads the AI SDK. Its spans have content unless ``recordInputs`` or ``recordOutputs`` is false."""
 
     name = "vercel_ai"
     scopes: Sequence[str] = ("ai",)
     signatures: Sequence[bytes] = (CALL.encode(),)
 
     def accepts(self, span: SpanData) -> bool:
-        """Whether the span names an operation of the SDK."""
+        """Return whether the span has an operation of the SDK."""
         return isinstance(wire_of(span).get(CALL), str)
 
     def normalize(self, span: SpanData) -> SpanData:
@@ -80,7 +80,7 @@ def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
 
 
 def operation_of(called: str) -> str:
-    """Return what ``ai.generateText``, ``ai.generateText.doGenerate`` or ``ai.toolCall`` does."""
+    """Return the operation of a call such as ``ai.generateText``, ``ai.generateText.doGenerate`` or ``ai.toolCall``."""
     if called == _TOOL:
         return semconv.EXECUTE_TOOL
     if called.startswith(("ai.embed", "ai.rerank")):
@@ -108,7 +108,7 @@ _RENDERERS: Final[Mapping[str, Render]] = {
 
 
 def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return what was answered, as one message: reasoning, text (or an object's JSON) and calls; None where nothing was."""
+    """Return the answer as one message: reasoning, text (or an object's JSON) and calls; None without an answer."""
     text = next((quoted[name] for name in _TEXT if name in quoted), None)
     thought = quoted.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []

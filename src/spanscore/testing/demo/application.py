@@ -1,4 +1,4 @@
-"""The demo's chain: a handbook of an invented ferry company, its retriever, and a chat model without a model."""
+"""The demo's chain: a retriever over the handbook of an invented ferry company, and a chat model that works offline."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def documents() -> tuple[Document, ...]:
 
 @cache
 def memory() -> str:
-    """Return what the offline model wrongly believes to remember: plausible, and nowhere in the handbook."""
+    """Return the wrong memories of the offline model: plausible sentences that are not in the handbook."""
     return _body((files(__package__) / "memory.md").read_text("utf-8"))
 
 
 class Handbook(BaseRetriever):
-    """Finds the pages that share most words with the question; when ``broken``, any pages.
+    """Retrieves the pages that share most words with the question; when ``broken``, random pages.
 
-    Broken is as after an index was built with one embedding model and is asked with another: it still answers, in time and
-    in form, and near and far have lost their meaning.
+    The broken state imitates an index that was built with another embedding model than its queries: it answers in time and in
+    form, but the distances are meaningless.
     """
 
     broken: bool = False
@@ -70,7 +70,7 @@ class Handbook(BaseRetriever):
 
 
 def _shared_words(query: str, page: Document) -> float:
-    """Return how much of the query one sentence holds, and the whole page."""
+    """Return the number of the query's words in the best sentence, plus half of their number on the page."""
     asked = set(words(query).content)
     page_words = set(words(f"{page.id} {page.page_content}").content)
     best = max(len(asked & set(words(sentence).content)) for sentence in page.page_content.split(". "))
@@ -84,11 +84,11 @@ def _body(text: str) -> str:
 QUESTION = "\n\nQuestion: "
 """Separator of notes and question in a prompt for this model."""
 _FITS = 0.5
-"""A sentence must hold more than this share of the question's words to be its answer."""
+"""A sentence is an answer if it has more than this share of the question's words."""
 _EMBELLISHES = 0.08
-"""Share of good answers to which it adds something it believes to remember."""
+"""Share of good answers to which the model adds a wrong memory."""
 _STRAYS = 0.35
-"""Share of questions off its subject that it answers instead of declining."""
+"""Share of questions off its subject that the model answers instead of declining."""
 _OFF_SUBJECT = re.compile(r"\b(?:shares|football|pancakes?|election)\b", re.IGNORECASE)
 _SAILING = re.compile(r"\b(?:leaves?|crossing take|last ferry|first ferry)\b", re.IGNORECASE)
 _DECLINED = "I cannot help with that. I answer questions about our ferries."
@@ -97,9 +97,9 @@ _DECLINED = "I cannot help with that. I answer questions about our ferries."
 class OfflineModel(BaseChatModel):
     """A chat model that needs no key and no network; deterministic for a seed and an order of calls.
 
-    It quotes the sentence of its notes that fits the question best. If no sentence fits, it answers from its memory,
-    as fluently and as wrongly as real models do. With tools it first calls the one whose subject the question is, then
-    answers from the tool's result.
+    It quotes the sentence of its notes that fits the question best. If no sentence fits, it answers from its memory, as
+    fluently and as wrongly as real models do. With tools, it first calls the tool for the question's subject, then answers from
+    the tool's result.
     """
 
     seed: int = 0
@@ -107,7 +107,7 @@ class OfflineModel(BaseChatModel):
     _dice: random.Random = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Seed the dice."""
+        """Seed the random numbers."""
         super().model_post_init(context)
         self._dice = random.Random(self.seed)
 
@@ -116,7 +116,7 @@ class OfflineModel(BaseChatModel):
         return self.model_name
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        """Take the tools along with each call, in the form of OpenAI's."""
+        """Add the tools to each call, in OpenAI's form."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(

@@ -18,7 +18,7 @@ TOPICS = (
     *("tickets", "bicycles", "dogs", "horses", "cars", "ferries", "crossing", "wind", "suitcases", "lost property"),
     *("lockers", "wheelchair", "boarding", "Marigold", "captain", "galley", "meals", "parking", "groups", "schools"),
 )
-"""What the agent is there for: the reference of topic adherence."""
+"""Subjects of the agent: the reference of topic adherence."""
 _SYSTEM = "You are the purser of Skerrow Sound Ferries. Answer questions about the ferries, from your tools alone."
 
 

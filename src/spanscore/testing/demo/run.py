@@ -1,4 +1,4 @@
-"""The demo played: a seed → requests → the application with its scorer, and where its telemetry goes."""
+"""Runs the demo: makes requests from a seed, answers them with a scored application, and exports the telemetry."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ Stretch = Literal["before", "during", "after"]
 STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
 LEAST_REQUESTS = 12
 _BREAKS_AT, _MENDED_AT = 0.4, 0.65
-"""Shares of all requests: retrieval is broken in between."""
+"""Shares of all requests between which retrieval is broken."""
 _CHAIN_RUNS = 4
-"""Runs of the chain between two conversations with the agent, which are of two turns each."""
+"""Number of chain runs between two conversations with the agent, which have two turns each."""
 
 _QUESTIONS = (
     "What does a single adult ticket cost?",
@@ -110,8 +110,10 @@ class Request:
     """One request.
 
     Attributes:
-        number: from 1.
-        thread: the conversation with the agent it belongs to; None for a run of the chain.
+        number: position, from 1.
+        stretch: part of the demo.
+        question: text of the question.
+        thread: id of the conversation with the agent; None for a run of the chain.
     """
 
     number: int
@@ -138,24 +140,23 @@ def stretch_of(number: int, count: int) -> Stretch:
     return "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
 
 
-# A demo asks as fast as it can, and how fast that is differs from run to run: a report that cut its stretches by those
-# times would say something else each time. Here every request has its place on the clock by its number alone; each trace is
-# moved as a whole, so that what is within it (order, gaps, durations) stays as it was measured.
+# A demo makes requests as fast as it can, which differs from run to run. Reports by real time would therefore differ, too. Here
+# the number of a request decides its time. Each trace is moved as a whole, so its order, gaps and durations stay as measured.
 
 MINUTES = 100
-"""Retrieval breaks after 40 % of the requests and is mended after 65 %: at minutes 40 and 65, which are borders of the five
-minutes in which a report of that many scores takes its means."""
+"""Duration of the demo's moved times, in minutes. Retrieval is broken from minute 40 to minute 65, after 40 % and 65 % of the
+requests. These are borders of the five-minute steps of a report with that many scores."""
 _MINUTE_NS = 60_000_000_000
 _FIVE_MINUTES_NS = 5 * _MINUTE_NS
 
 
 def spread(spans: Sequence[ReadableSpan], requests: int, now_ns: int) -> list[ReadableSpan]:
-    """Return the spans in their order, each trace moved to its request's time.
+    """Return the spans in their order, each trace moved to the time of its request.
 
     Args:
-        spans: of one demo, evaluation spans among them.
-        requests: how many were to be made; fewer traces (it was interrupted) leave the end empty.
-        now_ns: nanoseconds since the epoch. The last five minutes that are over end the 100.
+        spans: spans of one demo, including evaluation spans.
+        requests: planned number of requests; fewer traces (after an interruption) leave the end empty.
+        now_ns: nanoseconds since the epoch. The 100 minutes end with the last full five minutes.
     """
     begin = now_ns // _FIVE_MINUTES_NS * _FIVE_MINUTES_NS - MINUTES * _MINUTE_NS
     roots = sorted((span for span in spans if span.parent is None), key=_started)
@@ -195,7 +196,7 @@ def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
 
 SERVICE = "spanscore-demo"
 _WAIT_S = 8.0
-"""Longest wait for each of a backend's signals."""
+"""Longest wait for each signal of a backend, in seconds."""
 
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
 
@@ -214,11 +215,11 @@ class Tracing:
     """The three providers of the demo, as an application would set them up.
 
     Args:
-        seed: of the trace and span ids: the same seed, the same ids, and so the same sampling decisions.
-        otlp: base URL of an OTLP/HTTP backend; None = nothing leaves the process.
+        seed: seed of the trace and span ids; the same seed gives the same ids and sampling decisions.
+        otlp: base URL of an OTLP/HTTP backend; None = no export.
 
     Raises:
-        ConfigurationError: ``otlp`` is no URL, or ``OTEL_SDK_DISABLED`` switches tracing off.
+        ConfigurationError: ``otlp`` is not a URL, or ``OTEL_SDK_DISABLED`` switches tracing off.
     """
 
     def __init__(self, seed: int, otlp: str | None = None) -> None:
@@ -250,21 +251,21 @@ class Tracing:
         self.logger_provider = logs
 
     def spans(self) -> list[ReadableSpan]:
-        """Return what has been exported so far, in the order in which it ended."""
+        """Return the exported spans in the order of their ends."""
         return list(self._memory.get_finished_spans())
 
     def flush(self) -> None:
-        """Send what is waiting; waits for a slow backend, but not for long."""
+        """Export waiting telemetry; waits a limited time for a slow backend."""
         if self.exporters:
             _together([provider.force_flush for provider in self._providers()])
 
     def list_undelivered(self) -> list[str]:
-        """Return the signals of which the backend lacks a part; it need not take metrics or events, as a Jaeger does not."""
+        """Return the signals that are incomplete in the backend; a backend may refuse metrics or events, as Jaeger does."""
         needed = (what for what in self.exporters if what == "traces" or not self.exporters[what].unsupported)
         return [what for what in needed if not self.exporters[what].delivered_since(0)]
 
     def close(self) -> None:
-        """Send what is left and end; a backend that has failed is not waited for."""
+        """Export the rest and end; a backend that has failed is not waited for."""
         for exporter in self.exporters.values():
             if exporter.last_ok is False:
                 exporter.shutdown()
@@ -275,10 +276,10 @@ class Tracing:
 
 
 class SeededIds(IdGenerator):
-    """Trace and span ids out of a seed.
+    """Generates trace and span ids from a seed.
 
-    Roots are started on the application's thread, all other spans on another: a root's span id is drawn from the dice of the
-    trace ids, so that which thread is faster makes no difference.
+    Roots start on the application's thread, all other spans on another. A root's span id is drawn from the generator of the
+    trace ids, so that the order of the threads makes no difference.
     """
 
     def __init__(self, seed: int) -> None:
@@ -291,7 +292,7 @@ class SeededIds(IdGenerator):
         return self._traces.getrandbits(128) or 1
 
     def generate_span_id(self) -> int:
-        """Return the next span id: of the root whose trace id this thread has just drawn, else of a child."""
+        """Return the next span id: a root's if this thread has just drawn a trace id, else a child's."""
         starts, self._root.starts = getattr(self._root, "starts", False), False
         return (self._traces if starts else self._spans).getrandbits(64) or 1
 
@@ -304,19 +305,19 @@ class _MarkStretch(SpanProcessor):
 
 
 def _together(calls: Sequence[Callable[[], object]]) -> None:
-    """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
+    """Run calls without a deadline concurrently, and wait for a limited time: a dead backend takes half a minute."""
     for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
         if thread is not None:
             thread.join(_WAIT_S)
 
 
 def _quietly(end: Any) -> None:
-    with suppress(Exception):  # the SDK raises for readers out of time; the exporter has kept why
+    with suppress(Exception):  # the SDK raises on a reader's timeout; the exporter has the reason
         end()
 
 
 METRICS: Mapping[str, Mapping[str, Any]] = {
-    "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
+    "faithfulness": {"pass_at": 0.7},  # an answer with one unsupported statement of two fails
     "context_relevance": {},
     "response_relevancy": {},
     "topic_adherence": {},
@@ -325,7 +326,7 @@ METRICS: Mapping[str, Mapping[str, Any]] = {
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", when=RuleCondition(workflow=AGENT_NAME))
 _ERROR_RULE = Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))
 _BREATH = 40
-"""Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
+"""Number of requests between two waits for scores: the demo asks faster than judges answer, and no unit may be rejected."""
 _FLUSH_S = 60.0
 
 
@@ -334,13 +335,14 @@ class DemoOptions:
     """The options of a demo.
 
     Attributes:
-        requests: at least 12.
-        seed: the same seed gives the same requests, answers, ids, sampling decisions and scores (with the offline model).
-        seconds: spread the requests over this time; None = as fast as they go, and what is shown and written has the times of
-            live traffic (see ``spread``); a backend gets the real ones either way.
+        requests: number of requests, at least 12.
+        seed: seed of everything random. The same seed gives the same requests, answers, ids, sampling decisions and scores
+            (with the offline model).
+        seconds: time over which requests are spread; None = as fast as possible. Then shown and written times are those of live
+            traffic (see ``spread``); a backend always gets the real times.
         model: ``provider:name`` of a real model that answers and judges; None = offline.
         rate: share of the chain's runs that is scored, [0, 1]; a rule scores every turn of the agent.
-        otlp: base URL of an OTLP/HTTP backend.
+        otlp: base URL of an OTLP/HTTP backend; None = no export.
     """
 
     requests: int = 240
@@ -353,13 +355,13 @@ class DemoOptions:
 
 @dataclass(slots=True)
 class Tally:
-    """A sink that counts: what the live line shows.
+    """A sink that counts, for the progress line.
 
     Attributes:
-        asked: requests so far.
-        stretch: of the request under way.
-        scored: scores with a value so far.
-        failing: those that do not pass.
+        asked: number of requests so far.
+        stretch: part of the present request.
+        scored: number of scores with a value so far.
+        failing: number of scores that do not pass.
     """
 
     asked: int = 0
@@ -368,12 +370,12 @@ class Tally:
     failing: int = 0
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Count them."""
+        """Count the scores."""
         self.scored += sum(score.value is not None for score in scores)
         self.failing += sum(score.label == "fail" for score in scores)
 
     def shutdown(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no score is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,13 +383,14 @@ class Played:
     """The results of a demo.
 
     Attributes:
-        asked: requests that were made: fewer than asked for when interrupted.
+        options: options of the demo.
+        asked: number of requests; fewer than planned after an interruption.
         interrupted: whether Ctrl-C ended it.
-        spans: all that were exported, in the order in which they ended; without ``seconds`` spread over time.
-        status: the scorer's own account.
-        model: who answered and judged, for people.
-        deliveries: signal → how the last export to the backend went; empty without one.
-        undelivered: the signals of which the backend lacks a part.
+        spans: all exported spans in the order of their ends; without ``seconds`` their times are moved.
+        status: status of the scorer.
+        model: name of the model that answered and judged, for people.
+        deliveries: signal → result of the last export to the backend; empty without a backend.
+        undelivered: signals that are incomplete in the backend.
     """
 
     options: DemoOptions
@@ -401,20 +404,20 @@ class Played:
 
 
 class Demo:
-    """The application with a scorer beside it, from set-up to end; a context manager, whose end ends the scorer.
+    """The application with its scorer, from set-up to end; a context manager that ends the scorer.
 
     Raises:
-        ConfigurationError: an option cannot be; the message names it.
+        ConfigurationError: an option is invalid; the message names it.
         MissingExtraError: langchain, or the library of the model, is not installed.
 
     Attributes:
-        scorer: what stands beside the application.
+        scorer: scorer of the application.
     """
 
     def __init__(self, options: DemoOptions) -> None:
         _check(options)
         self._options, self._tally = options, Tally()
-        # A key in the environment is no wish to spend money: only ``--model`` is.
+        # A key in the environment is not permission to spend money; only ``--model`` is.
         name = options.model
         model: BaseChatModel = OfflineModel(seed=options.seed) if name is None else named_model(name)
         self._handbook = Handbook(seed=options.seed)
@@ -429,7 +432,7 @@ class Demo:
             tracer_provider=self._tracing.tracer_provider,
             meter_provider=self._tracing.meter_provider,
             logger_provider=self._tracing.logger_provider,
-            capture=Capture(content=True),  # the handbook is ours, and a trace without question and answer shows little
+            capture=Capture(content=True),  # the handbook is not private, and traces without content show little
             outputs=Outputs(sinks=[self._tally]),
         )
 
@@ -441,12 +444,12 @@ class Demo:
         self._tracing.close()
 
     def play(self, watch: Callable[[Tally], None] = lambda _: None) -> Played:
-        """Make the requests and wait for their scores. Blocks; Ctrl-C ends it with what there is.
+        """Make the requests and wait for their scores. Blocks; Ctrl-C ends it with partial results.
 
         Args:
             watch: called after each request, on this thread.
         """
-        # A demo's traffic belongs in no LangSmith project, whatever the environment says.
+        # A demo's traffic must not reach a LangSmith project, whatever the environment is.
         with tracing_context(enabled=False):
             interrupted = self._ask_all(watch)
         self.scorer.flush(_FLUSH_S)
@@ -464,7 +467,7 @@ class Demo:
         )
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
-        """Make the requests and return whether Ctrl-C ended them."""
+        """Make the requests. Return whether Ctrl-C ended them."""
         options, tally, began = self._options, self._tally, time.monotonic()
         try:
             for request in requests(options.requests, options.seed):

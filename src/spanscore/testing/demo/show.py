@@ -1,4 +1,4 @@
-"""The demo's results: traces with scores, means per stretch, and the same as one JSON object."""
+"""Shows the demo's results: traces with scores and means per part, for the terminal and as one JSON object."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
 
 __all__ = ["Drop", "Mean", "Results", "Trace", "documents", "overview", "results", "summary", "svg"]
 
-# It reads what the report reads, exported spans and nothing else, so a file that was written reads back as what was shown.
+# This module reads exported spans only, like the report, so a written file can be read back with the same results.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One request.
+    """One request and its scores.
 
     Attributes:
-        number: its place in time, from 1.
-        spans: of the application, root first, in start order.
-        found: names of the documents that were retrieved.
-        evaluations: one per evaluation span, by metric.
+        number: position in time, from 1.
+        trace_id: trace id, 32 hex digits.
+        stretch: part of the demo.
+        question: text of the question.
+        answer: text of the answer.
+        found: names of the retrieved documents.
+        spans: spans of the application, root first, in start order.
+        evaluations: one row per evaluation span, by metric.
     """
 
     number: int
@@ -57,7 +61,7 @@ class Trace:
     evaluations: tuple[ReportRow, ...]
 
     def of(self, metric: str) -> float | None:
-        """Return the quality by a metric, None without one."""
+        """Return the quality by a metric; None without a score."""
         return next((one.quality for one in self.evaluations if one.metric == metric), None)
 
 
@@ -73,7 +77,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """How far a metric fell while retrieval was broken."""
+    """The change of a metric while retrieval was broken."""
 
     metric: str
     before: Mean
@@ -82,25 +86,25 @@ class Drop:
 
     @property
     def by(self) -> float:
-        """How far, on the quality scale; negative when it rose."""
+        """Size of the fall, on the quality scale; negative for a rise."""
         return self.before.mean - self.during.mean
 
     @property
     def clear(self) -> bool:
-        """Whether the intervals before and during are apart."""
+        """Whether the intervals before and during are disjoint."""
         return self.during.high < self.before.low
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All of it.
+    """All results of a demo.
 
     Attributes:
-        traces: in the order of time.
-        metrics: by name, in the order of their names: what the report says of each.
-        means: stretch → metric → mean; a metric without a score in a stretch is not there.
-        ranking: those that fail a metric, the one to open first at the top: as on the page of a report.
-        as_low: metric that fell → how many traces of its bad stretch have the score of the one to open first.
+        traces: traces in the order of time.
+        metrics: metric → its summary in the report, in alphabetical order.
+        means: part of the demo → metric → mean; metrics without a score in a part are missing.
+        ranking: traces that fail a metric, in the report's order: the trace to open first is at the top.
+        as_low: metric that fell → number of traces in its bad part with the same score as the trace to open first.
     """
 
     traces: tuple[Trace, ...]
@@ -110,29 +114,29 @@ class Results:
     as_low: Mapping[str, int]
 
     def requests(self, stretch: str) -> tuple[int, int] | None:
-        """Return the first and last request of a stretch, None where it has none."""
+        """Return the first and last request of a part; None for an empty part."""
         numbers = [trace.number for trace in self.traces if trace.stretch == stretch]
         return (numbers[0], numbers[-1]) if numbers else None
 
     def drops(self) -> list[Drop]:
-        """Return how each metric moved from before to during, the deepest fall first."""
+        """Return the change of each metric from before to during, the deepest fall first."""
         before, during, after = (self.means.get(stretch, {}) for stretch in STRETCHES)
         known = [Drop(name, before[name], during[name], after.get(name)) for name in before if name in during]
         return sorted(known, key=lambda drop: -drop.by)
 
     def worst(self, count: int) -> list[Trace]:
-        """Return the worst traces, one per question; the worst of each application is among them."""
+        """Return the worst traces, one per question, including the worst of each application."""
         distinct = _first_of_each(self.ranking, lambda trace: trace.question)
         applications = _first_of_each(distinct, lambda trace: trace.spans[0].name)
         chosen = list(dict.fromkeys(trace.number for trace in (*applications, *distinct)))[:count]
         return [trace for trace in distinct if trace.number in chosen]
 
     def times(self, trace: Trace) -> int:
-        """Return how many traces failed on the question of this one."""
+        """Return the number of failed traces with the question of this one."""
         return sum(other.question == trace.question for other in self.ranking)
 
     def open_first(self) -> Trace | None:
-        """Return the trace at the top of the ranking; None where none has a flaw."""
+        """Return the trace at the top of the ranking; None if no trace fails."""
         return next(iter(self.ranking), None)
 
 
@@ -198,7 +202,7 @@ def documents(span: SpanData) -> list[str]:
 
 
 def note_of(row: ReportRow) -> str:
-    """Return what the judge said, or why there is no score."""
+    """Return the judge's explanation, or the reason why there is no score."""
     return row.explanation or (row.outcome if row.value is None else "")
 
 
@@ -216,7 +220,7 @@ def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
 
 
 def summary(played: Played, results: Results, *, traces: int = 3) -> dict[str, Any]:
-    """Return it. Means and intervals are on the quality scale, [0, 1], 1 good."""
+    """Return the results as one JSON object. Means and intervals are on the quality scale, [0, 1], 1 good."""
     options, first = played.options, results.open_first()
     stretches: dict[str, Any] = {}
     for stretch in STRETCHES:
@@ -269,16 +273,16 @@ _OF_RETRIEVAL = "context_relevance"
 _KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
 """Option → an example of the file it writes."""
 _MISSING = (("retrieved_contexts", "agent turns without retrieval"), ("multi-turn", "single-turn chain runs"))
-"""A word of the reason for which a field is missing → which units of the demo these are."""
+"""Part of the reason for a missing field → the demo's units with that reason."""
 _dim = partial(Text, style="dim")
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
-"""Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
+"""Rich's SVG fetches its font from a server, which a picture in a README may not do."""
 
 
 def overview(
     played: Played, results: Results, *, traces: int = 3, written: Mapping[str, tuple[str, int]] = MappingProxyType({})
 ) -> RenderableType:
-    """Return everything, in the order in which a terminal is read: what matters most stands last.
+    """Return the whole overview. Terminals are read from the end, so the most important part is last.
 
     Args:
         written: option (``report``, ``out``, ``svg``) → the path of the file it wrote, and its size in bytes.
@@ -287,14 +291,14 @@ def overview(
         Text(_what_ran(played)),
         *_section("The worst traces", *_worst(results, traces)),
         *_section("Mean quality, with its 95 % interval", _means_table(results), *map(_dim, played.status.notes)),
-        *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
-        *_section("What happened", *_findings(results)),
-        *_section("What next", *_next(played, written)),
+        *_section("Scored units, and why others were not", _outcomes(played), *_reasons(played)),
+        *_section("Findings", *_findings(results)),
+        *_section("Next steps", *_next(played, written)),
     )
 
 
 def svg(shown: RenderableType, title: str) -> str:
-    """Return a terminal's picture of it."""
+    """Return a terminal's picture of ``shown`` as SVG."""
     from rich._export_format import CONSOLE_SVG_FORMAT
 
     console = Terminal(record=True, width=_SVG_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
@@ -333,7 +337,7 @@ def _worst(results: Results, count: int) -> Iterator[RenderableType]:
 
 
 def _render_trace(trace: Trace, times: int) -> RenderableType:
-    """Return a trace; ``times`` traces failed on its question."""
+    """Return a trace for display; ``times`` is the number of failed traces with its question."""
     title = _line(f"request {trace.number}", f"  {trace.stretch}  ", style="bold").append(trace.trace_id, style="dim")
     if times > 1:
         title.append(f"  failed in {times} requests", style="dim")
@@ -365,7 +369,7 @@ def _note(one: ReportRow) -> str:
 
 
 def _line(text: str, detail: str = "", *, style: str = "") -> Text:
-    """Return one line that is cut rather than wrapped."""
+    """Return one line that is cut instead of wrapped."""
     line = Text(no_wrap=True, overflow="ellipsis")
     return line.append(text, style=style).append(detail, style="dim")
 
@@ -455,7 +459,7 @@ def _compared(drops: Sequence[Drop], begin: int, end: int) -> Iterator[Renderabl
         text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals are apart")
         yield text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
     if any(drop.metric == _OF_RETRIEVAL for drop in clear):
-        yield Text("What was retrieved fell with the answers: look at the retriever before the model.")
+        yield Text("Retrieval fell together with the answers: look at the retriever before the model.")
     unmoved = [drop.metric for drop in drops if not drop.clear]
     if unmoved:
         yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
@@ -468,9 +472,9 @@ def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[Render
     if drop is not None and value is not None:
         alike = results.as_low.get(drop.metric, 1)
         among = f"{value_among(value, alike)}{' in the bad stretch' if alike > 1 else ''}"
-        yield Text(f"Its {drop.metric} is {among}, where {drop.before.mean:.2f} was usual.")
+        yield Text(f"Its {drop.metric} is {among}; {drop.before.mean:.2f} was usual.")
     found = ", ".join(trace.found) or "nothing"
-    yield Text(f"Asked “{trace.question}”, it retrieved {found} and said “{trace.answer}”")
+    yield Text(f"Asked “{trace.question}”, it retrieved {found} and answered “{trace.answer}”")
     named = [one for one in trace.evaluations if one.label == "fail" and (drop is None or one.metric == drop.metric)]
     for one in named[:1]:
         yield Text(f"The judge: {_note(one)}")

@@ -1,0 +1,113 @@
+"""The scores of several jurors → one: mean or majority, and how far they disagree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from spanscore.core.score import NOT_APPLICABLE, JuryVotes, Outcome, Score
+from spanscore.judges.jury import LEAST
+
+DISAGREEMENT: Final = 0.25
+"""Highest ``JuryVotes.disagreement`` at which jurors still agree. On a scale of 1 to 5 it is one grade."""
+_ABSTAINED: Final = frozenset({Outcome.NOT_APPLICABLE, Outcome.NO_VALUE})
+"""Outcomes of jurors that answered and gave no value."""
+_NOT_OF_A_JUROR: Final = frozenset({Outcome.BUDGET_EXHAUSTED, Outcome.METRIC_ERROR})
+"""Outcomes that are no fault of a juror: the score has them if all jurors do."""
+
+
+class JuryFinding(NamedTuple):
+    """The result of a jury on one sample.
+
+    Attributes:
+        outcome: ``scored``, ``not_applicable``, ``no_value`` or ``judge_error``; or the one that all jurors share.
+        value: on the metric's scale; None unless ``scored``.
+        reason: the cause of every outcome but ``scored``, without content.
+        explanation: value and reason of each juror; may quote content.
+    """
+
+    outcome: Outcome
+    value: float | None = None
+    reason: str | None = None
+    explanation: str | None = None
+
+
+def disagree(scores: Sequence[Score]) -> bool:
+    """Whether jurors disagree: some gave a value and some did not, or their values are too far apart.
+
+    The bound is ``DISAGREEMENT``; on an open scale, which has no quality, any two values are too far apart.
+    """
+    valued = [score for score in scores if score.value is not None]
+    abstained = any(score.outcome in _ABSTAINED for score in scores)
+    spread = _spread(valued)
+    if valued and abstained:
+        return True
+    return len({score.value for score in valued}) > 1 if spread is None else spread > DISAGREEMENT
+
+
+def votes_of(scores: Mapping[str, Score]) -> JuryVotes:
+    """Return how jurors voted.
+
+    Args:
+        scores: model of the juror → its score, in the order of the jury.
+    """
+    valued = {model: score.value for model, score in scores.items() if score.value is not None}
+    return JuryVotes(
+        models=tuple(valued),
+        values=tuple(valued.values()),
+        left_out=tuple(f"{model} {score.outcome}" for model, score in scores.items() if score.value is None),
+        disagreement=_spread([scores[model] for model in valued]),
+    )
+
+
+def find_verdict(scores: Mapping[str, Score]) -> JuryFinding:
+    """Return the result of a jury.
+
+    Failed jurors are left out. If fewer than two answered, the outcome is ``judge_error``; unless the budget is spent, or the
+    metric itself failed, for all of them. If most find that the metric does not apply, so does the jury. Half or more without a
+    value, or a tie, is ``no_value``.
+
+    Args:
+        scores: model of the juror → its score, in the order of the jury.
+    """
+    valued = [score for score in scores.values() if score.value is not None]
+    abstained = [score for score in scores.values() if score.outcome in _ABSTAINED]
+    if len(valued) + len(abstained) < LEAST:
+        return _find_failure(scores, len(valued) + len(abstained))
+    inapplicable = sum(score.outcome is Outcome.NOT_APPLICABLE for score in abstained)
+    if 2 * inapplicable > len(valued) + len(abstained):
+        return JuryFinding(Outcome.NOT_APPLICABLE, reason=NOT_APPLICABLE)
+    if len(abstained) >= len(valued):
+        return JuryFinding(Outcome.NO_VALUE, reason=f"{len(valued)} of {len(scores)} jurors found a value")
+    return _count_values(scores, [score.value for score in valued if score.value is not None])
+
+
+def _count_values(scores: Mapping[str, Score], values: Sequence[float]) -> JuryFinding:
+    explanation = "; ".join(
+        f"{model} {score.value:g}{f': {score.explanation}' if score.explanation else ''}"
+        for model, score in scores.items()
+        if score.value is not None
+    )
+    if next(iter(scores.values())).scale.kind != "binary":
+        return JuryFinding(Outcome.SCORED, fmean(values), explanation=explanation)
+    (value, most), *others = Counter(values).most_common()
+    if any(count == most for _, count in others):
+        reason = f"the jury is tied: {most} of {len(values)} jurors for each verdict"
+        return JuryFinding(Outcome.NO_VALUE, reason=reason, explanation=explanation)
+    return JuryFinding(Outcome.SCORED, value, explanation=explanation)
+
+
+def _find_failure(scores: Mapping[str, Score], answered: int) -> JuryFinding:
+    outcomes = {score.outcome for score in scores.values()}
+    outcome = next(iter(outcomes & _NOT_OF_A_JUROR)) if len(outcomes) == 1 and outcomes <= _NOT_OF_A_JUROR else None
+    left_out = ", ".join(f"{model} {score.outcome}" for model, score in scores.items() if score.outcome.failed)
+    reason = f"{answered} of {len(scores)} jurors answered, and a score needs {LEAST}; left out: {left_out}"
+    return JuryFinding(outcome or Outcome.JUDGE_ERROR, reason=reason)
+
+
+def _spread(scores: Sequence[Score]) -> float | None:
+    """Return the highest quality less the lowest, [0, 1]; None for fewer than two qualities."""
+    qualities = [score.quality for score in scores if score.quality is not None]
+    return max(qualities) - min(qualities) if len(qualities) >= LEAST else None
