@@ -365,7 +365,7 @@ class ReplayRun:
         if file is None or self.dry_run:
             return None
         refuse_unready(self.config)
-        return Journal(file, waits=self.emit)
+        return Journal(file, waits=self.emit, under_way=self._most_under_way)
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key

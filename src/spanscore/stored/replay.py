@@ -36,8 +36,12 @@ from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan_of
 from spanscore.wiring.from_config import scorer_arguments
 
-_EXPECTED: Final = 10_000
-"""Units whose spans are kept: more than are scored at once."""
+MOST_UNDER_WAY: Final = 128
+"""Units at once: enough for 32 workers and their waiting units."""
+MOST_IN_BATCHES: Final = 5_000
+"""Units at once whose questions wait for batches. Their content is in memory."""
+_LEAST: Final = 1_000
+"""Least places of the queue, and of units whose spans are kept; twice as many as units at once if these are more."""
 _BEGINNING: Final = b'{"resourceSpans":'
 """First bytes of every line."""
 
@@ -51,6 +55,7 @@ class Journal(SpanExporter):
     Args:
         path: path of the file; only its owner may read it, as it holds prompts and answers.
         waits: whether lines wait for ``commit``, as an exported score counts only when it has arrived.
+        under_way: units that are scored at once at most.
 
     Attributes:
         path: path of the file.
@@ -60,9 +65,10 @@ class Journal(SpanExporter):
         ConfigurationError: the file cannot be written, another replay writes it, or it holds something else.
     """
 
-    def __init__(self, path: Path, *, waits: bool = False) -> None:
+    def __init__(self, path: Path, *, waits: bool = False, under_way: int = MOST_UNDER_WAY) -> None:
         self.path = path
         self._waits = waits
+        self._most_expected = max(_LEAST, 2 * under_way)
         self._waiting: list[str] = []
         self._expected: dict[UnitKey, Sequence[WireSpan]] = {}
         self._lock = ProcessLock(path)
@@ -83,7 +89,7 @@ class Journal(SpanExporter):
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
         """Keep a unit's spans until its first score is there; the oldest are dropped when there are too many."""
         self._expected[key] = spans
-        if len(self._expected) > _EXPECTED:
+        if len(self._expected) > self._most_expected:
             self._expected.pop(next(iter(self._expected)), None)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -233,11 +239,6 @@ class ReplayTally:
         }
 
 
-MOST_UNDER_WAY: Final = 128
-"""Units at once: enough for 32 workers and their waiting units."""
-MOST_IN_BATCHES: Final = 5_000
-"""Units at once whose questions wait for batches. Their content is in memory."""
-_LEAST_QUEUE: Final = 1_000
 _QUEUE_BYTES: Final = 100_000_000_000
 """No bound: the number of units under way bounds their content."""
 
@@ -331,7 +332,7 @@ def _without_live_parts(
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
     }
-    size = max(_LEAST_QUEUE, 2 * under_way)  # one of several accounts may fill three quarters
+    size = max(_LEAST, 2 * under_way)  # one of several accounts may fill three quarters
     queue = {"queue_size": size, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
     budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
