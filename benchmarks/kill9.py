@@ -30,13 +30,15 @@ share a spool. The named processes are killed up to four times a seed, at the mo
 processes, or a last worker, score the remaining units. A score is random: a score that was made twice
 would have two values.
 
-| killed | seeds | ends | acknowledged | scored | counted as `metric_error` | emitted twice | lost | with two values |
-|---|---|---|---|---|---|---|---|---|"""
+| killed | seeds | ends | acknowledged | scored | in sums | counted as `metric_error` | emitted twice | lost | with two values |
+|---|---|---|---|---|---|---|---|---|---|"""
 _BELOW = """
 *ends*: an end of both at once counts once. *emitted twice*: the same id and value, between *its scores are on the disk* and
-*its row is deleted*, which is a second; never before the one, never after the other. *counted*: three lives in a row had
-ended while it was being scored, which every tenth seed does on purpose. Scored and counted are more than acknowledged if a
-process was killed between the commit and its acknowledgement. The moments of the ends; `time` is a moment of the clock:
+*their export is on the disk*, which is a second; never before the one, never after the other. *counted*: three lives in a
+row had ended while it was being scored, which every tenth seed does on purpose. *in sums*: of all processes, as their pages
+of metrics were read last. A score that is in them twice was read in the milliseconds before a kill. Scored and counted are
+more than acknowledged if a process was killed between the commit and its acknowledgement. The moments of the ends; `time`
+is a moment of the clock:
 """
 
 
@@ -80,10 +82,12 @@ def _row(who: str, found: Sequence[Kills]) -> str:
     lives = sum(len(one.points) for one in found)
     sums = [
         sum(each)
-        for each in zip(*((one.acknowledged, one.scored, one.counted, one.emitted_twice) for one in found), strict=True)
+        for each in zip(
+            *((one.acknowledged, one.scored, one.summed, one.counted, one.emitted_twice) for one in found), strict=True
+        )
     ]
     lost, twice = (sum(word in fault for one in found for fault in one.faults) for word in ("is gone", "scores:"))
-    cells = [who, len(found), lives, *(f"{one:,}" for one in sums or [0] * 4), lost, twice]
+    cells = [who, len(found), lives, *(f"{one:,}" for one in sums or [0] * 5), lost, twice]
     return f"| {' | '.join(map(str, cells))} |"
 
 

@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background, by a shell that ignores it there: the processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where a table wraps, and whether it has colours, depends on no terminal; a test that is about either sets its own.
+# The width and the colours of tables must not depend on the terminal; tests about them set their own.
 os.environ["COLUMNS"] = "110"
 for name in ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
@@ -42,9 +42,9 @@ LONGEST = ("servers", "kafka", "wiring", "capture", "safety", "monitoring", "ser
 assert all((Path(__file__).parent / folder).is_dir() for folder in LONGEST), "a folder of LONGEST was moved"
 
 
-@pytest.hookimpl(optionalhook=True)  # a run without pytest-xdist knows no such hook
+@pytest.hookimpl(optionalhook=True)  # runs without pytest-xdist lack this hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker a folder at a time: what a folder starts is started once, and no two scenes of it compete."""
+    """Give each worker a folder at a time, so that servers of a folder start once and no two of its tests compete."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFolder(LoadScopeScheduling):  # type: ignore[misc]
@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[phoenix_server.Phoenix]:
-    """A running Phoenix; skipped with a reason at home where it is not installed, a failure in CI."""
+    """A running Phoenix; without an installation skipped with a reason, a failure in CI."""
     if not phoenix_server.installed():
         _absent(f"Phoenix {phoenix_server.VERSION} {HOW}")
     with phoenix_server.running(tmp_path_factory.mktemp("phoenix")) as server:
@@ -72,7 +72,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[phoenix_server
 
 @pytest.fixture(scope="session")
 def zipkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipkin_server.Zipkin]:
-    """A running Zipkin; skipped or a failure likewise."""
+    """A running Zipkin; without an installation skipped, a failure in CI."""
     if not zipkin_server.installed():
         _absent(f"Zipkin {zipkin_server.VERSION} {HOW}")
     with zipkin_server.running(tmp_path_factory.mktemp("zipkin")) as server:
@@ -81,7 +81,7 @@ def zipkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipkin_server.Z
 
 @pytest.fixture(scope="session")
 def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jaeger_server.Jaeger]:
-    """A running Jaeger; skipped or a failure likewise."""
+    """A running Jaeger; without an installation skipped, a failure in CI."""
     if not jaeger_server.installed():
         _absent(f"Jaeger {jaeger_server.VERSION} {HOW}")
     with jaeger_server.running(tmp_path_factory.mktemp("jaeger")) as server:
@@ -90,7 +90,7 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jaeger_server.J
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_server.Kafka]:
-    """A running Kafka; skipped or a failure likewise."""
+    """A running Kafka; without an installation skipped, a failure in CI."""
     if not kafka_server.installed():
         _absent(f"Kafka {kafka_server.VERSION} {HOW}")
     with kafka_server.running(tmp_path_factory.mktemp("kafka")) as server:
@@ -123,7 +123,7 @@ def collector() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def helm() -> ModuleType:
-    """Helm: ``helm.run("lint", …)``; skipped or a failure likewise."""
+    """Helm: ``helm.run("lint", …)``; without an installation skipped, a failure in CI."""
     if not helm_server.installed():
         _absent(f"helm {helm_server.VERSION} {HOW}")
     return helm_server
@@ -131,7 +131,7 @@ def helm() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def kubernetes() -> ModuleType:
-    """Kubernetes' schemas: ``kubernetes.refused(objects)``; skipped or a failure likewise."""
+    """Kubernetes' schemas: ``kubernetes.refused(objects)``; without an installation skipped, a failure in CI."""
     if not kubernetes_schemas.installed():
         _absent(f"what validates objects of Kubernetes {kubernetes_schemas.VERSION} {HOW}")
     return kubernetes_schemas
@@ -139,7 +139,7 @@ def kubernetes() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def node() -> ModuleType:
-    """The application of Node: ``node.ask(question, …)``; skipped or a failure likewise."""
+    """The application of Node: ``node.ask(question, …)``; without an installation skipped, a failure in CI."""
     if not node_application.installed():
         _absent(f"the application of Node {HOW}")
     return node_application
@@ -147,7 +147,7 @@ def node() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium_server.Browser]:
-    """A running Chromium: ``with chromium.tab() as tab``; skipped or a failure likewise."""
+    """A running Chromium: ``with chromium.tab() as tab``; without an installation skipped, a failure in CI."""
     if not chromium_server.installed():
         _absent(f"Chromium {HOW}")
     with chromium_server.running(tmp_path_factory.mktemp("chromium")) as browser:

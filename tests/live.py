@@ -86,7 +86,7 @@ class HeldThread(Held):
 
 
 class Failing(Grounded):
-    """Raises what it is given."""
+    """Raises the given exception."""
 
     def __init__(self, error: BaseException | None, name: str = "failing") -> None:
         super().__init__(name)
@@ -106,7 +106,7 @@ class Library(BaseRetriever):
 
 
 def model(answer: str = ANSWER) -> GenericFakeChatModel:
-    """A chat model that always says the same, with usage."""
+    """A chat model with one answer, with usage."""
     usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
     return GenericFakeChatModel(messages=itertools.repeat(AIMessage(content=answer, usage_metadata=usage)))
 
@@ -118,7 +118,7 @@ def rag(answer: str = ANSWER) -> Any:
 
 
 class Trace:
-    """What was exported, with look-ups."""
+    """Exported spans, with look-ups."""
 
     def __init__(self, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
         self.provider, self.exporter = provider, exporter
@@ -138,7 +138,7 @@ class Trace:
 
     @property
     def left_roots(self) -> list[Any]:
-        """Roots for sure, while units leave: a child leaves before its root, and stands there as one without a parent."""
+        """Certain roots, while units are exported: a child is exported before its root, as a span without a parent."""
         return [root for root in self.roots if semconv.STATUS in root.attributes]
 
     @property
@@ -173,9 +173,9 @@ def open_roots(handler: Any) -> list[Any]:
 
 
 def looked_at(scorer: OnlineScorer, clock: ManualClock, *later_s: float) -> None:
-    """Have the span thread look at what runs, each time so many seconds later by its clock, set before the first root began.
+    """Let the span thread check running roots, each time this many seconds later by its clock, set before the first root began.
 
-    It sees a root with the first look that is ten seconds after another, and hears of it ten seconds later.
+    It first sees a root in a check ten seconds after the previous one, and opens it ten seconds later.
     """
     for seconds in later_s:
         clock.advance(seconds)

@@ -12,5 +12,5 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(text: str) -> Any:
-    """Return what a text holds."""
+    """Return the values in a text."""
     return yaml.load(text, Loader=_Loader)

@@ -196,6 +196,13 @@ def _distribution() -> list[Any]:
             over_time(q.deviation(q.sums()), f"{q.NAMED}"),
             unit=SHARE,
         ),
+        lines(
+            "Disagreement of the jury",
+            "With `judges`: the mean of the highest quality among the jurors of a score less the lowest. For a pass/fail metric"
+            " it is the share of units on which jurors differ. It grows: read units with a high `spanscore.jury.disagreement`.",
+            over_time(q.average(q.EACH, instrument=semconv.JURY_DISAGREEMENT), f"{q.NAMED}"),
+            unit=SHARE,
+        ),
         stacked(
             "What the mean lacks",
             "Weight of the units that should have a score of the configured judge and have none, by outcome. The bounds above"

@@ -259,7 +259,8 @@ def _judges() -> list[Any]:
         ),
         stacked(
             "Tokens of the judge",
-            "Tokens that the judge read (*input*) and wrote (*output*); *cached_input* came from its provider's cache. A jump"
+            "Tokens that the judge read (*input*) and wrote (*output*); *cached_input* came from its provider's cache, and"
+            " *cache_write* was written to it. A jump"
             " without more traffic: prompts became longer. *answers without a count*: neither tokens nor cost are known.",
             over_time(q.counted(semconv.JUDGE_TOKENS, q.STEP, by=(q.TOKENS, q.MODEL)), f"{{{{{q.TOKENS}}}}} {model}"),
             over_time(

@@ -106,9 +106,9 @@ def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERV
     return promql.now(instrument, where, by)
 
 
-def average(by: Sequence[str], over: str = MOVING) -> str:
-    """Return the plain mean quality by labels that the weighted sums do not carry."""
-    name, labels = series(semconv.QUALITY_HISTOGRAM), ", ".join(by)
+def average(by: Sequence[str], over: str = MOVING, *, instrument: str = semconv.QUALITY_HISTOGRAM) -> str:
+    """Return the plain mean of a histogram, by default of the quality, by labels that the weighted sums do not carry."""
+    name, labels = series(instrument), ", ".join(by)
     total, count = (f"sum by ({labels}) (increase({name}_{of}{{{OWN}}}[{over}]))" for of in ("sum", "count"))
     return f"{total} / {count}"
 

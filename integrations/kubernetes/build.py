@@ -1,5 +1,4 @@
-"""Writes the Collector, PodMonitor, image and Helm chart, from the other files: python integrations/kubernetes/build.py
-[FOLDER]
+"""Writes the Collector, PodMonitor, image and Helm chart from the other files: python integrations/kubernetes/build.py DIR
 
 For development only. Its output is committed, and a test builds it anew and compares.
 """

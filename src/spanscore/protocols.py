@@ -1,6 +1,6 @@
 """Protocols of every replaceable part of spanscore, in the order in which a run passes them. Read this file first.
 
-    Receiver → (SpanNormalizer) → UnitListener → Sampler → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
+    Receiver → (SpanNormalizer) → UnitListener → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
     Embedder) → Sink
 
 Each protocol names its calling thread. Built-in parts and users' parts pass the same contract suites of ``spanscore.testing``.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
-from spanscore.core.job import Decision, Job, UnitCounts
+from spanscore.core.job import Job, UnitCounts
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import Annotation, Sample, Samples
 from spanscore.core.score import Outcome, Scale, Score
@@ -29,21 +29,12 @@ __all__ = [
     "Queue",
     "Receiver",
     "Redactor",
-    "RejectionCounter",
     "SampleExtractor",
     "SampleObserver",
-    "Sampler",
     "Sink",
     "SpanNormalizer",
     "UnitListener",
 ]
-
-
-class RejectionCounter(Protocol):
-    """The part of the ledger for the application's thread: it counts units that were rejected on arrival."""
-
-    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
-        """Count units as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
 @runtime_checkable
@@ -188,46 +179,6 @@ class PendingSpan(Protocol):
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at its true end time. Never raises; called once."""
-
-
-class Sampler(Protocol):
-    """Decides which units and sessions each metric scores, and with which probability. Pure: equal facts give equal
-    decisions.
-    """
-
-    @property
-    def gate_metrics(self) -> Set[str]:
-        """Metrics whose scores ``decide`` reads, if the facts contain them."""
-
-    def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether the largest rate that is still possible, rules included, would sample a starting unit or its session."""
-
-    def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
-        the trace id.
-
-        Args:
-            trace_id: 16 bytes.
-        """
-
-    def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """Return at the unit's close whether the metric samples it, and with which probability."""
-
-    def matches(self, facts: SamplingContext) -> bool:
-        """Whether at least one rule matches the unit."""
-
-    def wants_session(self, conversation_id: str) -> bool:
-        """Whether some session metric could sample the session; False for an empty id."""
-
-    def session(self, conversation_id: str, metric: str) -> Decision:
-        """Return at a session's end whether the metric samples it, and with which probability. The id is the application's
-        own.
-        """
-
-    def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
-        """Sample a unit that was submitted for scoring; the decision's probability is the probability with which the unit
-        arrived.
-        """
 
 
 @runtime_checkable

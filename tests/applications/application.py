@@ -1,7 +1,7 @@
-"""What an application's requests give to metrics: run it with a scorer attached, and get what was judged of each request.
+"""Runs an application with a scorer attached, and collects the samples that metrics get from each request.
 
-The applications beside this file are written as the tutorials of LangChain and LangGraph write them, over models that say
-what the test wants; what a person would want judged of them is written by hand.
+The applications in this folder are written like the tutorials of LangChain and LangGraph, with models that answer as the test
+requires. The expected samples are written by hand, as a person would choose them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SOURCE: Final = "spanscore.sample.source"
 
 @dataclass(frozen=True)
 class Judged:
-    """What one request gave to the metrics.
+    """The samples that one request gave to the metrics.
 
-    ``single`` and ``multi`` are None where it gave no such sample; ``source`` is the root's attribute; ``outcome`` is
-    None where a metric got a sample, else how the request ended, with its ``reason``.
+    If the request gave no such sample, ``single`` and ``multi`` stay None. ``source`` is the root's attribute. ``outcome`` is
+    None if a metric got a sample; otherwise it is the outcome of the request, with its ``reason``.
     """
 
     single_turn: SingleTurnSample | None = None
@@ -49,7 +49,7 @@ class Judged:
 
 
 def judged(run: Callable[[RunnableConfig], Any], **options: Any) -> list[Judged]:
-    """Run an application, and return what was judged of each of its requests, in the order in which they began.
+    """Run an application, and return the samples of each of its requests, in the order of their start.
 
     ``run`` gets a config with the scorer's callback and a thread's id; ``options`` are the scorer's.
     """
@@ -63,7 +63,7 @@ def judged(run: Callable[[RunnableConfig], Any], **options: Any) -> list[Judged]
 def seen_of(
     roots: Iterable[Any], sink: MemorySink, witnesses: tuple[Witness, Witness], reasons: Mapping[str, str]
 ) -> list[Judged]:
-    """Return what was judged of each of the requests that these spans are the roots of, in the order in which they began."""
+    """Return the samples of each request with a root among these spans, in the order of their start."""
     scores: dict[int, list[Score]] = defaultdict(list)  # those of a unit may come in several calls
     for unit, some in sink.emitted:
         scores[unit.key.span_id] += some
@@ -72,13 +72,13 @@ def seen_of(
 
 
 def judged_once(run: Callable[[RunnableConfig], Any], **options: Any) -> Judged:
-    """Run an application for one request, and return what was judged of it."""
+    """Run an application for one request, and return its samples."""
     [only] = judged(run, **options)
     return only
 
 
 def asked(app: Runnable[Any, Any], given: Any) -> Judged:
-    """Invoke an application once, and return what was judged of it."""
+    """Invoke an application once, and return its samples."""
     return judged_once(lambda config: app.invoke(given, config))
 
 
@@ -89,18 +89,18 @@ def sample(
     return SingleTurnSample(user_input=question, response=answer, retrieved_contexts=contexts, **more)
 
 
-# --- models that say what a test wants ----------------------------------------------------------------------------
+# --- models that answer as a test requires --------------------------------------------------------------------------
 
 
 class _InTurn(GenericFakeChatModel):
-    """Says its messages in turn, with or without tools."""
+    """Returns its messages in turn, with or without tools."""
 
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self
 
 
 class _ByPrompt(BaseChatModel):
-    """Says what belongs to the first text that stands in its prompt: the same in whatever order it is asked."""
+    """Returns the reply for the first text found in its prompt, in any order of calls."""
 
     replies: Mapping[str, str | AIMessage]
 
@@ -119,17 +119,17 @@ class _ByPrompt(BaseChatModel):
 
 
 def says(*messages: str | AIMessage) -> BaseChatModel:
-    """A chat model that says these in turn: once each, for applications that ask it in one order."""
+    """A chat model that returns these replies in turn, once each, for applications with a fixed order of calls."""
     return _InTurn(messages=iter([AIMessage(said) if isinstance(said, str) else said for said in messages]))
 
 
 def replies(said: Mapping[str, str | AIMessage]) -> BaseChatModel:
-    """A chat model that looks for these texts in its prompt, in order, and says what belongs to the first it finds."""
+    """A chat model that searches its prompt for these texts in order, and returns the reply for the first match."""
     return _ByPrompt(replies=said)
 
 
 def calls(name: str, identity: str = "call-1", /, **arguments: Any) -> AIMessage:
-    """What a model says that calls one tool, or gives a structured answer (the tool is the schema's name then)."""
+    """A model's message that calls one tool, or gives a structured answer (the tool then has the schema's name)."""
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": identity}])
 
 
@@ -137,7 +137,7 @@ def calls(name: str, identity: str = "call-1", /, **arguments: Any) -> AIMessage
 
 
 class Witness(BaseMetric):
-    """Keeps what it is given of one kind of sample; its score says which it was."""
+    """Keeps the samples of one kind; its score identifies the sample."""
 
     def __init__(self, kind: str) -> None:
         self.name = kind

@@ -1,4 +1,4 @@
-"""Who called which tool in a conversation, in order."""
+"""The tool calls in a conversation, in order, each with its caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample
 
 AGENT = "agent"
-"""The key of a message's metadata that names the agent which said it."""
+"""Key of a message's metadata with the name of the agent that wrote it."""
 
 
 def called(conversation: MultiTurnSample | None) -> list[tuple[str, dict[str, Any]]]:
@@ -25,7 +25,7 @@ def called_by(conversation: MultiTurnSample | None) -> list[tuple[str | None, st
 
 
 def asked_and_answered(conversation: MultiTurnSample | None) -> list[str]:
-    """Return what the user said, and last what the application answered."""
+    """Return the user's message and the application's last answer."""
     assert conversation is not None
     humans = [message.content for message in conversation.user_input if isinstance(message, HumanMessage)]
     return [*humans, _said(conversation)[-1].content]

@@ -1,4 +1,4 @@
-"""A shelf of documents for applications that look something up: what a query finds is what the shelf says it finds."""
+"""A shelf of documents for applications with retrieval; the shelf decides which query finds which document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNUSED = "spanscore.retrieval.unused_documents"
 
 
 class Shelf(BaseRetriever):
-    """Finds the documents that stand under the first text that the query holds; nothing where none does."""
+    """Returns the documents for the first text in the query; nothing without a match."""
 
     holds: Mapping[str, Sequence[str]]
 
@@ -30,7 +30,7 @@ class Shelf(BaseRetriever):
 
 
 class Words(Embeddings):
-    """Embeds a text as which of these words it holds: near is what shares them."""
+    """Embeds a text by the words of a list that it contains: texts with common words are near."""
 
     def __init__(self, *words: str) -> None:
         self._words = words

@@ -1,4 +1,4 @@
-"""LangGraph, "Adaptive RAG" and "Self-RAG": what was found does not help, the question is rewritten, and looked up again."""
+"""LangGraph, "Adaptive RAG" and "Self-RAG": the first documents do not help, so retrieval is repeated with another question."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def network() -> Any:
         def node(state: MessagesState) -> Command[str]:
             result = agent.invoke(state)
             said = result["messages"][-1].content
-            # As the tutorial has it: not all providers allow an AI message at the end of what they are given.
+            # As in the tutorial: not all providers allow an AI message at the end of the input.
             result["messages"][-1] = HumanMessage(content=said, name=name)
             return Command(update={"messages": result["messages"]}, goto=next_node(said, other))
 

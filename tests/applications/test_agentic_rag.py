@@ -1,4 +1,4 @@
-"""LangGraph, "Agentic RAG": the model calls a retriever; what helps is answered from, what does not is asked for anew."""
+"""LangGraph, "Agentic RAG": the model calls a retriever; unhelpful documents lead to another query."""
 
 from __future__ import annotations
 

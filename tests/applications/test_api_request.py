@@ -1,4 +1,4 @@
-"""A JSON API: ids and flags beside the user's words, metadata beside the answer."""
+"""A JSON API: ids and flags next to the user's message, metadata next to the answer."""
 
 from __future__ import annotations
 

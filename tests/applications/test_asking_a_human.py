@@ -1,4 +1,4 @@
-"""LangGraph, "Add human-in-the-loop": a tool interrupts the graph to ask an expert, whose words are the tool's answer."""
+"""LangGraph, "Add human-in-the-loop": a tool interrupts the graph to ask an expert; the expert's reply is the tool's answer."""
 
 from __future__ import annotations
 

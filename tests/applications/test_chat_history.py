@@ -1,4 +1,4 @@
-"""LangChain, "Add message history", under a key that nobody knows: the history comes with the request, or out of a store."""
+"""LangChain, "Add message history", under an unknown key: the history comes with the request, or from a store."""
 
 from __future__ import annotations
 

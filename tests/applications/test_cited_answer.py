@@ -1,4 +1,4 @@
-"""An answer with the numbers of its sources, taken apart into the keys of a state, a fixed text beside it."""
+"""An answer with the numbers of its sources, split into the keys of a state, next to a fixed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain, "Route between sub-chains": a model tells the topic, and the branch of that topic answers."""
+"""LangChain, "Route between sub-chains": a model chooses the topic, and the branch of that topic answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain, "Migrating from ConstitutionalChain": an answer is criticised by principles, and revised where it breaks one."""
+"""LangChain, "Migrating from ConstitutionalChain": an answer is criticised by principles, and revised if it breaks one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""langchain-classic, contextual compression: of each document that was found, a model keeps what the question is about."""
+"""langchain-classic, contextual compression: a model keeps the part of each document that concerns the question."""
 
 from __future__ import annotations
 

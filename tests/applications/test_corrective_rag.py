@@ -1,4 +1,4 @@
-"""LangGraph, "Corrective RAG": documents are graded, what does not help is thrown away, and the web fills the gap."""
+"""LangGraph, "Corrective RAG": documents are graded, unhelpful ones are removed, and a web search fills the gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph, "Working with messages in graph state": the channel of messages has a name of its own, beside other state."""
+"""LangGraph, "Working with messages in graph state": the channel of messages has an unusual name, next to other state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(TypedDict, total=False):
 
 
 def guide(*answers: str) -> Any:
-    """A classifier before the answer and a guard after it, both of which keep what they say."""
+    """A classifier before the answer and a guard after it; both store their output in the state."""
     llm, classifier, guard = says(*answers), says("facts", "facts"), says("SAFE", "SAFE")
     builder = StateGraph(State).add_sequence(
         [

@@ -1,4 +1,4 @@
-"""langchain-classic, an ensemble: what two retrievers found, fused by rank, each document once."""
+"""langchain-classic, an ensemble: the documents of two retrievers are fused by rank, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain, "How to use few shot examples in chat models": the examples are the prompt's, and nobody said them."""
+"""LangChain, "How to use few shot examples in chat models": the examples belong to the prompt, not to the conversation."""
 
 from __future__ import annotations
 

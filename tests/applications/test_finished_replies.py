@@ -1,4 +1,4 @@
-"""The application finishes what the model said: it strips it, or signs it, and gives ids beside it."""
+"""The application completes the model's answer: it strips it or signs it, and adds ids next to it."""
 
 from __future__ import annotations
 

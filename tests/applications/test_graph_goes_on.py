@@ -1,4 +1,4 @@
-"""LangGraph, interrupts and time travel over a plain state: what the user asked came with an earlier request."""
+"""LangGraph, interrupts and time travel over a plain state: the user's question came with an earlier request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def writer(review: Callable[[Poem], dict[str, Any]], *, rewrites: bool = False) 
 
 
 def resumed(app: Any, given: Any, resume: Any) -> Judged:
-    """What was judged of the request that resumed an application."""
+    """The samples of the request that resumed an application."""
 
     def ask_and_resume(config: RunnableConfig) -> None:
         app.invoke(given, config)

@@ -1,4 +1,4 @@
-"""A model answers, and another one looks at the answer before it goes out: what is judged is the answer, under whatever key."""
+"""A model answers, and another model checks the answer before it is returned: the answer is judged, under any key."""
 
 from __future__ import annotations
 

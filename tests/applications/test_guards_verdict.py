@@ -1,4 +1,4 @@
-"""As the guarded answer, but the guard's words stay in the state beside it."""
+"""Like the guarded answer, but the guard's text stays in the state next to it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def execute_sql(query: str) -> str:
 
 
 def decided(answer: str, **decision: Any) -> tuple[Judged, Judged]:
-    """What was judged of the request that was interrupted, and of the one that resumed it."""
+    """The samples of the interrupted request, and of the request that resumed it."""
     guard: Any = HumanInTheLoopMiddleware(interrupt_on={"execute_sql": True})
     model = says(calls("execute_sql", query=SQL), answer)
     app = create_agent(model, tools=[execute_sql], middleware=[guard], checkpointer=InMemorySaver())

@@ -1,4 +1,4 @@
-"""HyDE: a model invents a passage that would answer, and what is near to it is what is looked up."""
+"""HyDE: a model invents a passage as an answer, and retrieval looks for similar passages."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_of_inputs_that_reach_no_prompt_none_is_the_question() -> None:
 
 
 def city_then_country() -> Any:
-    """LCEL, "multiple chains": the person stands in the first prompt alone, the language in the second."""
+    """LCEL, "multiple chains": the person is in the first prompt only, the language in the second only."""
     city = ChatPromptTemplate.from_template("what is the city {person} is from?") | says("Honolulu") | StrOutputParser()
     country = ChatPromptTemplate.from_template("what country is {city} in? respond in {language}")
     return {"city": city, "language": itemgetter("language")} | country | says("Estados Unidos") | StrOutputParser()

@@ -1,4 +1,4 @@
-"""LangChain, "How to parse JSON output": the model says a structure as text, and a parser makes a dict of it."""
+"""LangChain, "How to parse JSON output": the model returns a structure as text, and a parser makes a dict of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain, "Output parsers": what the model says becomes a list."""
+"""LangChain, "Output parsers": the model's text becomes a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model looks at what the user says before another one answers; what breaks the rules gets a fixed text."""
+"""A model checks the user's message before another model answers; a forbidden message gets a fixed text."""
 
 from __future__ import annotations
 

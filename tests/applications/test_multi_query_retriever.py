@@ -1,4 +1,4 @@
-"""langchain-classic, `MultiQueryRetriever`: a model asks in three ways, and what was found is united."""
+"""langchain-classic, `MultiQueryRetriever`: a model writes three queries, and the found documents are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications of which nobody can tell what was asked or answered: no sample, and a reason that says what to do."""
+"""Applications with an ambiguous question or answer: no sample, and a reason with advice."""
 
 from __future__ import annotations
 

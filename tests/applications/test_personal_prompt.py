@@ -1,4 +1,4 @@
-"""A prompt that knows its user: name and tone stand in the system's part, the user's words are the human's part."""
+"""A prompt with user data: name and tone are in the system part, the user's message is the human part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph, "Reflection": a critique of the draft comes back to the writer as if a human had said it."""
+"""LangGraph, "Reflection": a critique of the draft returns to the writer with the role of a human."""
 
 from __future__ import annotations
 

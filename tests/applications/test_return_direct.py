@@ -1,4 +1,4 @@
-"""LangChain, a tool with `return_direct`: what it gives back is the answer, and no model speaks after it."""
+"""LangChain, a tool with `return_direct`: its result is the answer, and no model is called after it."""
 
 from __future__ import annotations
 

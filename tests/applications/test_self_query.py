@@ -20,7 +20,7 @@ ANSWER = "Yes: toys come alive and have a blast."
 
 
 class Search(BaseModel):
-    """What to search for."""
+    """A search."""
 
     query: str = Field(description="Text to compare with the documents")
     after: int = Field(description="Only films of later years")

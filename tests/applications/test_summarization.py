@@ -1,4 +1,4 @@
-"""LangChain, `SummarizationMiddleware`: what was said long ago becomes a message that no user wrote."""
+"""LangChain, `SummarizationMiddleware`: earlier messages become one message that no user wrote."""
 
 from __future__ import annotations
 

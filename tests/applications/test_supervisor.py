@@ -1,4 +1,4 @@
-"""langgraph-supervisor: a supervisor hands over to experts; of what they did, only their last words come back to it."""
+"""langgraph-supervisor: a supervisor hands over to experts, and gets only their last messages back."""
 
 from __future__ import annotations
 

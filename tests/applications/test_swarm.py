@@ -1,4 +1,4 @@
-"""langgraph-swarm: two agents hand the conversation over to each other; who is active answers the next turn too."""
+"""langgraph-swarm: two agents hand the conversation over to each other; the active one answers the next turn, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain, "Few-shot prompting with tool calling": the examples call tools, and their results stand in the prompt."""
+"""LangChain, "Few-shot prompting with tool calling": the examples call tools, and their results are in the prompt."""
 
 from __future__ import annotations
 

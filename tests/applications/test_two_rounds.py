@@ -1,4 +1,4 @@
-"""A chain that looks up twice: the first round only tells it what to look for, the second is what it answers from."""
+"""A chain with two retrievals: the first only leads to the query of the second, from which it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft that its reviewer approves: it stands in the state twice, and is one answer."""
+"""A draft that its reviewer approves: it is in the state twice, but is one answer."""
 
 from __future__ import annotations
 

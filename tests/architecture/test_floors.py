@@ -1,8 +1,9 @@
-"""The house stands: a part imports only from floors below its own, nothing runs in a circle, optional libraries stay home.
+"""Imports follow the floors: a part imports only from floors below its own, no imports form a circle, and optional libraries
+are imported in one file.
 
-The floors are those of the map in ``docs/architecture.md``, the only one there is. Imports are read from the source, wherever
-they stand in it. An import under ``if TYPE_CHECKING:`` is no part of a circle between modules of one part, as it never runs; it
-is held to the floors like any other.
+The floors come from the map in ``docs/architecture.md``, the only one. Imports are read from the source, at any place in it. An
+import under ``if TYPE_CHECKING:`` never runs, so it does not count in a circle between modules of one part, but it must follow
+the floors.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class UnclearNames(NamedTuple):
     """How many names of a file are unclear.
 
     Attributes:
-        functions: whose name is a participle, alone or before particles. A property counts as an attribute, and not here.
+        functions: functions named by a participle, alone or before particles. Properties count as attributes instead.
         locals: times one of ``LOCALS`` is bound in a function, a lambda or a comprehension; parameters included.
     """
 

@@ -93,7 +93,7 @@ FORMS = [details, older, older_without_event_name, of_aws, of_aws_with_genai_att
 
 @dataclass
 class Application:
-    """An application whose model calls are traced, with its content in log records."""
+    """An application with traced model calls and its content in log records."""
 
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     logs: Any = field(default_factory=IN_MEMORY)
@@ -293,7 +293,7 @@ def test_hostile_records_stay_within_the_memory() -> None:
 
 @pytest.mark.parametrize("part", [{}, {"a": 1}, [], 1, "", 0.5, {"parts": [{"type": "text", "content": "x" * 40}]}])
 def test_ten_thousand_hostile_records_take_what_is_counted(part: Any) -> None:
-    """Of values that are small on the wire and large in memory, as an empty map is."""
+    """The values are small on the network and large in memory, such as empty maps."""
     record = encoded(1_000, AnyValue(array_value=ArrayValue(values=[any_value(part)] * 20)))
     store = LogContent(most := 2_000_000, 60_000_000_000)
     tracemalloc.start()

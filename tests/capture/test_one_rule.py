@@ -24,7 +24,7 @@ WEB = "opentelemetry.instrumentation.fastapi"
 
 
 def run_tree(provider: Any, dice: Random, depth: int = 0) -> None:
-    """Run a span with others in it; what it is shows when it starts, right after that, or when it ends."""
+    """Run a span with others in it; its kind is visible at its start, right after that, or at its end."""
     scope = dice.choice([SCOPE, SCOPE, OWN, OWN, WEB])
     operation = None if scope == WEB else dice.choice(OPERATIONS)
     named = {} if operation is None else {semconv.OPERATION_NAME: operation}
@@ -42,7 +42,7 @@ def run_tree(provider: Any, dice: Random, depth: int = 0) -> None:
 
 
 def in_process(seed: int, rate: float) -> tuple[set[str], set[str], Exported]:
-    """Return the units of a hundred trees by their roots, those that were taken, and the spans."""
+    """Return the units of a hundred trees by their roots, the sampled ones, and the spans."""
     dice = Random(seed)
     with scoring(sample_rate=rate) as (scorer, exported, provider):
         for _ in range(100):

@@ -74,5 +74,5 @@ def test_recorded_spans_have_one_role(recording: object) -> None:
 
     for span in spans:
         role = root_role(wire_of(span), span.scope)
-        # A span that shows no kind is a root by what is below it, whatever its name makes of it.
+        # A span without a kind is a root by the spans below it, whatever its name suggests.
         assert read_role(span) in (None, role) or role is RootRole.UNNAMED, (span.scope, span.name)

@@ -1,4 +1,4 @@
-"""What a span of a scope is to us, by the scopes that instrumentations really have: those of their recordings."""
+"""Roles of scopes, for the scopes of real instrumentations from their recordings."""
 
 from __future__ import annotations
 

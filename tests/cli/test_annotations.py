@@ -1,4 +1,4 @@
-"""``spanscore annotations import``: a file of labels arrives in a backend; what is wrong in it is told by its line."""
+"""``spanscore annotations import``: a file of labels reaches a backend; errors name the line."""
 
 from __future__ import annotations
 

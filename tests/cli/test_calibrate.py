@@ -1,4 +1,4 @@
-"""``spanscore calibrate``: labels and verdicts become a table, JSON and a file; what is missing is told with what gives it."""
+"""``spanscore calibrate``: labels and verdicts become a table, JSON and a file; messages about missing input give advice."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_file_of_other_metrics_says_which_it_has() -> None:
 
 
 def twice(differing: int, **more: Any) -> list[dict[str, Any]]:
-    """Return the labels of two annotators on the same units, who differ on some of the first ones."""
+    """Return the labels of two annotators on the same units, with different labels on some of the first ones."""
     ids = [{"trace_id": f"{place:032x}", "span_id": f"{place:016x}"} for place in range(1, 92)]
     first = [{**one, **of, "annotator": "ann", **more} for one, of in zip(labels(), ids, strict=True)]
     second = [

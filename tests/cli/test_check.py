@@ -1,4 +1,4 @@
-"""``spanscore check``: what a configuration will do, and what in it cannot be, without asking anybody."""
+"""``spanscore check``: the effects of a configuration and its errors, without a request to any service."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_named_and_the_exit_code_is_2(tmp_path: Path, text: st
 
     assert told.exit_code == 2
     assert all(word in " ".join(told.stderr.split()) for word in WRONG[text]), told.stderr
-    assert told.stdout == ""  # no plan of what cannot be
+    assert told.stdout == ""  # no plan for an invalid configuration
 
 
 @pytest.mark.parametrize("text", LACKING)
@@ -245,7 +245,7 @@ metrics: [faithfullness, exact_match]
 sampling: {rte: 3, rate: 5}
 judge: {model: 'opnai:gpt-4o-mini'}
 """
-"""An unknown key, an unknown metric, a rate that is none, and a judge that is none."""
+"""An unknown key, an unknown metric, an invalid rate and an invalid judge."""
 
 
 def test_faults_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:

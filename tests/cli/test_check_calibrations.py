@@ -1,4 +1,4 @@
-"""``spanscore check`` says whose pass rate is corrected, and how much of a true drop an alert sees."""
+"""``spanscore check`` names the metrics with a corrected pass rate, and the smallest drop that an alert sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore check`` of what is collected: whose content will stand where, in which form, and what keeps it from there."""
+"""``spanscore check`` of ``collect``: the content of the file, its place and form, and reasons against writing it."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
     done = checked(folder, collect)
 
     said = f"{done.output} {done.exception}"
-    assert (done.exit_code, told in said) == (code, True), (
-        said
-    )  # 1: an error that the command line says, with exit code 2
+    assert (done.exit_code, told in said) == (code, True), said  # 1: an error of the command line, with exit code 2
 
 
 @pytest.mark.parametrize(

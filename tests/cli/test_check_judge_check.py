@@ -1,4 +1,4 @@
-"""``spanscore check`` of a judge check: what it costs, what it can see, and what is wrong with it."""
+"""``spanscore check`` of a judge check: its cost, its power, and its errors."""
 
 from __future__ import annotations
 

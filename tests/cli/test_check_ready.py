@@ -1,4 +1,4 @@
-"""What a machine lacks of a configuration is a warning: all that can be told is told."""
+"""A library or file that the machine lacks is a warning; the rest of the plan is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore check`` on sampling rules: what they take, and what does not follow from their words."""
+"""``spanscore check`` on sampling rules: the matched units, and surprising effects of their wording."""
 
 from __future__ import annotations
 

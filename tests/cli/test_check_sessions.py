@@ -1,4 +1,4 @@
-"""What ``spanscore check`` says of metrics that score whole conversations."""
+"""``spanscore check`` of metrics that score whole conversations."""
 
 from __future__ import annotations
 

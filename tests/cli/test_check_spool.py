@@ -1,4 +1,4 @@
-"""``spanscore check`` of a spool: what it does, and what keeps it from being written."""
+"""``spanscore check`` of a spool: its effects, and obstacles to writing it."""
 
 from __future__ import annotations
 

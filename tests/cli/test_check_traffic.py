@@ -1,4 +1,4 @@
-"""``spanscore check`` with the traffic: what a day costs, what the budgets buy, and which drops are seen."""
+"""``spanscore check`` with traffic: the cost of a day, the effect of budgets, and the detectable drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore compare``: a release with a broken retriever is worse, one that differs in nothing is not; by sums, by spans."""
+"""``spanscore compare``: a release with a broken retriever is worse, an equal release is not; by sums and by spans."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Shelf(BaseRetriever):
 
 
 class Served(NamedTuple):
-    """What a release leaves behind: the spans of its traffic, and its counters by attributes."""
+    """The data of a release: the spans of its traffic, and its counters by attributes."""
 
     spans: Path
     sums: dict[str, dict[Any, float]]

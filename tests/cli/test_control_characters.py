@@ -1,4 +1,4 @@
-"""What a file holds does nothing in the terminal that shows it."""
+"""Control characters in a file have no effect in the terminal that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore evaluate`` as a gate of a CI: what fell, case by case, and the exit code."""
+"""``spanscore evaluate`` as a gate of a CI: the drops, case by case, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore explain``: the traces of a file, each with its tree, what was taken, and what is missing."""
+"""``spanscore explain``: the traces of a file, each with its tree, its sampling and its missing parts."""
 
 from __future__ import annotations
 

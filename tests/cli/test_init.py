@@ -1,4 +1,4 @@
-"""A first configuration: one that check passes, that an editor understands, and that takes nothing from what is there."""
+"""A first configuration: check accepts it, an editor understands it, and existing files are kept."""
 
 from __future__ import annotations
 

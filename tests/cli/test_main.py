@@ -1,4 +1,4 @@
-"""The command line as a shell sees it: pipes that close, pipes that are not UTF-8, colours that nobody wants."""
+"""The command line in a shell: closed pipes, pipes without UTF-8, and unwanted colours."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_first_line_is_there_before_anything_heavy_is_loaded(arguments: list
 
 
 def in_a_terminal(command: list[str]) -> str:
-    """Return what a command writes to a terminal, both streams in their order."""
+    """Return the output of a command in a terminal, both streams in their order."""
     mine, its = pytest.importorskip("pty").openpty()
     text = bytearray()
     with subprocess.Popen(command, stdout=its, stderr=its, env={**os.environ, "COLUMNS": "200"}):

@@ -1,4 +1,4 @@
-"""``spanscore metrics``: every metric of the registry, with what a person must know of it."""
+"""``spanscore metrics``: every metric of the registry, with its documentation."""
 
 from __future__ import annotations
 

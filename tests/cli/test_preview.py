@@ -1,4 +1,4 @@
-"""``spanscore preview``: what a configuration would take of stored spans is what it takes of live ones."""
+"""``spanscore preview``: a configuration samples stored spans as it samples live ones."""
 
 from __future__ import annotations
 

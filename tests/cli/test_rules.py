@@ -129,7 +129,7 @@ def test_dashboards_of_a_cluster_are_those_that_are_shipped(tmp_path: Path) -> N
             ((file, text),) = made["data"].items()
             assert text == (SHIPPED / "grafana" / "dashboards" / file).read_text(), name
             assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-            assert len(text.encode()) < 1_048_576  # what a ConfigMap holds
+            assert len(text.encode()) < 1_048_576  # size limit of a ConfigMap
 
 
 @pytest.mark.server

@@ -1,4 +1,4 @@
-"""``spanscore spool``: what waits, in whose hands, and what was put aside; never what it says."""
+"""``spanscore spool``: the waiting jobs, their owners, and the dead letters; never their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore tune``: labels → a file that the configuration loads, with what will be sent printed."""
+"""``spanscore tune``: labels become a file that the configuration loads; the content to be sent is printed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands on files say of wrong input: one clear sentence, the right exit code, and nothing lost."""
+"""Commands on files report wrong input in one clear sentence with the right exit code, and lose nothing."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "names 'exact_match', of which the baseline has no score; it has scores of faithfulness; --update-baseline"
     ),
 }
-"""Arguments → what standard error says; the exit code is 2."""
+"""Arguments → text on standard error; the exit code is 2."""
 
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
@@ -240,7 +240,7 @@ TOLD: dict[tuple[str, ...], tuple[int, str]] = {
     ),
     (*SCORE, "--baseline", "old.jsonl"): (0, "the baseline is of another version or judge"),
 }
-"""Arguments → exit code, and what standard output says of what could be done in part."""
+"""Arguments → exit code, and text on standard output about partial results."""
 
 
 @pytest.mark.parametrize("arguments", TOLD, ids=" ".join)

@@ -1,7 +1,7 @@
 """Every key of a configuration file arrives: in a part of the scorer, or in the files that watch its scores.
 
-Each is set alone, to a value that nothing else has, and what is made of the file must differ. The options as they were given do
-not count: a key that is accepted and read by no part fails here.
+Each key is set by itself to a unique value, and the parts made from the file must differ. The stored options do not count: a
+key that is accepted but read by no part fails here.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.fallback.*.prompt_order": "instruction_first",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
+    "judge.prices.*.cache_write": 0.4321,
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
@@ -116,7 +117,7 @@ UNUSUAL: dict[str, Any] = {
     "units.translations": ["openinference"],
     "limits.job_queue": {"memory": {"capacity": 4_321}},
 }
-"""Where any number or text will not do."""
+"""Values for keys that accept only certain numbers or texts."""
 
 
 class Unusual:
@@ -130,7 +131,7 @@ class Unusual:
 
 
 def leaves(tree: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield each key with what may stand there; ``*`` for an element of a list, or a key of the user's own."""
+    """Yield each key with its field; ``*`` for an element of a list, or a key of the user's own."""
     for name in file_fields(tree):
         field = tree.model_fields[name]
         inner = next(
@@ -148,7 +149,7 @@ def arguments(annotation: Any) -> list[Any]:
 
 
 IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls", "limits.job_queue": "spool"}
-"""Keys that cannot stand beside another."""
+"""Keys that exclude another key."""
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
 SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
@@ -196,7 +197,7 @@ def configured(path: str | None) -> dict[str, Any]:
 def _inside(section: Any, part: str) -> Any:
     if part != "*":
         if not isinstance(section.get(part, {}), dict | list):
-            section[part] = {}  # a plain value stands for a section that it can be, too
+            section[part] = {}  # a plain value may stand in for a section
         return section.setdefault(part, {})
     return section[0] if isinstance(section, list) else next(iter(section.values()))
 
@@ -214,7 +215,7 @@ def made_of(file: Path, path: str | None) -> dict[str, Any]:
 
 
 def values(thing: Any, at: str, known: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield place → value for what hangs on a thing, but for the options as they were given."""
+    """Yield place → value for all attributes of an object, except the stored options."""
     if thing is None or isinstance(thing, bool | int | float | str | bytes):
         yield at, thing
     elif id(thing) not in known and not isinstance(thing, ScorerSettings | type):
@@ -224,7 +225,7 @@ def values(thing: Any, at: str, known: dict[int, Any]) -> Iterator[tuple[str, An
 
 
 def _parts(thing: Any) -> Collection[tuple[Any, Any]]:
-    """Return what hangs on a thing, by name; () for what is not ours."""
+    """Return the attributes of an object by name; () for objects of other libraries."""
     for kind, parts in PARTS.items():
         if isinstance(thing, kind):
             return parts(thing)
@@ -264,7 +265,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the file makes in which nothing is unusual; ``VARIES`` for what differs from time to time."""
+    """The parts of a file with usual values only; ``VARIES`` for values that differ from run to run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
         one, other = (made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2))

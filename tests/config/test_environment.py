@@ -1,4 +1,4 @@
-"""``${NAME}`` in a file: what the environment holds arrives, and is never shown."""
+"""``${NAME}`` in a file: the environment's value is used, and never shown."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def ran(*arguments: str) -> str:
 
 @pytest.fixture(params=["with the key", "without"])
 def key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether this environment has the judge's key: its client can be made, and tells its model."""
+    """Return whether this environment has the judge's key, so that its client can be created and reports its model."""
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     if request.param == "with the key":
         monkeypatch.setenv("JUDGE_KEY", "none")

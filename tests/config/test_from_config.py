@@ -1,4 +1,4 @@
-"""A scorer from a file: what it says is what it does, and what is wrong is named."""
+"""A scorer from a file: it behaves as configured, and errors are named."""
 
 import traceback
 

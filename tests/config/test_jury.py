@@ -77,10 +77,10 @@ REFUSED = {
     "{faithfulness: {judges: ['openai:a']}}": "metrics.faithfulness.judges lists 1; allowed are two or more",
     "{faithfulness: {judges: ['openai:a', 'openai:a']}}": "faithfulness.judges: 2 judges of a jury are 'a'",
     "{faithfulness: {judges: ['openai:a', 'openai:b'], then: 'openai:b'}}": "2 judges of a jury are 'b'",
-    "{faithfulness: {judges: ['openai:a', 'openai:b'], when: disagree}}": "metrics.faithfulness.when stands without then",
+    "{faithfulness: {judges: ['openai:a', 'openai:b'], when: disagree}}": "metrics.faithfulness.when needs then",
     "{faithfulness: {judges: ['openai:a', 'openai:b'], then: 'openai:c', when: never}}": "metrics.faithfulness.when: ",
     "{faithfulness: {judges: ['openai:a', {model: 'openai:b', timeout: -1}]}}": "metrics.faithfulness.judges.1.timeout: ",
-    "{faithfulness: {judges: ['openai:a', {model: 'openai:b', api_key: x}]}}": "judges.1.api_key: a key is not to stand",
+    "{faithfulness: {judges: ['openai:a', {model: 'openai:b', api_key: x}]}}": "judges.1.api_key: do not write a key into",
     "{exact_match: {judges: ['openai:a', 'openai:b']}}": "metrics.exact_match.judges: this metric asks no judge",
     "{faithfulness: {judges: ['openai:a', 'nonesuch:b']}}": "nonesuch",
 }

@@ -1,4 +1,4 @@
-"""What a topic's client is told: the configuration's words, with name and password out of files that no message quotes."""
+"""The properties of a topic's client: those of the configuration, with name and password from files that no message quotes."""
 
 from __future__ import annotations
 

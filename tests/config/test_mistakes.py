@@ -1,6 +1,6 @@
-"""What people write wrong in a configuration, each with what they are told: the key, what is wrong, what to write instead.
+"""Mistakes in a configuration and their messages: the key, the fault, and the correct form.
 
-A line here is the beginning of the line that is told, for lists of all that is allowed grow; no line is told beside them.
+A line here is the beginning of the message, because lists of allowed values grow; the file has no other message.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 def said(folder: Path, text: str | bytes) -> list[str]:
-    """Return the lines that are told of a file."""
+    """Return the messages about a file."""
     file = folder / "spanscore.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     try:

@@ -1,4 +1,4 @@
-"""What is given to ``from_config`` beside the file is in force as if the file said nothing of it."""
+"""Arguments of ``from_config`` replace the file's values."""
 
 from __future__ import annotations
 

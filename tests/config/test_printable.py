@@ -1,4 +1,4 @@
-"""A text of somebody else's does nothing where it is shown."""
+"""A foreign text has no effect in the place that shows it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from spanscore.metrics import ExactMatch
 
 
 def without_capitals(text: str) -> str:
-    """Redact what the tests ask about."""
+    """Redact the texts in which the tests are interested."""
     return text.replace("Paris", "[city]")
 
 

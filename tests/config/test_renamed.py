@@ -1,4 +1,4 @@
-"""A configuration with a key of 0.2 is told its present name, in a file and in Python."""
+"""A configuration with a key of 0.2 gets a message with the present name, in a file and in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``shadow:`` of a metric in a file: which judge is asked, how, with whose key, and what it may be paid."""
+"""``shadow:`` of a metric in a file: its judge, settings, key and budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that stand in a folder: found by their methods, whether anyone wrote a test of them or not."""
+"""Finds the parts in a folder by their methods, whether they have a test or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import spanscore
 
 
 def implementations(room: str, protocol: Any) -> list[type]:
-    """Return the classes of a room of spanscore that have every method of a protocol; what a module has for itself is none."""
+    """Return the classes of a folder of spanscore that have every method of a protocol; private classes are left out."""
     methods = {name: member for name, member in vars(protocol).items() if name[0] != "_" and callable(member)}
     found = [kind for kind in _classes(room) if all(_has(kind, name, like) for name, like in methods.items())]
     assert found, f"{room}/ holds nothing that has {[*methods]}"
@@ -42,7 +42,7 @@ def checks_of(suite: type) -> set[str]:
 
 
 def failing(suite: type) -> set[str]:
-    """Return the names of those that fail."""
+    """Return the names of the failing checks."""
     return {name for name in checks_of(suite) if not _holds(suite, name)}
 
 

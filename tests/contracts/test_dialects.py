@@ -1,4 +1,4 @@
-"""Every dialect keeps the contract, and the contract turns away those that do not."""
+"""Every extractor passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def captured() -> Unit:
 
 
 UNITS: dict[type, Callable[[], Unit]] = {GenAIExtractor: captured}
-"""What each reads; one that is not here has no test."""
+"""A unit that each extractor reads; an extractor without a unit has no test."""
 
 
 @pytest.mark.parametrize("kind", implementations("samples", SampleExtractor))
@@ -71,7 +71,7 @@ class Rootless(Plain):
 
 
 class Trusting(Plain):
-    """Takes it for granted that an attribute is what it was."""
+    """Expects attributes of the usual types."""
 
     def texts(self, unit: Unit) -> tuple[Any, Any]:
         return tuple(text and text.strip() for text in super().texts(unit))  # type: ignore[return-value]
@@ -90,7 +90,7 @@ class Greedy(Plain):
 
 
 class Silent(Plain):
-    """Says nothing of why."""
+    """Gives no reason."""
 
     def texts(self, unit: Unit) -> tuple[Any, Any]:
         return None, None

@@ -1,4 +1,4 @@
-"""Every judge, and every effect around one, keeps the contract, and the contract turns away those that do not."""
+"""Every judge, and every effect around one, passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.judges import FallingBack, LangChainJudge, Priced
+from spanscore.judges import FallingBack, Jury, LangChainJudge, Priced
 from spanscore.judges.effects.limited import Windowed
 from spanscore.protocols import Judge
 from spanscore.testing import JudgeContract
@@ -28,8 +28,15 @@ class Answering:
         return Reply(text='{"verdict": 1}', model=self.model)
 
 
+class AnsweringToo(Answering):
+    """Another model."""
+
+    model = "answering too"
+
+
 MADE: dict[type, Callable[[], Judge]] = {
     FallingBack: lambda: FallingBack(Answering(), [Answering()]),
+    Jury: lambda: Jury([Answering(), AnsweringToo()]),
     LangChainJudge: lambda: LangChainJudge(FakeListChatModel(responses=['{"verdict": 1}'])),
     Windowed: lambda: Windowed(Answering(), 1_000),
     Priced: lambda: Priced(Answering(), {"answering": (1.0, 2.0)}),
@@ -60,7 +67,7 @@ class Moody(Answering):
 
 
 class Blurting(Answering):
-    """Raises what its client raised."""
+    """Raises the exceptions of its client."""
 
     async def ask(self, prompt: Prompt) -> Reply:
         raise KeyError(prompt.evidence["question"])

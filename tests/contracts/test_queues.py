@@ -1,4 +1,4 @@
-"""Every queue keeps the contract, and the contract turns away those that do not."""
+"""Every queue passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unbounded(MemoryQueue):
 
 
 class Strict(MemoryQueue):
-    """Has no room for what is larger than all of it."""
+    """Rejects a unit that is larger than the whole queue."""
 
     def reserve(self, size_bytes: int) -> bool:
         return size_bytes <= self._max_bytes and super().reserve(size_bytes)
@@ -79,7 +79,7 @@ class Stack(MemoryQueue):
 
 
 class Impatient(MemoryQueue):
-    """Gives what there is, be it nothing, and loses a job where the worker is cancelled meanwhile."""
+    """Returns without waiting, even nothing, and loses a job if its worker is cancelled meanwhile."""
 
     async def get(self) -> Any:
         job = self._jobs.popleft() if self._jobs else None
@@ -97,7 +97,7 @@ class Deaf(MemoryQueue):
 
 
 class Hoarder(MemoryQueue):
-    """Returns what is left and keeps it, also beyond a fork."""
+    """Returns waiting jobs but keeps them, also after a fork."""
 
     def close(self) -> list[Job]:
         return list(self._jobs)
@@ -123,7 +123,7 @@ def broken(kind: Any) -> type[QueueContract]:
 
 
 class Mute(MemoryQueue):
-    """Shares what it has with nobody, and tells nobody so."""
+    """Shares no jobs, and never calls back."""
 
     def on_result(self, callback: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Every receiver keeps the contract, and the contract turns away those that do not."""
+"""Every receiver passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def submitted(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListe
 
 
 class Scorer:
-    """What a processor asks of a scorer."""
+    """The part of a scorer that a processor uses."""
 
     def __init__(self, spans: ExternalSpans) -> None:
         self._external_spans = spans
@@ -183,7 +183,7 @@ class Lines:
 
 
 class Anonymous(Lines):
-    """Puts its events for nobody."""
+    """Puts its events without a receiver."""
 
     def put(self, what: str, unit: Any) -> None:
         self.event_queue.put(None, (what, unit))  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ class Twice(Lines):
 
 
 class Timeless(Lines):
-    """Does not say when to look at what waits."""
+    """Gives no time for its waiting units."""
 
     def tick(self, now_ns: int) -> None:
         if now_ns == 1:
@@ -207,7 +207,7 @@ class Timeless(Lines):
 
 
 class Hasty(Lines):
-    """Opens its units where they begin."""
+    """Opens its units on the application's thread."""
 
     def put(self, what: str, unit: Any) -> None:
         if what == "begin":
@@ -233,7 +233,7 @@ class Open(Lines):
 
 
 class Restless(Lines):
-    """Wants to be looked at for ever."""
+    """Always asks for another tick."""
 
     def next_due_ns(self) -> int | None:
         return 1

@@ -1,4 +1,4 @@
-"""Whatever stands in a room has a name, and every name stands for something."""
+"""Every class of a folder is in its registry, and every name of the registry has a class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.samples.normalizers.registry import TRANSLATIONS
 ROOMS = [(SINKS, "outputs"), (DIALECTS, "samples"), (TRANSLATIONS, "samples"), (QUEUES, "pipeline")]
 
 NO_PLACE = {CompositeSink, JudgeSpans, SpoolQueue}
-"""What holds the others, and what ``judge.trace`` and ``spool`` switch on."""
+"""The composite of the others, and the classes that ``judge.trace`` and ``spool`` switch on."""
 
 
 @pytest.mark.parametrize(("registry", "room"), ROOMS, ids=lambda one: getattr(one, "kind", one))

@@ -1,4 +1,4 @@
-"""Every sink keeps the contract, and the contract turns away those that do not."""
+"""Every sink passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MADE: dict[type, Callable[[Memory], Sink]] = {
     Instruments: lambda memory: Instruments(telemetry_of(memory)),
     JudgeSpans: lambda memory: JudgeSpans(memory.providers),
 }
-"""How each is made, so that the memory, or ``read_output``, sees what it writes."""
+"""A function that makes each sink, so that the memory, or ``read_output``, has its output."""
 
 
 @pytest.mark.parametrize("kind", implementations("outputs", Sink))
@@ -115,7 +115,7 @@ class Quoting(Lines):
 
 
 class Sorting(Lines):
-    """Puts the scores in order, where they are."""
+    """Sorts the scores in place."""
 
     def emit(self, unit: Unit, scores: Any) -> None:
         scores.sort(key=lambda score: score.metric, reverse=True)
@@ -135,7 +135,7 @@ class OneThread(Lines):
 
 
 class Once(Lines):
-    """Opens at the first score, and closes what is open."""
+    """Opens at the first score, and closes once."""
 
     file: Any = None
 

@@ -1,4 +1,4 @@
-"""Every translation keeps the contract, and the contract turns away those that do not."""
+"""Every normalizer passes the contract, and the contract rejects faulty ones."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ class Greedy(Shop):
 
 
 class Leaking(Shop):
-    """Leaves the raw attributes where they are."""
+    """Keeps the raw attributes."""
 
     def normalize(self, span: SpanData) -> SpanData:
         return replace(super().normalize(span), attributes={**span.attributes, semconv.OUTPUT_VALUE: "a"})
 
 
 class Plain(Shop):
-    """Puts content under a name that nobody knows to quote."""
+    """Puts content under a name that is not a name of content."""
 
     def normalize(self, span: SpanData) -> SpanData:
         return replace(super().normalize(span), attributes=Attributes({"shop.said": "a"}))
 
 
 class Mute(Shop):
-    """Does not say that nothing is there."""
+    """Does not report missing content."""
 
     def normalize(self, span: SpanData) -> SpanData:
         return replace(super().normalize(span), no_content=None)
@@ -85,7 +85,7 @@ class Reborn(Shop):
 
 
 class Trusting(Shop):
-    """Takes it for granted that an attribute is what it was."""
+    """Expects attributes of the usual types."""
 
     def content(self, span: SpanData) -> dict[str, Any]:
         said = span.attributes.get("shop.said")

@@ -1,4 +1,4 @@
-"""Our threads take a tenth of a busy application's time while what waits has room, and all of it where nobody is in the way."""
+"""Our threads use a tenth of a busy application's time while the queues have room, and all of it in an idle process."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MS = 1_000_000
 
 
 class Machine:
-    """The three clocks of a process whose application takes a given part of a core, whenever our thread rests."""
+    """The three clocks of a process with an application that uses a given share of a core while our thread rests."""
 
     def __init__(self, monkeypatch, application):
         self.application, self.now_ns, self.cpu_ns, self.ours_ns = application, 10**12, 10**9, 10**6
@@ -45,7 +45,7 @@ def part_worked(machine, cycle, fill=0.0, turns=200):
 
 
 def work_of_one(machine, *turns):
-    """Take a turn that is told once, as one thread's clock stands for all."""
+    """Count a turn once, because one thread's clock is that of all."""
     machine.work(2 * MS)
     for mine in turns:
         mine._cpu_ns = machine.ours_ns - 2 * MS

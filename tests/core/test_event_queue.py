@@ -1,4 +1,4 @@
-"""The event queue's reader gathers: scores wait for its next batch, commands do not, and nothing is left lying."""
+"""The event queue's reader gathers: scores wait for its next batch, commands do not, and no event is left behind."""
 
 import threading
 

@@ -22,7 +22,7 @@ def a_secret():
 
 
 class Told(ValueError):
-    """An error of an application that says nothing of its own."""
+    """An application's error without a text of its own."""
 
 
 class Asked(ValueError):

@@ -1,4 +1,4 @@
-"""What hears of a fork: parts in their order, each whatever the others do, none kept alive for it."""
+"""Callbacks after a fork: parts in their order, independent of each other, without keeping them alive."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import gc
 import os
 import weakref
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
-from spanscore.core.threads import before_fork, call_in_child
+from spanscore.core.threads import DaemonPool, SerialThread, before_fork, call_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -55,6 +56,29 @@ def test_a_fork_waits_for_what_must_be_over_before_it() -> None:
 
     assert in_child(lambda: " ".join(heard)) == "waited"
     assert heard == ["waited"]
+
+
+def test_a_part_that_an_earlier_call_replaces_has_its_call() -> None:
+    heard: list[str] = []
+    first, replaced = Part("first", heard), [Part("replaced", heard)]
+    call_in_child(first, lambda _: replaced.clear())
+    call_in_child(replaced[0], Part.hear)
+
+    assert in_child(lambda: " ".join(heard)) == "replaced"
+
+
+def test_threads_that_are_busy_in_the_parent_are_free_in_a_child() -> None:
+    go_on, begun = Event(), Event()
+    pool, serial = DaemonPool(1, "pool"), SerialThread("serial")
+    waiting = [pool.submit(lambda: begun.set() or go_on.wait()), serial.do(go_on.wait)]
+    begun.wait()
+
+    def busy() -> str:
+        return f"{pool.is_busy} {pool.submit(lambda: 1).result(10)} {serial.do(lambda: True).result(10)}"
+
+    assert in_child(busy) == "False 1 True"
+    go_on.set()
+    assert [future.result(10) for future in waiting] == [True, True]
 
 
 def test_a_part_is_not_kept_alive() -> None:

@@ -6,7 +6,7 @@ from spanscore.core import event_queue as gil
 
 
 def naps(monkeypatch, work):
-    """Run ``work`` on a thread that has never given way; return how often it did. The clock stands but for ``work``."""
+    """Run ``work`` on a new thread; return how often it yielded. The clock advances only for ``work``."""
     clock, slept = [10**9], []
     monkeypatch.setattr(gil, "monotonic_ns", lambda: clock[0])
     monkeypatch.setattr(gil, "sleep", slept.append)

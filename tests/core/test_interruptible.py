@@ -1,4 +1,4 @@
-"""A call on a thread ends when nobody waits for it any more, and the thread goes on with the next."""
+"""A call on a thread ends when its caller no longer waits, and the thread continues with the next call."""
 
 from __future__ import annotations
 

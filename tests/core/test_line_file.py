@@ -114,7 +114,7 @@ file.append(b"000009 ".ljust(99, b".") + b"\\n")
 
 
 def test_of_a_line_that_does_not_fit_nothing_stays(path: Path) -> None:
-    """The third would fit by half: as where a disk or a quota is full, a write takes what there is room for."""
+    """Half of the third line would fit: if a disk or a quota is full, a write writes a part."""
     told = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
 
     assert told.stdout.split() == ["OSError"] * 3
@@ -129,7 +129,7 @@ def test_what_is_no_file_of_ours_is_refused_and_nobody_waits_for_it(tmp_path: Pa
 
     refused = []
     for name in ("folder", "pipe", "link", "missing/file"):
-        with pytest.raises(OSError) as error:  # noqa: PT011  (its class says it, and its words are the system's)
+        with pytest.raises(OSError) as error:  # noqa: PT011 (the class is specific, and the text is the system's)
             LineFile(tmp_path / name, MANY).append(line(1))
         refused.append(error.value.errno)
 

@@ -1,4 +1,4 @@
-"""What blocks on the loop of the judges lets go of it when it is interrupted."""
+"""A blocking call on the judges' loop releases it when it is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a unit's span says of its scores, and of those that it has not."""
+"""Attributes of a unit's span for its scores, and for missing scores."""
 
 from __future__ import annotations
 

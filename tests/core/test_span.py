@@ -1,4 +1,4 @@
-"""What a unit says of itself, and what is kept of it for the sinks."""
+"""A unit's properties, and the parts that are kept for the sinks."""
 
 from __future__ import annotations
 

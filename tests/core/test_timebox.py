@@ -1,4 +1,4 @@
-"""Timebox: a hook has a deadline per call, work that calls it has none, and what hangs is left behind."""
+"""Timebox: a hook has a deadline per call, the work around it has none, and a hanging hook is left behind."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ LONG_S = 60.0
 
 @contextmanager
 def a_hook_that_hangs(box):
-    """Give a hook that hangs where it is given True."""
+    """Return a hook that hangs if its argument is True."""
     go_on = threading.Event()
     hook = box.hook(lambda hangs: go_on.wait(30) if hangs else "done", "the filter", Outcome.METRIC_ERROR)
     try:

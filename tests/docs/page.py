@@ -1,10 +1,10 @@
 """The code blocks of a page, run in the order in which a reader meets them, in a folder and a namespace of their own.
 
 - ``python`` runs, top-level ``await`` too. Given are ``chain``, ``question`` and ``llm``; an OpenAI server on loopback answers.
-- ``yaml`` with keys of ours makes a scorer: with ``metrics:`` as it stands, without them beside a metric. Any other is read,
-  and has its kind in a comment on its first line (``# kubernetes``).
-- ``json`` is read. ``sh``: each command of ours is parsed with its options, each extra and each module that is named is there,
-  and ``check``, ``init`` and ``rules`` run where the file that they name is there.
+- ``yaml`` with keys of a configuration makes a scorer: with ``metrics:`` as written, without it with an added metric. Other
+  files are parsed, and have their kind in a comment on the first line (``# kubernetes``).
+- ``json`` is parsed. ``sh``: each spanscore command is parsed with its options, each named extra and module must exist, and
+  ``check``, ``init`` and ``rules`` run if the named file exists.
 - A first line that is a file name in a comment (``# spanscore.yaml``, ``# my_metrics.py``) makes the block that file, too.
 """
 
@@ -122,7 +122,7 @@ def _shown(_: str) -> None:
 
 
 def _parsed(name: str, rest: list[str]) -> None:
-    """Fail where a command of ours, or an option of it, is not there."""
+    """Fail if a spanscore command, or an option of one, does not exist."""
     commands: Any = typer.main.get_command(app())
     command = commands.commands.get(name)
     assert command, f"spanscore {name}: no such command"

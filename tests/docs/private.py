@@ -1,4 +1,4 @@
-"""A chain that holds a word of each kind of content, and where these words are found when it was scored."""
+"""A chain with a word for each kind of content, and the places of these words after it was scored."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from spanscore import semconv
 from spanscore.samples.normalizers.registry import TRANSLATIONS
 
 SHOWN = {"text", "floors", "promql", "traceql", "dockerfile", "toml", "ini", "html"}
-"""Languages whose blocks are only looked at."""
+"""Languages of blocks that are not run."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if [*blocks(page)]])

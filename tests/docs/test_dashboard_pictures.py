@@ -1,4 +1,4 @@
-"""The pictures of the dashboards show each panel that the dashboards have today, and stand on their page."""
+"""The pictures of the dashboards show each panel of the present dashboards, and are on their page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No name that the changelog's table calls old is left, but where a configuration error names it."""
+"""Old names in the changelog's table are used nowhere, except in configuration errors."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_no_old_name_is_left() -> None:
 
 
 _STILL = {".weight2", "too_late", "spanscore.judge.tokens", "gen_ai.token.type", "limits.queue"}
-"""A suffix; a result of ``spanscore.feedback``; an instrument whose attribute changed, and its name on others; a setting of a
+"""A suffix; a result of ``spanscore.feedback``; an instrument with a changed attribute, and its name on others; a setting of a
 server.
 """

@@ -1,4 +1,4 @@
-"""An application whose units another process scores: both may have the same ids, run for run."""
+"""An application with units that another process scores: both may have the same ids, run for run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def token_file(folder: Path) -> Path:
 def application(
     remote_scoring: RemoteScoring | None, *, seed: int = 23, **options: Any
 ) -> Iterator[tuple[OnlineScorer, Trace]]:
-    """Yield a scorer that captures, and what the application's own backend gets."""
+    """Yield a scorer that captures, and the data that the application's own backend gets."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": "shop"}), id_generator=SeededIds(seed))
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -1,4 +1,4 @@
-"""A spool whose answers are waited for."""
+"""A spool with blocking calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def key(number: int, kind: str = "job") -> RowKey:
 
 
 class Asked:
-    """Each call returns what was told."""
+    """Each call returns its answer."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.file = SpoolFile(path, **options)
@@ -44,6 +44,10 @@ class Asked:
     def done(self, *numbers: int) -> None:
         self.file.done(map(key, numbers))
         self.begin()  # operations are done in their order
+
+    def mark_sent(self, *numbers: int) -> None:
+        self.file.mark_sent(map(key, numbers))
+        self.begin()
 
     def give_back(self, *numbers: int) -> None:
         self.file.give_back(map(key, numbers))

@@ -1,7 +1,7 @@
-"""kill -9 at random moments: what was acknowledged is emitted, with one value ever, or counted.
+"""kill -9 at random moments: acknowledged rows are emitted with one value, or counted.
 
-A life of a process puts rows, takes rows, scores them by dice, emits; what it does it writes into a journal, by the line, that
-survives it. The dice show whether a row was scored twice: its second value would be another one.
+A process puts rows, takes rows, scores them at random and emits them, and writes each action as a line of a journal that
+survives it. The random values reveal a row that was scored twice, by its second value.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _BODY = b"x" * 6_000
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
-    """What came of it.
+    """The results.
 
     Attributes:
-        acknowledged: rows that were told to be on the disk.
+        acknowledged: rows that were reported to be on the disk.
         lost: of these, that were neither emitted nor counted.
         counted: that were put aside as dead letters.
         emitted_twice: with the same value.
@@ -50,7 +50,7 @@ class Crashes:
 
 
 def crashed(folder: Path, *, seed: int, processes: int, kills: int = 4) -> Crashes:
-    """Let processes work on one spool, kill them again and again, let a last one finish; return what came of it."""
+    """Let processes work on one spool, kill them repeatedly, and let a last one finish; return the results."""
     dice = random.Random(seed)
     path, journal = folder / f"spool-{seed}.db", folder / f"journal-{seed}"
     for life in range(kills):

@@ -15,7 +15,7 @@ _MOUNT = "mount -t tmpfs -o size={size} none {at} && exec {python} {script} {at}
 
 
 def run_on_small_disk(script: str, at: Path, *, size: str = "80m") -> str:
-    """Run a script on a disk of its own, mounted at ``at``; return what it prints. Skips where a process may not mount."""
+    """Run a script on a separate disk, mounted at ``at``; return its output. Skips if the process may not mount."""
     if (
         shutil.which("unshare") is None
         or subprocess.run([*_NAMESPACE, "true"], check=False, capture_output=True).returncode

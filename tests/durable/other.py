@@ -1,4 +1,4 @@
-"""Another process with the same spool: it is told what to ask, and answers; it can be killed and stopped."""
+"""Another process with the same spool: it makes calls on request, and can be killed and stopped."""
 
 from __future__ import annotations
 

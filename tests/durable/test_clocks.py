@@ -1,4 +1,4 @@
-"""Processes on one spool whose wall clocks disagree, or are set: nobody takes what another holds, and nothing ages early."""
+"""Processes on one spool with different or changed wall clocks: no process takes another's row, and no row ages early."""
 
 from __future__ import annotations
 

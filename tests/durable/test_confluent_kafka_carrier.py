@@ -41,7 +41,7 @@ def copy(trace_id: int, request: bytes = b"spans") -> UnitCopy:
 
 @contextmanager
 def carrying(topic: str, **config: Any) -> Iterator[tuple[KafkaCarrier, SimpleQueue[str | None]]]:
-    """Yield a carrier, and what it has told."""
+    """Yield a carrier and its reports."""
     carrier = KafkaCarrier({name.replace("_", "."): value for name, value in config.items()} | {"log_level": 0}, topic)
     yield carrier, SimpleQueue()
     carrier.close(0.0)

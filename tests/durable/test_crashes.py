@@ -1,4 +1,4 @@
-"""What was acknowledged survives kill -9, in one process and in two. ``benchmarks/spool.py --crashes 100`` has more seeds."""
+"""Acknowledged rows survive kill -9, in one process and in two. ``benchmarks/spool.py --crashes 100`` has more seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever becomes of the file, who puts is answered, one line says what it is, and it goes on when it can."""
+"""Whatever happens to the file, every caller gets an answer, one line is logged, and work continues when possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units on their way to who scores them, with a scorer that answers as it is told."""
+"""Units on their way to another process that scores them, with scripted responses of that process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def outcomes(scorer: Any, metric: str = METRICS[0]) -> dict[str, int]:
 
 
 def shown(scorer: Any) -> str:
-    """Return its status without the line breaks of a table, which are where its width has them."""
+    """Return the status without the line breaks of a table, which depend on the width."""
     return " ".join(str(scorer.status()).split())
 
 

@@ -1,4 +1,4 @@
-"""What an answer means for the copies of a request."""
+"""The effect of a response on the copies of a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Way:
             self.outgoing.put(Parcel(bytes([number]), told), {}, self.now_s)
 
     def ask(self, answer: BackendAnswer) -> int:
-        """Send what is due, and have it answered so; return how many copies that were."""
+        """Send the copies that are due, with this response; return their number."""
         batch = self.outgoing.batch(self.now_s)
         if batch is None:
             return 0

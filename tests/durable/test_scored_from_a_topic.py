@@ -1,4 +1,4 @@
-"""Units that this process takes, that stand on a topic of Kafka, and that a worker scores."""
+"""Units that this process samples, that go to a topic of Kafka, and that a worker scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on(brokers: str, topic: str) -> RemoteScoring:
 
 
 def scores(spans: Any) -> dict[Any, tuple[Any, ...]]:
-    """Return score id → what it says."""
+    """Return score id → its attributes."""
     told = (semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_VALUE, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE)
     made = [span for span in spans if span.instrumentation_scope.name == semconv.SCOPE]
     return {span.attributes[semconv.SCORE_ID]: tuple(map(span.attributes.get, told)) for span in made}

@@ -137,7 +137,7 @@ def test_a_copy_that_is_sent_again_after_a_restart_is_scored_once_only_with_a_sp
 
 
 def called(function: subprocess.Popen[str], runs: int) -> Any:
-    """Call it for so many runs; return what it answers."""
+    """Call the application several times; return its answers."""
     assert function.stdin is not None
     assert function.stdout is not None
     function.stdin.write(f"{runs}\n")

@@ -1,4 +1,4 @@
-"""What a configuration says of ``remote_scoring``: all of it arrives, and ``check`` says what comes of it."""
+"""The configuration of ``remote_scoring``: all keys are used, and ``check`` shows the effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, remote_scoring: dict[str, Any], **more: Any) -> Path:
-    """Return a configuration whose judge and embeddings take a key that is not there."""
+    """Return a configuration with a missing key for its judge and its embeddings."""
     file = folder / "spanscore.yaml"
     told = {"judge": {"model": "openai:gpt-4o-mini"}, "metrics": ["faithfulness", "response_relevancy"]}
     file.write_text(yaml.safe_dump({**told, "embeddings": "openai:small", "remote_scoring": remote_scoring, **more}))

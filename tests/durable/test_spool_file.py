@@ -1,10 +1,15 @@
-"""A spool keeps what was put until it is done, and each row is one process's at a time."""
+"""A spool keeps a row until it is done, and one process owns each row at a time."""
 
 from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
 
 from tests.durable.asked import key
 
 from spanscore.durable.rows import PutResult, RowKey
+from spanscore.durable.spool import inspected
+from spanscore.durable.spool_writer import make_tables
 
 
 def test_what_was_put_is_taken_in_its_order_by_one(spool):
@@ -22,7 +27,7 @@ def test_a_row_comes_out_as_it_was_put(spool):
 
     (row,) = one.take()
 
-    assert row == (key(7), b"\x00body", None, 0, 1_000, None, "", False)
+    assert row == (key(7), b"\x00body", None, 0, 1_000, None, "", False, False)
 
 
 def test_a_key_is_kept_once(spool):
@@ -53,6 +58,40 @@ def test_rows_of_another_kind_are_left_alone(spool):
     one.put(1)
 
     assert one.take(kind="copy") == []
+
+
+def test_a_row_whose_scores_are_exported_is_in_no_figure_and_is_taken_as_such(spool, path):
+    one, other = spool(), spool()
+    one.put(1, own=True)
+    one.keep(1)
+    one.mark_sent(1)
+    state = inspected(path).state
+    one.give_back(1)
+
+    (row,) = other.take()
+
+    assert (state.depth, row.sent, row.counted, row.scores) == (0, True, False, b"scores")
+
+
+def test_a_file_that_is_half_full_keeps_no_row_whose_scores_are_exported(spool):
+    one = spool(max_bytes=200_000)
+    for number in (1, 2):
+        one.put(number, b"x" * 60_000, own=True)
+    one.mark_sent(1)
+    one.give_back(1)
+
+    assert (one.taken(), one.put(1)) == ([], PutResult.DONE)
+
+
+def test_a_file_of_an_earlier_version_is_extended(spool, path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        make_tables(file)
+        file.execute("DROP INDEX sent")
+        file.execute("ALTER TABLE rows DROP COLUMN sent")
+
+    one = spool()
+
+    assert (one.put(1), [row.sent for row in one.take()]) == (PutResult.KEPT, [False])
 
 
 def test_what_is_done_is_gone(spool):

@@ -1,4 +1,4 @@
-"""Copies that wait on the disk for who scores them."""
+"""Copies that wait on the disk for the process that scores them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_refused_for_good_is_counted_once_more(tmp_path: Path, other: Ra
     ):
         run(scorer, 2)
         assert scorer.flush(20)
-        assert poll(lambda: outcomes(scorer).get("queue_full") == 2)  # once more, where they had ended
+        assert poll(lambda: outcomes(scorer).get("queue_full") == 2)  # once more after their end
 
         assert identity_holds(scorer)
 

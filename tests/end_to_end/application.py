@@ -1,4 +1,4 @@
-"""An application whose retrieval can be broken: a real chain, a real scorer, three metrics of three shapes."""
+"""An application with retrieval that can break: a real chain, a real scorer, three metrics of three kinds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Invention(BaseMetric):
 
 
 class Direction(Embeddings):
-    """Embeddings: what speaks of kilometres points one way, all else away from it, some of it only half."""
+    """Embeddings: texts on kilometres point one way, all others away from it, some of them half."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
@@ -72,7 +72,7 @@ class Library(BaseRetriever):
 
 
 class Guide(BaseChatModel):
-    """Says what the passage says, a quarter of the times more than that; without a river it talks around the question."""
+    """Repeats the passage, and in a quarter of the cases adds more; without a river it does not answer the question."""
 
     dice: random.Random
 
@@ -148,5 +148,5 @@ class Traffic:
 
 
 def metrics() -> list[Metric]:
-    """Return one metric in [0, 1], one that can be negative, and one of which less is better."""
+    """Return one metric in [0, 1], one that can be negative, and one with lower values as the better ones."""
     return [Faithfulness("lexical"), ResponseRelevancy("lexical", Direction()), Invention()]

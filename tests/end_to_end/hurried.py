@@ -34,7 +34,7 @@ _NO_RULES = "groups: []\n"
 
 
 def hurried(rules: str) -> str:
-    """Return rules whose every window, offset, patience and interval is as much shorter; texts say what they said."""
+    """Return rules with all windows, offsets, waits and intervals shortened by a factor; texts are unchanged."""
     return _SPAN.sub(lambda span: ":".join(map(_shorter, span.group().split(":"))), rules)
 
 
@@ -44,7 +44,7 @@ def _shorter(span: str) -> str:
 
 
 class Stage:
-    """What watches, and what was told of whom."""
+    """The monitoring servers, and the notifications of each service."""
 
     def __init__(self, endpoint: str, watch: Prometheus, webhook: Webhook) -> None:
         self.endpoint, self.watch, self._webhook = endpoint, watch, webhook
@@ -58,12 +58,12 @@ class Stage:
             yield service
 
     def watch_with(self, rules: str) -> None:
-        """Load rules, hurried: when the first counters are here, as silence is told from the first evaluation on."""
+        """Load the shortened rules when the first counters have arrived, because silence counts from the first evaluation."""
         (self.watch.folder / "rules.yml").write_text(hurried(rules), encoding="utf-8")
         self.watch.reload()
 
     def told(self, service: str, name: str = "") -> list[Mapping[str, Any]]:
-        """Return what the webhook was told of a service, oldest first; each with ``at``, by ``time.monotonic()``."""
+        """Return the webhook's notifications of a service, oldest first; each with ``at``, by ``time.monotonic()``."""
         return [
             alert
             for alert in list(self._webhook.told)
@@ -72,7 +72,7 @@ class Stage:
         ]
 
     def names(self, service: str) -> set[str]:
-        """Return the names of all alerts that were ever told of a service."""
+        """Return the names of all alerts that ever fired for a service."""
         return {alert["labels"]["alertname"] for alert in self.told(service)}
 
     def first(self, service: str, name: str, *, since: float, within_min: float) -> Mapping[str, Any]:
@@ -91,7 +91,7 @@ class Stage:
         return float(self.told(service)[-1]["at"])
 
     def firing(self, service: str) -> set[str]:
-        """Return the names of a service's alerts of which no end was told."""
+        """Return the names of a service's alerts without a notification of their end."""
         latest = {tuple(sorted(told["labels"].items())): told for told in self.told(service)}
         return {told["labels"]["alertname"] for told in latest.values() if told["status"] == "firing"}
 

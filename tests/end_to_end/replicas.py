@@ -1,4 +1,4 @@
-"""A service of replicas with a judge whose mood is set; replicas are restarted and replaced as containers are.
+"""A service of replicas with a judge that can be set; replicas are restarted and replaced like containers.
 
 Chains, scorers and OTLP are real; only the judge's opinion is drawn, so that the true mean is known.
 """
@@ -32,11 +32,11 @@ EXPORTED_EACH_S = 1.0
 
 
 class MoodyJudge:
-    """Says that an answer is good with a probability, or nothing at all.
+    """Judges an answer as good with a probability, or gives no answer.
 
     Attributes:
         good: the probability; it may be changed at any time.
-        away: whether nobody answers.
+        away: whether the judge gives no answer.
     """
 
     def __init__(self, good: float, model: str = "judge-small", seed: int = 7) -> None:
@@ -57,7 +57,7 @@ def harmless(asked: MoodyJudge | None = None) -> Metric:
 
 
 class Replica:
-    """One process of a service, as far as telemetry can tell: resource, providers and a scorer of its own."""
+    """One process of a service for telemetry: a resource, providers and a scorer of its own."""
 
     def __init__(
         self, service: str, instance: str, endpoint: str, metric: Metric, shadows: Sequence[Metric] = ()
@@ -81,7 +81,7 @@ class Replica:
         self._chain.invoke("How many?", {"callbacks": [self.scorer.handler]})
 
     def stop(self) -> None:
-        """End as a container that is told to: what is under way is finished and sent."""
+        """End like a stopped container: running work is finished and exported."""
         self.scorer.shutdown(5)
         self._meters.shutdown()
 
@@ -92,7 +92,7 @@ class Service:
     Attributes:
         per_s: requests a second, of all replicas together; it may be changed at any time.
         judge: whom the replicas ask that are started from now on.
-        shadow: whom they ask beside it, in the shadow.
+        shadow: second judge of the service, in the shadow.
     """
 
     def __init__(self, name: str, endpoint: str, judge: MoodyJudge, *, replicas: int = 2, per_s: float = 20.0) -> None:
@@ -126,7 +126,7 @@ class Service:
         self.replicas.insert(position, self._started())
 
     def leave(self, position: int) -> None:
-        """End a replica; nobody takes its place."""
+        """End a replica without a replacement."""
         self._exchange(position, None)
 
     def die(self) -> None:

@@ -1,7 +1,7 @@
-"""Processes of a LangGraph agent: one has conversations, another says what people thought of their turns.
+"""Processes of a LangGraph agent: one has conversations, another labels their turns.
 
 python -m tests.end_to_end.talking talk ENDPOINT PORT=TURNS …    has conversations named after ports, and prints their units
-python -m tests.end_to_end.talking label ENDPOINT TRACE SPAN     says of a unit, ten minutes later, that it was no good
+python -m tests.end_to_end.talking label ENDPOINT TRACE SPAN     labels a unit as bad, ten minutes later
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tide(port: str) -> str:
 
 
 class Pilot(BaseChatModel):
-    """Looks the tide up, then tells it."""
+    """Looks the tide up, then answers with it."""
 
     @property
     def _llm_type(self) -> str:
@@ -96,7 +96,7 @@ def talk(endpoint: str, conversations: dict[str, int]) -> dict[str, list[list[st
 
 
 def label(endpoint: str, trace_id: str, span_id: str) -> None:
-    """Say that a unit was no good, ten minutes from now, by its ids alone."""
+    """Label a unit as bad, ten minutes from now, by its ids alone."""
     provider = _provider(endpoint)
     with OnlineScorer([Grounded()], tracer_provider=provider) as scorer:
         assert scorer.feedback(trace_id, False, span_id=span_id, when=time.time() + LATER_S)

@@ -30,7 +30,7 @@ SHORTENED = Monitoring(
     no_scores_after=10.0,
     trace_url="http://localhost:16686/search?tags=%7B%22spanscore.label.{metric}%22%3A%22fail%22%7D",
 )
-# What is tolerated, a quarter of min_drop, takes the control right to the edge: without z it is below it every other second.
+# The tolerance, a quarter of min_drop, takes the control exactly to the edge: without z it is below in half of all seconds.
 BASELINE, MIN_DROP, FALSE_ALARM_EVERY_S = 0.9, 0.1, 3_600.0
 DROP = "SpanscoreQualityDrop"
 SCRAPE = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(480)]
 
 
 class Stage:
-    """Applications of which one breaks and one stops; the servers that watch them; and a second Prometheus with z = 0."""
+    """Applications: one breaks and one stops. Servers watch them, and there is a second Prometheus with z = 0."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.webhook = stack.enter_context(Webhook())
@@ -74,7 +74,7 @@ class Stage:
         return float(found[0]["value"][1]) if found else 0.0
 
     def told(self, status: str, metric: str, name: str = DROP, service: str = "bot") -> list[dict[str, Any]]:
-        """Return what the webhook was told about a service."""
+        """Return the webhook's notifications of a service."""
         return [a for a in self.webhook.named(name, metric=metric, service_name=service) if a["status"] == status]
 
     def ever(self, watch: prometheus.Prometheus, service: str) -> list[dict[str, Any]]:

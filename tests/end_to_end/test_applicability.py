@@ -1,4 +1,4 @@
-"""A metric with a condition, from the question to what an operator reads: in no mean where it does not apply, and counted."""
+"""A metric with a condition, from the question to the operator's view: inapplicable units are counted, and in no mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refunds() -> AspectCritic:
 
 @pytest.fixture(scope="module")
 def played() -> tuple[Any, Any, InMemoryMetricReader, Trace]:
-    """A scorer that took about half of some traffic, of which a fifth asks for a refund."""
+    """A scorer that sampled about half of some traffic, a fifth of which asks for a refund."""
     reader = InMemoryMetricReader()
     metrics = (refunds(), Failing(None, "plain"))
     with a_line(*metrics, meter_provider=MeterProvider([reader]), sample_rate=0.5) as (scorer, trace):

@@ -1,4 +1,4 @@
-"""An agent in two processes, a thumb down from a third: session scores and labels are found where the traces are."""
+"""An agent in two processes, a thumb down from a third: session scores and labels are with the traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONVERSATIONS = {"Brest": 4, "Cork": 2, "Vigo": 3}
 
 
 def run(*arguments: str) -> str:
-    """Run a process of the application to its end; return what it prints."""
+    """Run a process of the application to its end; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.end_to_end.talking", *arguments], capture_output=True, check=False
     )
@@ -88,7 +88,7 @@ def tags(span: dict[str, Any]) -> dict[str, Any]:
 
 
 def parent(span: dict[str, Any]) -> tuple[str, str]:
-    """Return what a span hangs under: Jaeger has a parent that is also linked to once, as the first reference."""
+    """Return the parent of a span: Jaeger lists a parent that is also linked to once, as the first reference."""
     first = span["references"][0]
     return first["traceID"], first["spanID"]
 

@@ -36,7 +36,7 @@ from spanscore.core.sample import AnnotatedSample, SingleTurnSample
 from spanscore.monitoring.rules import RULES, rule_files
 
 BASELINE, MIN_DROP = 0.7, 0.1
-"""What the judge says before it is taught; people say .45, and so does it afterwards: by the numbers, a drop."""
+"""The judge's mean before the fit; people's mean is .45, and so is the fitted judge's: by the numbers, a drop."""
 LABELS = labels(160)
 WITHIN_S = 90.0
 ENOUGH = 200
@@ -85,12 +85,12 @@ class Desk:
 
 
 class Story:
-    """What there is, in the order in which it comes to be.
+    """The parts of the story in the order of their creation.
 
     Attributes:
         config: of the judge as it was.
-        taught: of the judge that loads what was fitted.
-        spans: what the application exported while it answered each labelled question once.
+        taught: results of the judge that loads the fitted prompts.
+        spans: exported spans of the application that answered each labelled question once.
     """
 
     def __init__(self, folder: Path, judge_url: str) -> None:
@@ -101,7 +101,7 @@ class Story:
         self.spans, self.labels = folder / "spans.jsonl", folder / "labels.jsonl"
 
     def run(self, *arguments: Any) -> str:
-        """Run the command line, and return what it prints."""
+        """Run the command line, and return its output."""
         done = CliRunner().invoke(app(), [*map(str, arguments)])
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
@@ -226,7 +226,7 @@ def _rules() -> str:
 
 
 def _a_drop_of_any_series() -> str:
-    """Return what would be a drop, were it one of an evaluator version that is watched."""
+    """Return the apparent drop, as if it were one of a watched evaluator version."""
     rules = [rule for group in yaml.safe_load(_rules())["groups"] for rule in group["rules"]]
     (drop,) = (rule["expr"] for rule in rules if rule.get("record") == "spanscore:dropped")
     evidence, _, watched = str(drop).rpartition("\nand on")

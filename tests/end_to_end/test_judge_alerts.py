@@ -32,7 +32,7 @@ from spanscore.protocols import Metric
 
 WITHIN_S = 90.0
 A_TENTH = Budget(calls=60, per="1m")
-"""Of what is asked for."""
+"""A tenth of the requested questions."""
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(240)]
 
@@ -85,7 +85,7 @@ class Service:
 
 
 def shortened(rules: str) -> str:
-    """Return rules that look back over seconds where they look over minutes and hours."""
+    """Return rules that look back over seconds instead of minutes and hours."""
     for span, seconds in (("[5m]", "[5s]"), ("[6h]", "[5s]"), ("offset 6h", "offset 5s")):
         assert span in rules
         rules = rules.replace(span, seconds)

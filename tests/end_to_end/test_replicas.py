@@ -1,6 +1,6 @@
 """Two replicas behind the shipped Collector: a drop reaches a webhook and ends, deploys and restarts do not.
 
-An hour takes a minute; ``python -m benchmarks.alerting`` plays what takes longer.
+An hour takes a minute; ``python -m benchmarks.alerting`` plays longer scenes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 def stage(
     prometheus: Any, alertmanager: Any, collector: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
-    """The stage, with a service beside those of the tests: some counter is always there."""
+    """The stage, with a service in addition to those of the tests, so that some counter always exists."""
     folder = tmp_path_factory.mktemp("replicas")
     with (
         staged(folder, prometheus=prometheus, alertmanager=alertmanager, collector=collector) as made,

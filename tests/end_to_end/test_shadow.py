@@ -1,4 +1,4 @@
-"""A judge is to be replaced: the new one is asked beside the old one, by a file, over HTTP; then one of them is away."""
+"""A judge is to be replaced: the new one is a shadow of the old one, from a file, over HTTP; then one is unavailable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def saying(verdict: int) -> Callable[[dict[str, Any]], str]:
 
 @contextmanager
 def scored(folder: Path, old: str, new: str) -> Iterator[tuple[OnlineScorer, Trace, InMemoryMetricReader]]:
-    """A scorer by a file whose judge and second judge are at these addresses; some units have been scored."""
+    """A scorer from a file with a judge and a second judge at these addresses; some units have been scored."""
     second = f"{{model: 'openai:new', base_url: '{new}', api_key_env: JUDGE_KEY}}"
     critic = f"name: kind, definition: 'Is it kind?', shadow: {second}"
     asked = f"model: 'openai:old', base_url: '{old}', api_key_env: JUDGE_KEY, queue_timeout: 3, max_attempts: 1"
@@ -86,7 +86,7 @@ def test_a_judge_that_is_away_leaves_its_shadows_scores_as_they_are(tmp_path: Pa
 
 
 def sums(reader: InMemoryMetricReader, name: str) -> dict[str | None, float]:
-    """Source → what an instrument tells."""
+    """Source → the sums of an instrument."""
     data = reader.get_metrics_data()
     assert data is not None
     metrics = [one for of in data.resource_metrics for scope in of.scope_metrics for one in scope.metrics]

@@ -1,4 +1,4 @@
-"""A webhook on loopback: keeps what Alertmanager tells it."""
+"""A webhook on loopback, which keeps Alertmanager's notifications."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Webhook:
 
     Attributes:
         url: for ``webhook_configs``.
-        told: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``,
-            and ``at``, when it came, by ``time.monotonic()``.
+        told: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``, and ``at``,
+            its time of arrival, by ``time.monotonic()``.
     """
 
     def __init__(self) -> None:

@@ -2,9 +2,8 @@
 
     python -m tests.entry_points.application openinference [served]
 
-With ``served`` its spans are sent to a scorer that hears of the application by them alone. Prints one JSON object: what each
-program's requests gave to metrics, what they scored and under which ids, and which of many requests a metric took that takes
-half of them.
+With ``served`` its spans are sent to a scorer that gets no other data from the application. Prints one JSON object: the samples
+of each program's requests, their scores and ids, and the units that a metric with rate 0.5 sampled of many requests.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from spanscore.testing import MemorySink
 
 MANY = 40
 Scored = Callable[..., AbstractContextManager[tuple[OnlineScorer, Trace]]]
-"""Metrics and options → a scorer that is attached inside the block, and what is exported."""
+"""Metrics and options → a scorer that is attached inside the block, and its exports."""
 
 
 def main(way: str, place: str = "scored") -> None:
@@ -78,7 +77,7 @@ def _ours(place: str) -> tuple[InOrder, Scored]:
 
 
 def seen_of_program(scored: Scored, run: Callable[[], object]) -> list[dict[str, Any]]:
-    """Return what each request of a program gave and scored, in the order in which they began."""
+    """Return the samples and scores of each request of a program, in the order of their start."""
     sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
     judges = Faithfulness("lexical"), ResponseRelevancy("lexical", embeddings="lexical")
     with scored(*witnesses, *judges, outputs=Outputs(sinks=[sink])) as (scorer, trace):

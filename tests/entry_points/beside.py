@@ -1,9 +1,9 @@
-"""A plugin of pytest: what the applications of ``tests/applications`` give under another instrumentation, beside our own.
+"""A plugin of pytest: runs the applications of ``tests/applications`` under another instrumentation, next to our own.
 
     python -m pytest tests/applications -p tests.entry_points.beside --beside openllmetry --beside-out seen.json
 
-Each request runs once, under both: our callback is attached as the test attaches it, and a processor has what the
-instrumentation makes of the same run. For each test is written how they differ, nothing where they do not.
+Each request runs once, under both: the test attaches our callback, and a processor gets the instrumentation's spans of the same
+run. The output has the differences of each test, if there are any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spanscore.testing import MemorySink
 
 Judge = Callable[..., list[Judged]]
 MOST_AT_ONCE = 4
-"""Requests of a batch: each instrumentation tells for itself which of them began first."""
+"""Requests of a batch: each instrumentation decides for itself which of them began first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +48,7 @@ class OfAnother(Witness):
 
 
 class Beside:
-    """Runs each request under both, and notes how what they give differs."""
+    """Runs each request under both, and records the differences of their samples."""
 
     def __init__(self, instrumented: Instrumented, out: Path) -> None:
         self._instrumented, self._out = instrumented, out
@@ -64,7 +64,7 @@ class Beside:
         self._out.write_text(json.dumps(self._found, indent=1), encoding="utf-8")
 
     def judged(self, judged: Judge, run: Callable[[Any], Any], **options: Any) -> list[Judged]:
-        """Return what our own capture gives; note how the other differs."""
+        """Return the samples of our own capture; record the differences of the other's."""
         sink, witnesses = MemorySink(), (OfAnother("single_turn"), OfAnother("multi_turn"))
         same = {name: value for name, value in options.items() if name not in ("trace", "sinks")}
         with self._instrumented.scored(*witnesses, outputs=Outputs(sinks=[sink]), **same) as (scorer, trace):

@@ -2,8 +2,8 @@
 
     python -m tests.entry_points.exported openinference JAEGER PHOENIX ZIPKIN
 
-The stores are given by the addresses that take spans; the service is named after the way. Prints one JSON object: the spans
-that left, by trace, and the traces whose answer the metric does not let pass.
+The stores are given by the addresses that accept spans; the service is named after the entry point. Prints one JSON object: the
+exported spans by trace, and the traces with an answer that fails the metric.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tests.entry_points.mixed scored openllmetry openinference-openai
 
-With ``served`` for ``scored`` the spans are sent over the wire. Prints one JSON object: what each program's
-requests gave to metrics and scored.
+With ``served`` instead of ``scored`` the spans are sent over the network. Prints one JSON object: the samples and scores of
+each program's requests.
 """
 
 from __future__ import annotations

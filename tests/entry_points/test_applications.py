@@ -1,7 +1,8 @@
-"""The applications of ``tests/applications`` under other instrumentations: what they give is the same, but for what is named.
+"""The applications of ``tests/applications`` under other instrumentations: the samples are equal, except for listed
+differences.
 
-Each of their requests runs once, under both (``beside``). A difference without a row fails, and a row without a difference.
-OpenTelemetry's own instrumentation is left out: it writes no span of a model without a name, and these models have no name.
+Each request runs once, under both (``beside``). A difference without a row fails, and a row without a difference.
+OpenTelemetry's own instrumentation is left out: it writes no span for a model without a name, and these models have no name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 import pytest
 
 LEAST = 228
-"""Tests whose requests are compared, at least."""
+"""Smallest number of tests with compared requests."""
 NO_IDS = ["retrieved_context_ids"]
 """OpenLLMetry writes the texts of documents alone."""
 NO_HISTORY = ["no conversation"]
-"""What a store or a checkpoint had kept is told from a prompt's own messages by the store's run, or by their ids."""
+"""Messages from a store or a checkpoint differ from a prompt's own messages by the store's run, or by their ids."""
 REPLACED = "test_message_replaced_under_its_id.py"
 STORES: Mapping[str, list[str]] = {
     "test_chat_history.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
@@ -31,7 +32,7 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
         **STORES,
         # The runs of a chain with fallbacks are traces of their own.
         "test_refused_and_retried.py::test_the_chain_that_stands_in_for_another_is_asked_the_same": ["3 units, not 1"],
-        # An input of one text is written without its key, so that nothing tells it from what was put in its place.
+        # An input of one text is written without its key, so it cannot be distinguished from a replacement.
         "test_rewritten_in_place.py::test_a_query_that_was_rewritten_is_no_part_of_the_answer": ["response"],
         **{
             f"{REPLACED}::test_the_judge_is_shown_what_the_models_were[{way}-Write to bob@example.com please.]": [

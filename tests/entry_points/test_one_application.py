@@ -1,6 +1,6 @@
 """One application, several ways, in process and over the wire: samples, scores, ids and decisions are the same.
 
-But for what an instrumentation does not write.
+Except for parts that an instrumentation does not write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIFFERENCES = {
 
 @cache
 def application(way: str, *place: str) -> Any:
-    """What the application gave in one way; a process of its own, as an instrumentation is for ever."""
+    """The application's result for one entry point; in a separate process, because an instrumentation stays for ever."""
     command = [sys.executable, "-m", "tests.entry_points.application", way, *place]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
@@ -43,7 +43,7 @@ def test_samples_and_scores_are_those_of_our_own_capture(way: str, program: str)
 
 
 def _without(fields: Collection[str], value: Any) -> Any:
-    """Return JSON without these fields, wherever they stand."""
+    """Return JSON without these fields, at any depth."""
     if isinstance(value, dict):
         return {name: _without(fields, inner) for name, inner in value.items() if name not in fields}
     return [_without(fields, inner) for inner in value] if isinstance(value, list) else value

@@ -32,7 +32,7 @@ OTHERS = {
 }
 """Way → the instrumentation, by the name it has in ``tests.traces.record``."""
 _SPREAD = 0x9E3779B97F4A7D
-"""The golden ratio of 2⁵⁶, which is what a decision looks at: its multiples lie evenly, half of them below the half."""
+"""The golden ratio of 2⁵⁶, the number of bits in a decision: its multiples are spread evenly, half of them below the half."""
 _PIECE = 3
 """Spans of a request."""
 
@@ -44,7 +44,7 @@ class InOrder(IdGenerator):
         self.start_over()
 
     def start_over(self) -> None:
-        """Count anew, so that what a way has created before makes no difference."""
+        """Reset the counts, so that earlier entry points make no difference."""
         self._traces, self._spans, self._root = count(1), count(1), 0
 
     def generate_trace_id(self) -> int:
@@ -61,7 +61,7 @@ class InOrder(IdGenerator):
 
 
 class Switched(SpanProcessor):
-    """Hands on to what is attached at the time: an instrumentation keeps its provider for ever."""
+    """Forwards to the presently attached object, because an instrumentation keeps its provider for ever."""
 
     def __init__(self) -> None:
         self._to: SpanProcessor = SpanProcessor()
@@ -98,7 +98,7 @@ class Instrumented:
 
     @contextmanager
     def scored(self, *metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
-        """Have a scorer behind a processor for what runs inside the block, and what is exported."""
+        """Make a scorer behind a processor for runs inside the block, and yield its exports."""
         exporter = InMemorySpanExporter()
         with OnlineScorer(
             list(metrics), tracer_provider=self._provider, capture=Capture(enabled=False), **options
@@ -119,10 +119,10 @@ class Instrumented:
 
 
 class Served:
-    """A scorer that has spans as bytes, as in another process; it is its own proxy's way out, and what is exported there.
+    """A scorer that gets spans as bytes, as in another process; it is also its own proxy's destination and exporter.
 
     Args:
-        sent: where the application's spans end.
+        sent: exporter of the application's spans.
         ended: waits until they have.
     """
 
@@ -132,7 +132,7 @@ class Served:
         self.status = scorer.status
 
     def flush(self, timeout: float) -> bool:
-        """Send what was exported, in pieces and out of order; have an hour pass; wait for the scores."""
+        """Send the exported spans in pieces and out of order; let an hour pass; wait for the scores."""
         door, thread = self._scorer._otlp_spans(Units(idle_timeout=3_600)), self._scorer._line.span_thread
         assert self._ended(timeout)
         spans = list(self._sent.get_finished_spans())
@@ -144,13 +144,13 @@ class Served:
         return self._scorer.flush(timeout)
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-        """Note what of a span is looked at."""
+        """Record the fields of a span that are read."""
         data = span_data_of(span)
         context = SimpleNamespace(trace_id=data.trace_id, span_id=data.span_id)
         self._left.append(SimpleNamespace(context=context, start_time=data.start_ns, attributes=attributes or {}))
 
     def get_finished_spans(self) -> Sequence[Any]:
-        """Return what has left."""
+        """Return the exported spans."""
         return self._left
 
 
@@ -158,7 +158,7 @@ class Served:
 def served(
     sent: InMemorySpanExporter, ended: Callable[[float], bool], *metrics: Any, **options: Any
 ) -> Iterator[tuple[Any, Trace]]:
-    """Have a scorer for what ends at an exporter, and what leaves with scores."""
+    """Make a scorer for spans that end at an exporter, and for those exported with scores."""
     own = TracerProvider()
     with OnlineScorer(list(metrics), tracer_provider=own, capture=Capture(enabled=False), **options) as scorer:
         other: Any = Served(scorer, sent, ended)
@@ -166,6 +166,6 @@ def served(
 
 
 def scored_roots(trace: Trace) -> list[ReadableSpan]:
-    """Return the spans on which a unit's outcome stands, in the order in which they began."""
+    """Return the spans with a unit's outcome, in the order of their start."""
     roots = [span for span in trace.spans if semconv.STATUS in (span.attributes or {})]
     return sorted(roots, key=lambda root: root.start_time or 0)

@@ -1,4 +1,4 @@
-"""What only ``.ci/extras`` runs: torch, and other libraries' metrics. Nothing here reaches a model hub."""
+"""Tests that only ``.ci/extras`` runs: torch, and other libraries' metrics. They reach no model hub."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class OlderModel(BaseRagasLLM):  # type: ignore[misc]
 
 
 class NewerModel(InstructorBaseRagasLLM):  # type: ignore[misc]
-    """Likewise, in the asked class."""
+    """Returns its answers in the requested class."""
 
     model = "scripted-newer"
 

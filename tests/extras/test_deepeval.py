@@ -167,7 +167,7 @@ def test_threshold_and_strictness_are_the_scale() -> None:
 
 def test_version_tells_library_and_parameters() -> None:
     plain, same, other = faithfulness(), faithfulness(), faithfulness(penalize_ambiguous_claims=True)
-    same.score = 0.3  # what it last measured is no parameter
+    same.score = 0.3  # its last measurement is not a parameter
 
     versions = [DeepEvalMetric(metric).version for metric in (plain, same, other)]
 

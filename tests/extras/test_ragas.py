@@ -222,7 +222,7 @@ def test_what_cannot_be_a_metric_is_a_wrong_setting() -> None:
 
 
 class Waiting(SingleTurnMetric):  # type: ignore[misc]
-    """Blocks its loop, as ragas's own metrics do with embeddings; notes who ran it and how it ended."""
+    """Blocks its loop, as ragas's own metrics do with embeddings; records its thread and its end."""
 
     def __init__(self, *, blocks: bool) -> None:
         super().__init__(_required_columns={MetricType.SINGLE_TURN: {"response"}}, name="waiting")

@@ -1,4 +1,4 @@
-"""``spanscore serve`` as its users run it: a process with a file, and what its ``/metrics`` say."""
+"""``spanscore serve`` as its users run it: a process with a file, and its ``/metrics``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Served:
         http: base of OTLP over HTTP.
         grpc: host:port of OTLP over gRPC.
         monitor: base of ``/metrics``, ``/healthz`` and ``/readyz``.
-        log: what it printed.
+        log: output of the process.
         pid: of the process that keeps it.
-        ports: what it listens on, by name.
+        ports: listening ports by name.
     """
 
     http: str
@@ -50,7 +50,7 @@ class Served:
             os.kill(child, signal.SIGKILL)
 
     def total(self, metric: str, by: str = "") -> Counter[str]:
-        """Return the sums of a counter or gauge, by the values of a label; all under "" where no label is named."""
+        """Return the sums of a counter or gauge, by the values of a label; one sum under "" without a label."""
         with urllib.request.urlopen(f"{self.monitor}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         found: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def serving(
         folder: for its file and its output; modules in it are found.
         settings: of the file; ``serve`` and ``serve_metrics`` are added to.
         scores_to: base of OTLP over HTTP.
-        ports: as ``free_ports`` chose them, or those of one that ran before, to stand in its place; None = any.
+        ports: result of ``free_ports``, or the ports of an earlier process to replace; None = any.
         first: Python that the process runs before anything of ours is imported.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ OF_A_WORKER = {
     semconv.WORKER_SKIPPED: lambda: 0,
     semconv.REDELIVERED: lambda: 0,
 }
-"""What a worker with a spool and a topic would tell beside the lag: there is neither on the stage."""
+"""Further metrics of a worker with a spool and a topic: the stage has neither."""
 LAG = {
     partition: GaugeReading(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40, semconv.WORKER_TIME_LAG: 3.5})
     for partition in "01"
@@ -76,7 +76,7 @@ _HARMLESS = 'sum(spanscore_quality_count{gen_ai_evaluation_name="harmless"})'
 
 
 class Priced(BaseMetric):
-    """Asks a model whose price is known, and whose first try fails now and then."""
+    """Calls a model with a known price; its first attempt fails now and then."""
 
     name = "priced"
     requires = {"single_turn": ("response",)}  # noqa: RUF012
@@ -114,7 +114,7 @@ class Moody:
 
 
 class Late(Grounded):
-    """Later than the hold in the first round: an evaluation span beside a pending unit."""
+    """Ends later than the hold in the first round: an evaluation span next to a pending unit."""
 
     async def measure(self, sample: Any) -> Finding:
         if len(self._seen) < 2:
@@ -123,7 +123,7 @@ class Late(Grounded):
 
 
 class Referenced(BaseMetric):
-    """Needs what no sample here has."""
+    """Needs a field that no sample here has."""
 
     name = "referenced"
     requires = {"single_turn": ("reference",)}  # noqa: RUF012
@@ -134,7 +134,7 @@ class Referenced(BaseMetric):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the tests ask.
+    """The servers and queries of the tests.
 
     Attributes:
         written: gets its series by remote write from the Collector.
@@ -185,10 +185,10 @@ def staged(
         scraped = stack.enter_context(prometheus.running(folder / "scraped", config, rules()))
         with OnlineScorer([Grounded("brief")], tracer_provider=tracers, meter_provider=meters) as whole:
             rag().invoke("What is the capital of France?", config={"callbacks": [whole.handler]})
-            whole.flush(10)  # the one unit on which nothing is missing
+            whole.flush(10)  # the one unit with all scores
         for round_ in range(1, ROUNDS + 1):
             _play(scorer)
-            for store in (written, scraped):  # each sees every round apart: increase() wants two points in time
+            for store in (written, scraped):  # each sees every round separately: increase() needs two points in time
                 _wait_for(store, _HARMLESS, round_ * len(HARMLESS_VERDICTS))
         for store in (written, scraped):
             poll(lambda store=store: _ruled(store), deadline_s=ARRIVES_WITHIN_S, what="what the rules record")
@@ -207,7 +207,7 @@ def scrape_config(port: int) -> str:
 def carrying(
     folder: Path, collector: ModuleType, to: Mapping[str, str], config: str = "otelcol.yaml", *changes: Path
 ) -> Iterator[str]:
-    """Run the Collector of ``integrations/collector``, in a hurry, and yield where it takes OTLP.
+    """Run the Collector of ``integrations/collector`` with short waits, and yield its OTLP address.
 
     Args:
         folder: for its output.
@@ -250,7 +250,7 @@ def _metrics() -> list[BaseMetric]:
     harmless = AspectCritic(gated, name="harmless", definition="Is the response free of harm?")
     return [
         harmless,
-        Faithfulness(ScriptedJudge()),  # its judge has nothing to say: judge_error
+        Faithfulness(ScriptedJudge()),  # its judge has no answer left: judge_error
         Grounded(),
         Late("late"),
         Failing(ValueError("broken"), "broken"),
@@ -275,7 +275,7 @@ def rules() -> dict[str, str]:
 
 
 def _ruled(store: Prometheus) -> bool:
-    """Tell whether every rule was evaluated since the traffic arrived."""
+    """Return whether every rule was evaluated since the traffic arrived."""
     return all(rule["health"] != "unknown" for rule in store.rules()) and bool(
         not store.rules() or store.query('count({__name__=~"spanscore:.+"})')
     )
@@ -290,8 +290,8 @@ def _wait_for(store: Prometheus, expression: str, value: float) -> None:
 
 
 def _play(scorer: OnlineScorer) -> None:
-    """One round of traffic: a chain of which somebody says what it was worth, a chain without documents, a bare model call,
-    a run without an answer.
+    """One round of traffic: a chain with feedback from a person, a chain without documents, a bare model call, a run without an
+    answer.
     """
     config: dict[str, Any] = {"callbacks": [scorer.handler]}
     run_id = uuid4()
@@ -325,7 +325,7 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 
 def expressions(integration: str) -> list[str]:
-    """Return what the README of an integration says one can ask: the code of the tables headed tags, filter or expression."""
+    """Return the searches in the README of an integration: the code of the tables headed tags, filter or expression."""
     text = (INTEGRATIONS / integration / "README.md").read_text(encoding="utf-8")
     found: list[str] = []
     column = None

@@ -1,4 +1,4 @@
-"""The Collector's files beside ``spanscore serve``: who is sent what, and that a scorer that is away costs no trace."""
+"""The Collector's files with ``spanscore serve``: the destination of each span, and no lost trace while the scorer is down."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Answered(OTLPSpanExporter):
 
 @contextmanager
 def application(endpoint: str) -> Iterator[tuple[TracerProvider, Counter[SpanExportResult]]]:
-    """Yield a provider that sends each span by itself, and what the answers were."""
-    exporter = Answered(f"{endpoint}/v1/traces", timeout=3)  # of which retries are a part
+    """Yield a provider that sends each span by itself, and the responses."""
+    exporter = Answered(f"{endpoint}/v1/traces", timeout=3)  # retries take a part of it
     exporter.results = Counter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))

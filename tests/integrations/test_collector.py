@@ -90,7 +90,7 @@ def _is(store: Prometheus, scores: int) -> bool:
 
 @contextmanager
 def measured(endpoint: str) -> Iterator[OnlineScorer]:
-    """Yield a scorer whose metrics go there each second."""
+    """Yield a scorer that exports metrics to the Collector each second."""
     resource = Resource.create({"service.name": "bot"})
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint), export_interval_millis=1_000)
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)

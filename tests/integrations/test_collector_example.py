@@ -1,4 +1,4 @@
-"""``examples/collector_tee`` does what its README says."""
+"""``examples/collector_tee`` works as its README describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""There is no container engine here: what can be held of the compose file is that its references hold."""
+"""There is no container engine here; the tests check the references in the compose file."""
 
 from __future__ import annotations
 

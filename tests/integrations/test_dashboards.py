@@ -1,4 +1,4 @@
-"""The committed dashboards are what ``build.py`` makes, are read by Grafana's own models, and say what to do."""
+"""The committed dashboards equal the output of ``build.py``, Grafana's own models read them, and each panel has advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of another instrumentation are found by their scores in real stores, as the READMEs say, and each is there once."""
+"""Spans of another instrumentation are found by their scores in real stores, with the searches of the READMEs, each once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILING = "attributes['spanscore']['verdict'] == 'fail'"
 
 @pytest.fixture(scope="module")
 def exported(jaeger: Jaeger, phoenix: Phoenix, zipkin: Zipkin) -> Callable[[str], Any]:
-    """What left, by way: the application ran with the stores behind its processor."""
+    """Exported spans by entry point: the application ran with the stores behind its processor."""
 
     @cache
     def run(way: str) -> Any:

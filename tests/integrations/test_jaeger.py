@@ -1,4 +1,4 @@
-"""Jaeger finds nothing to warn of in what spanscore sends: no span mended, none outside its parent, none twice."""
+"""Jaeger warns of no span of spanscore: none is corrected, outside its parent or repeated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tide(port: str) -> str:
 
 
 class Pilot(GenericFakeChatModel):
-    """Says what is written, and lets tools be bound."""
+    """Returns the scripted messages, and accepts tools."""
 
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self
@@ -105,5 +105,5 @@ def test_every_kind_of_score_is_among_what_jaeger_was_sent(jaeger: Jaeger, trace
     evaluations = Counter(span["operationName"] for span in _spans(traces) if span["operationName"].startswith("eval"))
 
     assert evaluations.keys() >= {f"evaluation {name}" for name in ("grounded", "failing", "undefined", "late")}
-    assert evaluations["evaluation late"] == 4  # what has contexts: the chain and the samples
+    assert evaluations["evaluation late"] == 4  # units with contexts: the chain and the samples
     assert len(jaeger.search(SERVICE, {"spanscore.status": "pending"})) == 3  # two of them are in one request

@@ -1,4 +1,4 @@
-"""What a cluster is given fits its schemas, and what belongs together: ports, labels, addresses. It is run in no cluster."""
+"""A cluster's files fit the schemas and each other: ports, labels, addresses. They are not run in a cluster."""
 
 from __future__ import annotations
 

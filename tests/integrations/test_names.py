@@ -68,7 +68,7 @@ def _known(dotted: str) -> bool:
 
 
 def _code(dotted: str) -> bool:
-    """Tell whether it is a name of our Python modules, a file, or of the public surface."""
+    """Return whether it is a name of a Python module, a file, or the public surface."""
     _, first, *_, last = (*dotted.split("."), dotted.rpartition(".")[2])
     known = first in spanscore.__all__ or last in {"yaml", "yml", "json"}
     return known or importlib.util.find_spec(f"spanscore.{first}") is not None
@@ -178,7 +178,7 @@ OF_SCORES = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
 EXTERNAL = re.compile(
     r'\b(spanscore_(?:scored|weight)\w*)(\{job=~"\$service",spanscore_evaluation_source="external"\})'
 )
-"""What the panels of others' scores ask, and they alone: by all of its matchers, so that nothing else passes for it."""
+"""The queries of the panels of external scores, and only those: with all matchers, so that no other query counts as one."""
 MATCHER = re.compile(r'spanscore_evaluation_source(=~|!~|!=|=)"([^"]*)"')
 
 

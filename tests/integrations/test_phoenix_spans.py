@@ -1,4 +1,4 @@
-"""A real Phoenix shows a chain's spans as what they are, with the documents retrieved and the tokens written to a cache."""
+"""A real Phoenix shows a chain's spans with their kinds, the retrieved documents and the tokens written to a cache."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ METRIC = {
     "spanscore-overview": ".*",
     "spanscore-operators": ".*",
     "spanscore-metric": "priced|capitals",
-}  # one knows what it costs, one has a condition
+}  # one has a known cost, one has a condition
 WITHOUT_DATA = {
     name: reason
     for line in Path(__file__).with_name("promql_without_data.txt").read_text(encoding="utf-8").splitlines()
@@ -51,7 +51,7 @@ WITHOUT_DATA = {
 
 @dataclass(frozen=True)
 class Asked:
-    """One expression and where it stands: ``dashboard/panel/query``, or ``file/record``."""
+    """One expression and its place: ``dashboard/panel/query``, or ``file/record``."""
 
     where: str
     expression: str
@@ -118,9 +118,9 @@ def test_every_expression_returns_data(stage: Stage, asked: Asked, door: str) ->
 def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, door: str) -> None:
     named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - LABELS
 
-    stage.prometheus(door).query(asked.expression)  # raises where Prometheus refuses it
+    stage.prometheus(door).query(asked.expression)  # raises if Prometheus rejects it
 
-    named -= {where.rpartition("/")[2] for where in WITHOUT_DATA}  # a rule records it where something is wrong
+    named -= {where.rpartition("/")[2] for where in WITHOUT_DATA}  # a rule records it on an error only
     assert [name for name in named if not _values(stage, door, f"count({name})")] == []
 
 

@@ -1,4 +1,4 @@
-"""What Grafana is given to load fits what is there: the exemplar's label, the data sources, the panels' kinds."""
+"""The files for Grafana fit each other and the data: the exemplar's label, the data sources, the panels' kinds."""
 
 from __future__ import annotations
 

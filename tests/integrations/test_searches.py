@@ -1,4 +1,4 @@
-"""What the READMEs say one can search for is found; and an exemplar leads to its trace."""
+"""The searches in the READMEs find their spans, and an exemplar leads to its trace."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_four_times_too_much_is_refused_and_behind_the_collectors_queue_all_of_i
 def beside(
     collector: ModuleType, folder: Path, backend: str, settings: Mapping[str, Any] = SETTINGS, *changes: Path
 ) -> Iterator[tuple[str, Served]]:
-    """Run a tee and a ``serve`` whose scores come back through it; yield where applications send, and the ``serve``."""
+    """Run a tee and a ``serve`` with scores that return through it; yield the applications' address and the ``serve``."""
     ports = free_ports()
     to = {"TRACES_OTLP_ENDPOINT": backend, "SCORER_OTLP_ENDPOINT": f"http://127.0.0.1:{ports['http']}"}
     with (
@@ -189,7 +189,7 @@ def send(endpoint: str, traces: int) -> None:
 
 
 def _scored(*served: Served) -> int:
-    """Return the units scored by all of them, each of which has brought to an end whatever came to its door."""
+    """Return the units scored by all of them, after each has finished all received units."""
     return sum(each.outcomes()["scored"] for each in served if each.eligible() == sum(each.outcomes().values()))
 
 

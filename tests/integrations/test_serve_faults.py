@@ -1,4 +1,4 @@
-"""What befalls the process of ``spanscore serve`` leaves every unit with one outcome."""
+"""Any event in the process of ``spanscore serve`` leaves every unit with one outcome."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PlainModel(BaseChatModel):
 
 
 class ToolModel(PlainModel):
-    """A model whose structured output is a tool call. ``error`` is raised by every structured call."""
+    """A model with tool calls as structured output. ``error`` is raised by every structured call."""
 
     args: dict[str, Any] = Field(default_factory=lambda: {"reason": "polite", "verdict": 1})
     error: Exception | None = None
@@ -78,7 +78,7 @@ class RefusingModel(PlainModel):
 
 
 class ProviderError(Exception):
-    """What providers' clients raise: a status, and a response with headers."""
+    """An exception of providers' clients: a status, and a response with headers."""
 
     def __init__(
         self, status_code: int, headers: dict[str, str] | None = None, body: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What judges cost by our count is what the provider bills, whatever its answers are."""
+"""The cost of judges by our count equals the provider's bill, for any answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked_of(server: FaultyOpenAI) -> Judge:
 
 
 async def counted(asked: Judge, times: int) -> tuple[float, float]:
-    """Score so many times; what the calls say it cost, and what the purse does."""
+    """Score this many times; return the cost by the calls, and by the budget ledger."""
     metric, purse = AspectCritic(asked, name="polite", definition="Is it polite?"), BudgetLedger([USD])
     with recorded_calls() as calls, asked_by(ScoreContext("polite", purse=purse)):
         for _ in range(times):

@@ -15,6 +15,7 @@ from spanscore.judges import Cached, LangChainJudge, LexicalJudge, Priced, RateL
 from spanscore.judges.effects.cost import Budgeted
 from spanscore.judges.effects.limited import BatchedVotes
 from spanscore.judges.effects.middleware import layers
+from spanscore.judges.effects.prefix import CacheFilled
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
@@ -23,6 +24,7 @@ def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
     assert [type(layer) for layer in layers(made)] == [
         Cached,
         BatchedVotes,
+        CacheFilled,
         Budgeted,
         RateLimited,
         Priced,

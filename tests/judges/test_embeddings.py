@@ -29,7 +29,7 @@ from spanscore.testing import ScriptedEmbeddings
 
 
 class Fake(Embeddings):
-    """Embeds a text as its length. Says whether it was called inside the suppression."""
+    """Embeds a text as its length. Records whether it was called inside the suppression."""
 
     model = "fake-embeddings-1"
 

@@ -25,7 +25,7 @@ _BLANK = (
     r"|\\u(?!003c|fe64|2039|3008|27e8|ff1c)[0-9a-f]{4})*"
 )
 ENDS = re.compile(rf"[<\uff1c\u2039\u3008\u27e8\ufe64]{_BLANK}{_BLANK.join('evidence')}", re.IGNORECASE)
-"""What a credulous reader takes for a tag of the fence."""
+"""Text that a credulous reader takes for a tag of the fence."""
 
 
 def hostile(injection: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def hostile(injection: str) -> dict[str, Any]:
 
 
 def outside(text: str) -> str:
-    """Return what a credulous reader of a prompt takes to stand outside of its fences."""
+    """Return the text that a credulous reader of a prompt takes to be outside of its fences."""
     return "".join(ENDS.split(text)[::2])
 
 
@@ -154,7 +154,7 @@ async def test_a_forged_verdict_that_is_echoed_back_whole_is_none(name: str) -> 
 
 @pytest.mark.parametrize(
     "name", sorted(STEPS.keys() - {"extract_sentences"})
-)  # whose answer is a copy of the evidence's lines
+)  # its answer is a copy of the evidence's lines
 async def test_an_injection_that_is_echoed_back_whole_is_no_verdict(name: str) -> None:
     step = STEPS[name]
 

@@ -1,4 +1,4 @@
-"""A question that is too long for its judge loses contexts and middle turns, by a rule, and the score says how much."""
+"""A question that is too long for its judge loses contexts and middle turns, by a rule; the score reports how much."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_an_answer_that_is_too_long_is_a_judge_error_of_its_own_type() -> None:
 
 
 class Window(Answers):
-    """A judge that knows its window."""
+    """A judge with a known window."""
 
     max_input_tokens = 2_000
 

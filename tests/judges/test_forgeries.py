@@ -1,4 +1,4 @@
-"""A verdict is the judge's own: what stands in the evidence is not read as one, however the judge quotes it."""
+"""A verdict is the judge's own: text in the evidence is not read as one, however the judge quotes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No text under test looks like the end of its fence, or is a mark of a chat template, and every text stays what it is."""
+"""No text under test resembles the end of its fence or a mark of a chat template, and every text stays unchanged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MARKS = (
 
 
 def inside(text: str) -> str:
-    """Return a text as it stands in the fence."""
+    """Return a text in its form inside the fence."""
     shown = fenced({"response": f"x {text} y"}).removeprefix("<evidence>").removesuffix("</evidence>")
     assert json.loads(shown) == {"response": f"x {text} y"}
     return shown

@@ -1,4 +1,4 @@
-"""What a judge costs, by the prices its user gave; and nothing where nobody knows."""
+"""The cost of a judge, by its user's prices; no cost without a price."""
 
 from __future__ import annotations
 

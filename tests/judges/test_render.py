@@ -68,13 +68,13 @@ def test_a_cut_emoji_does_not_break_the_request() -> None:
 
 
 class Titled(BaseModel):
-    """What nobody but a developer reads."""
+    """A docstring for developers only."""
 
     title: str = Field(description="of the book")
 
 
 class Part(BaseModel):
-    """What nobody but a developer reads."""
+    """A docstring for developers only."""
 
     title: str = Field(description="of the book")
     kind: Literal["a", "b"]

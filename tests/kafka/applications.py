@@ -1,4 +1,4 @@
-"""What applications write to a topic: traces of agents, in several messages each, keyed as the Collector keys them."""
+"""Applications' messages on a topic: traces of agents, in several messages each, keyed like the Collector's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def committed(kafka: Kafka, topic: str, partitions: int, group: str = "spanscore
 
 
 def agents_without_root() -> bytes:
-    """Return an agent's span whose parent, in the same process, never comes."""
+    """Return an agent's span without its parent, which is in the same process and never comes."""
     spans = agent_run(Random(5))
     spans[0].parent_span_id = b"12345678"
     return requests_of(spans, len(spans))[0]

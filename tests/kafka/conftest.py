@@ -1,4 +1,4 @@
-"""What every test of a topic needs: one of its own, on the real broker."""
+"""Fixtures of every test of a topic: a topic of its own, on the real broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def topic(kafka: Kafka) -> str:
-    """A topic with two partitions that nobody else uses."""
+    """A topic with two partitions for this test only."""
     name = f"spans-{next(_numbers)}"
     kafka.create(name, 2)
     return name

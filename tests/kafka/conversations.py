@@ -20,7 +20,7 @@ SESSIONS = {"idle_timeout": "2s"}
 
 
 class SaidTurn(NamedTuple):
-    """One turn: its conversation, its trace, and its messages, of which the last has the root."""
+    """One turn: its conversation, its trace, and its messages, the last of which has the root."""
 
     conversation: str
     trace: str

@@ -1,4 +1,4 @@
-"""What lasts: a broker that is away, a storm of rebalances, a judge that refuses; each for as long as one likes.
+"""Long-lasting faults: a broker that is down, a storm of rebalances, a judge that refuses; each for any time.
 
 The tests of this folder play them for seconds, ``benchmarks/topic.py`` for as long as they last out there.
 """
@@ -65,7 +65,7 @@ class Load:
 
 
 class Came(NamedTuple):
-    """What came of a scene.
+    """The results of a scene.
 
     Attributes:
         sent: traces that were written.
@@ -133,7 +133,7 @@ def storm(kafka: Kafka, folder: Path, *, members: int, every_s: float, per_s: fl
 
 
 class Held(NamedTuple):
-    """What was seen while a judge refused: messages not settled at the begin and at the end, those read, resident bytes."""
+    """Measurements while a judge refused: unsettled messages at the start and at the end, read messages, resident bytes."""
 
     lag: Sequence[int]
     read: Sequence[int]
@@ -149,7 +149,7 @@ def judge_away(
     refuses.set()
     with OpenAIServer(lambda body: (429, {}) if refuses.is_set() else judged(body)) as model:
         judge = {"model": "openai:gpt-x", "base_url": model.url, "queue_timeout": f"{max_wait_s:g}s"}
-        limits = {"queue_size": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # of eight minutes: what it is by default
+        limits = {"queue_size": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # the default of eight minutes
         with working(configured(folder, kafka, topic, metrics=[CRITIC], judge=judge, limits=limits)) as worker:
             with Load(kafka, topic, per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
                 worker.until(lambda: worker.source._pressure, "pressure", _WITHIN_S)
@@ -167,7 +167,7 @@ def judge_away(
 
 
 def limited(kafka: Kafka, folder: Path, *, per_s: float, for_s: float) -> Sequence[float]:
-    """Have three workers share what a judge may be asked, kill one, add one; return when it was asked, ascending.
+    """Let three workers share a judge's limit, kill one, add one; return the times of the questions, ascending.
 
     There is more to be asked about than the limit lets through, from the first moment on.
     """

@@ -1,4 +1,4 @@
-"""The shipped Collector's file writes what a worker reads: one application's spans end as scores in its backend."""
+"""The shipped Collector's file writes messages that a worker reads: one application's spans end as scores in its backend."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def collecting(
     sampler: bool = False,
     **more: str,
 ) -> Iterator[str]:
-    """Run the Collector by the shipped file, with or without the page's sampler; yield where applications send."""
+    """Run the Collector with the shipped file, with or without the page's sampler; yield the applications' address."""
     http, health = free_port(), free_port()
     environment = {
         "OTLP_HTTP_LISTEN": f"127.0.0.1:{http}",

@@ -1,4 +1,4 @@
-"""Conversations over several workers: a piece of one is told to be incomplete, and none is counted twice."""
+"""Conversations over several workers: a partial one is marked incomplete, and none is counted twice."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_leaves_no_conversation_that_is_counted_twice(ka
                 workers[0].process.kill()
             if number == 4:  # some seconds later it is there, and partitions of the others move to it
                 workers.append(stack.enter_context(working_process(file, backend)))
-        time.sleep(4)  # until those that went on have ended, and what begins now is of no other worker
+        time.sleep(4)  # until the continuing conversations have ended, so that new ones belong to no other worker
         for turns in rounds(after := [f"after-{number}" for number in range(12)], 2, pause_s=0.5):
             say(kafka, "talks", turns, by="conversation")
         poll(lambda: {*after} <= {*counted(backend.spans)}, deadline_s=30, what="conversations after the kill")

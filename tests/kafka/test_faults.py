@@ -1,4 +1,4 @@
-"""What may go wrong with a topic, each with what is then lost: nothing, or what is counted."""
+"""Faults of a topic, each with the resulting loss: none, or a counted one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nothing_is_lost_while_the_brokers_are_away(kafka: Kafka, topic: str, tm
 
 
 def test_a_commit_that_no_broker_answers_holds_up_nobody(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    """The client keeps it until there is one, which may be hours; who polls must go on, or nobody is told of it."""
+    """The client keeps the commit until a broker answers, perhaps for hours; the poll loop must continue to log the fault."""
     settings = read_settings(configured(tmp_path, kafka, topic)).settings
     begun, answers = dict[int, Any](), list[Any]()
     source = SimpleNamespace(
@@ -213,7 +213,7 @@ def test_other_metrics_in_one_group_are_said_once(
 
 
 def with_password(kafka: Kafka, folder: Path, password: str) -> dict[str, Any]:
-    """Return what a client with a name and a password is configured by."""
+    """Return the properties of a client with a name and a password."""
     (folder / "name").write_text(READER)
     (folder / "password").write_text(password)
     files = {"username_file": str(folder / "name"), "password_file": str(folder / "password")}

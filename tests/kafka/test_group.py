@@ -1,4 +1,4 @@
-"""Workers of one group: who reads what, what becomes of work when a partition goes, and what waits when it is too much."""
+"""Workers of one group: the assignment of partitions, the work of a lost partition, and backpressure."""
 
 from __future__ import annotations
 

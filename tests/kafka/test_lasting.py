@@ -1,4 +1,4 @@
-"""What lasts, played for some seconds. ``benchmarks/topic.py`` plays it for as long as it lasts out there."""
+"""Long-lasting faults, for some seconds. ``benchmarks/topic.py`` plays them at full length."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Topics(NamedTuple):
         what: str = "both",
         spans_partition: Callable[[int], int] = lambda _: -1,
     ) -> None:
-        """Write spans and log records; the records without a key, as the Collector does unless told otherwise."""
+        """Write spans and log records; the records without a key, like the Collector's by default."""
         producer = Producer({"bootstrap.servers": self.kafka.brokers, "partitioner": "fnv1a", "log_level": 0})
         for number, one in enumerate(calls):
             when = {} if at_ms is None else {"timestamp": at_ms(number)}

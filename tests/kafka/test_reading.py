@@ -1,4 +1,4 @@
-"""What stands on a topic is scored, and committed when its scores are out; what cannot be read is counted, and passed."""
+"""Messages on a topic are scored, and committed after their scores are exported; unreadable ones are counted and skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore worker --rekey``: a topic keyed by trace becomes one keyed by conversation, and nothing is lost on the way."""
+"""``spanscore worker --rekey``: a topic keyed by trace becomes one keyed by conversation, without loss."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 @contextmanager
 def rekeying(file: Path, to: str) -> Iterator[KafkaSource]:
-    """Yield what reads a topic and writes it to another one."""
+    """Yield a process that reads a topic and writes it to another one."""
     worker = Worker(file)
     source = KafkaSource(worker.scorer, read_settings(file).settings, to)
     try:
@@ -58,7 +58,7 @@ def rekeying_process(file: Path, to: str) -> Serving:
 
 
 def written(kafka: Kafka, topic: str, partitions: int = 2) -> list[Written]:
-    """Return what is on a topic, by partition and offset."""
+    """Return the messages on a topic, by partition and offset."""
     reading = Consumer({"bootstrap.servers": kafka.brokers, "group.id": "none", "log_level": 0})
     places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
     try:
@@ -162,7 +162,7 @@ def test_thirty_conversations_over_three_workers_are_thirty_scores(kafka: Kafka,
         workers = [first, second, third]
         for worker in workers:
             worker.until(lambda worker=worker: len(worker.source.state().partitions) == 2, "two partitions each")
-        for turns in rounds(["before"], 4, pause_s=1):  # what begins now may be of another worker
+        for turns in rounds(["before"], 4, pause_s=1):  # new ones may belong to another worker
             say(kafka, "by-trace", turns)
         for turns in rounds(NAMES, 4, pause_s=0.3):
             say(kafka, "by-trace", turns)

@@ -1,4 +1,4 @@
-"""A worker that reads a topic and has a spool: what is on its disk is committed, and no longer the topic's to keep."""
+"""A worker with a topic and a spool: messages on its disk are committed, and the topic need not keep them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers share a topic: nothing is lost when one is killed and one is added, and nothing is torn apart."""
+"""Workers share a topic: no message is lost when one is killed and one is added, and no trace is split."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_nothing_is_lost_when_one_of_three_is_killed_and_one_is_added(kafka: Kaf
 
 
 def assert_each_is_scored(sent: set[int], by_killed: Sequence[ReceivedSpan], by_others: Sequence[ReceivedSpan]) -> None:
-    """What came twice was scored by the worker that died before it could commit; by its id it is one score."""
+    """A repeated unit was scored by the worker that died before its commit; by its id it has one score."""
     everywhere = [*by_killed, *by_others]
     assert {score.trace_id for score in everywhere} == sent
     assert len({score.trace_id for score in by_others}) == len(by_others)

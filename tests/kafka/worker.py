@@ -1,4 +1,4 @@
-"""Workers of a topic: in this process, with what they emit in memory; and as processes of their own."""
+"""Workers of a topic: in this process, with their exports in memory; and as separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SideBySide: a judge that answers once all the questions of a round are open: who asks one by one waits in vain."""
+"""SideBySide: a judge that answers once all questions of a round are open; a metric that asks one by one waits in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference cases do not show of answers beside a reference."""
+"""Properties of answers with a reference that the reference cases do not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A condition: where it does not hold there is no pass and no fail, and the judge says so in the same call."""
+"""A condition: if it does not hold there is no pass and no fail; the judge decides that in the same call."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_users_example_shows_a_case_where_it_holds_or_says_that_it_does_not():
 
 
 class Deadline(BaseModel):
-    """Whether a deadline is told."""
+    """A metric that records whether it has a deadline."""
 
     verdict: BinaryAnswer
 

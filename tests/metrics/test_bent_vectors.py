@@ -1,4 +1,4 @@
-"""The reference cases, bent: what a judge or a sample does wrong ends as an outcome, and in a number only where it should."""
+"""The reference cases, bent: a fault of a judge or a sample leads to an outcome, and to a number only if that is right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WRAPPED = {
 }
 HOSTILE: list[Any] = [None, [], {}, "", -1, 2, 0.5, "yes", True, "1", [None], "\ud800"]
 ROWS = ("verify_", "classify_statements", "classify_reference_sentences", "extract_entities_")
-"""Steps whose rows may stand in any order."""
+"""Steps with rows in any order."""
 PLAIN_TEXT = {"context_relevancy_v0", "answer_accuracy", "context_relevance", "response_groundedness"}
 """Metrics that read an answer without JSON: prose is no wrapping there."""
 NAMES = list(metrics_with_cases())
@@ -43,7 +43,7 @@ names = pytest.mark.parametrize("name", NAMES)
 
 @cache
 def made(name: str) -> list[tuple[Case, Score, ScriptedJudge]]:
-    """Return the cases that can be made, with what they come out as."""
+    """Return the cases that can be made, with their results."""
     found = []
     for case in cases_of(name):
         judge = ScriptedJudge(case["judge"])
@@ -55,7 +55,7 @@ def made(name: str) -> list[tuple[Case, Score, ScriptedJudge]]:
 
 
 def readable(name: str) -> Iterator[tuple[Case, Score, set[str]]]:
-    """Yield the cases whose every answer is an object in the asked form, with the steps that were asked."""
+    """Yield the cases with only objects of the requested form as answers, with the steps that were asked."""
     for case, score, judge in made(name):
         steps = [call["step"] for call in case["judge"]]
         if name not in PLAIN_TEXT and "fix_output_format" not in steps and all(c["output"] for c in case["judge"]):
@@ -67,7 +67,7 @@ def text_of(call: Case) -> str:
 
 
 def bent(name: str, case: Case, **changes: Any) -> Score:
-    """Score a case with changes, and check what holds for every score."""
+    """Score a case with changes, and check the rules for every score."""
     score = run(name, {**case, **changes}, ScriptedJudge(changes.get("judge", case["judge"])))
 
     assert (score.value is not None) == (score.outcome is Outcome.SCORED)

@@ -1,4 +1,4 @@
-"""Context precision, recall and entity recall: what the reference cases do not show."""
+"""Context precision, recall and entity recall: properties that the reference cases do not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ContextRelevancyV0: reading, agreement, and what does not count."""
+"""ContextRelevancyV0: reading, agreement, and uncounted sentences."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SAID = [HumanMessage(content="book"), AIMessage(content="Booked for 8pm."), Huma
 
 
 def asked(name: str, messages: list[Any]) -> Any:
-    """Return the evidence of the first question that a metric asks about a conversation; None where it asks none."""
+    """Return the evidence of a metric's first question about a conversation; None without a question."""
     judge = ScriptedJudge()
     sample = FULL["multi_turn"].model_copy(update={"user_input": messages})
     built(name, judge).score_sync(sample)

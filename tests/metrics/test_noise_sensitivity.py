@@ -1,4 +1,4 @@
-"""NoiseSensitivity: what the reference cases do not show."""
+"""NoiseSensitivity: properties that the reference cases do not show."""
 
 from __future__ import annotations
 

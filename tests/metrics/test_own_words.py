@@ -1,4 +1,4 @@
-"""A metric on a user's own aspect or rubric takes five lines, and the lines in its docstring run as they stand."""
+"""A metric on a user's own aspect or rubric takes five lines, and the lines in its docstring run unchanged."""
 
 from __future__ import annotations
 

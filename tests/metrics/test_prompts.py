@@ -1,7 +1,7 @@
-"""A prompt does not change unnoticed: the hash of each rendered prompt stands in prompt_hashes.json.
+"""A prompt does not change unnoticed: the hash of each rendered prompt is in prompt_hashes.json.
 
-After a change that is meant: ``python -m tests.metrics.test_prompts`` writes the file anew. The metric's version changes by
-itself; the changelog says what that does to dashboards.
+After an intended change, ``python -m tests.metrics.test_prompts`` writes the file anew. The metric's version changes by itself;
+the changelog describes the effects on dashboards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HELD = Path(__file__).with_name("prompt_hashes.json")
 
 
 def hashes() -> dict[str, dict[str, str]]:
-    """Return metric → step → hash of what a model is sent, and the metric's version beside it."""
+    """Return metric → step → hash of the text sent to a model, with the metric's version."""
     found = {}
     for name in sorted(built_ins()):
         metric = built(name)

@@ -1,4 +1,4 @@
-"""StringSimilarity: what holds for any two strings."""
+"""StringSimilarity: properties for any two strings."""
 
 from __future__ import annotations
 

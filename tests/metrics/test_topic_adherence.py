@@ -1,4 +1,4 @@
-"""TopicAdherence: what was asked, what was answered, what was allowed."""
+"""TopicAdherence: questions, answers and allowed topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reference case of every built-in metric: reproduced, or deviating exactly as the table of quirks says."""
+"""Every reference case of every built-in metric: reproduced, or deviating exactly as the table of quirks lists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDLESS = {
     "chrf_score": ("both_empty-",),
     "rouge_score": ("both_empty-", *(f"unicode-{number:02}" for number in (8, 9, 10, 12, 13, 16))),
 }
-"""Metric → cases whose two texts have no word for it: ragas gives 0, and spanscore has no value."""
+"""Metric → cases with two texts without a word for it: ragas gives 0, and spanscore has no value."""
 CHATTY = ("nv_accuracy", "nv_context_relevance", "nv_response_groundedness")
 UNTAGGED = {
     "topic_adherence-random-13": ["Q-TA-REFUSE"],
@@ -41,7 +41,7 @@ UNTAGGED = {
 same cases in all but the tag. In the last, a digit in a sentence is read, as in digit_search."""
 
 REMOTE_SCORING = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
-"""Asserted in the tests below: the first two of ``ragas_score``, the last where a metric is made."""
+"""Asserted in the tests below: the first two for ``ragas_score``, the last on creation of a metric."""
 
 
 def cases() -> Iterator[Any]:
@@ -73,7 +73,7 @@ def test_every_quirk_of_the_reference_is_asserted_by_name() -> None:
 
 
 def _tolerance(content: dict[str, Any]) -> float:
-    """Where ragas rounds and we do not, half a unit of its last decimal."""
+    """Half a unit of the last decimal, if ragas rounds and spanscore does not."""
     decimals = content.get("ragas_rounds_to_decimals")
     return TOLERANCE if decimals is None else 0.5 * 10.0**-decimals + TOLERANCE
 
@@ -158,7 +158,7 @@ def test_a_ragas_score_comes_out_as_it_should(case: dict[str, Any]) -> None:
 
 
 def _refusal(case: dict[str, Any]) -> type[Exception] | None:
-    """What is no metric, or no sample, is refused before there is a score. A whole number is a beta like any other."""
+    """An invalid metric, or an invalid sample, is rejected before there is a score. A whole number is a valid beta."""
     if case["tag"] == "invalid_conversation":
         return ValidationError
     wrong = case["tag"] == "invalid_params" and "beta" not in case["params"]

@@ -1,4 +1,4 @@
-"""The reference cases of tests/data/vectors, and how one is run (the README there tells of both)."""
+"""The reference cases of tests/data/vectors, and functions that run them (the README there describes both)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 FUNCTIONS = ("ensember", "ragas_score")
 """Files about a function rather than a metric."""
 _FILE = {name: before for before, name in RENAMED.items()}
-"""Metric → its file, where that has the name that the metric had before."""
+"""Metric → its file, if the file has the metric's earlier name."""
 
 
 def content_of(name: str) -> dict[str, Any]:
-    """Return a file, one without cases where there is none: a metric of our own."""
+    """Return a file; without one, a file without cases: a metric of our own."""
     file = VECTORS / f"{_FILE.get(name, name)}.json"
     return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {"metric": name, "cases": []}
 
@@ -36,7 +36,7 @@ def metrics_with_cases() -> Iterator[str]:
 
 
 def run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:
-    """Score a case's sample; raises only what cannot be made: a parameter, or a conversation."""
+    """Score a case's sample; raises only for an invalid parameter or conversation."""
     embeddings = ScriptedEmbeddings(case.get("embeddings") or {})
     metric: Any = build_metric(name, judge=judge, embeddings=embeddings, **case["params"])
     score: Score = metric.score_sync(_sample(case["sample"]))

@@ -19,7 +19,7 @@ Sample: TypeAlias = tuple[float, float]
 
 
 def write(prometheus: ModuleType, folder: Path, grown: Mapping[str, Iterable[tuple[Labels, float]]]) -> None:
-    """Put into ``folder`` what a server has in which each series grew by this much in the hour before ``END``."""
+    """Put into ``folder`` the data of a server in which each series grew by this much in the hour before ``END``."""
     totals = {name: [(labels, _steady(total)) for labels, total in series] for name, series in grown.items()}
     write_samples(prometheus, folder, totals)
 
@@ -27,7 +27,7 @@ def write(prometheus: ModuleType, folder: Path, grown: Mapping[str, Iterable[tup
 def write_samples(
     prometheus: ModuleType, folder: Path, samples: Mapping[str, Iterable[tuple[Labels, Iterable[Sample]]]]
 ) -> None:
-    """Put into ``folder`` what a server has that scraped these samples of counters."""
+    """Put into ``folder`` the data of a server that scraped these samples of counters."""
     text = folder / "samples.txt"
     with text.open("w", encoding="utf-8") as file:
         file.writelines(_lines(samples))

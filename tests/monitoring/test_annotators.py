@@ -22,7 +22,7 @@ from spanscore.monitoring.calibration import (
 )
 
 PAIRS = {(True, True): 729, (True, False): 86, (False, True): 81, (False, False): 104}
-"""1,000 labels of a judge of sensitivity .90 and specificity .70 at a pass rate of .85, 5 % of which are wrong."""
+"""1,000 labels of a judge with sensitivity .90 and specificity .70 at a pass rate of .85; 5 % of them are wrong."""
 
 
 def calibration(error: AnnotatorError) -> Calibration:

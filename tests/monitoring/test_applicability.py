@@ -48,7 +48,7 @@ def test_the_interval_holds_the_share_of_all_traffic(share: float) -> None:
     assert true == pytest.approx(share)
     assert sum(one is not None and one.low <= share <= one.high for one in found) / 300 >= 0.93
     assert np.mean([one.share for one in found if one is not None]) == pytest.approx(share, rel=0.03)
-    assert np.mean(plain) > 1.2 * share  # what weights are for
+    assert np.mean(plain) > 1.2 * share  # the reason for weights
 
 
 def of(applies: bool, probability: float = 0.5, **changes: object) -> Score:
@@ -106,7 +106,7 @@ SHARED = Monitoring()
 
 
 def ruled(folder: Path, *cases: RuleTest, metrics: tuple[object, ...] = (Conditional(), Plain())) -> Path:
-    """Write the rules, with these tests in the place of those that come with them."""
+    """Write the rules, with these tests in place of their own."""
     files = rule_files({}, metrics, SHARED)  # type: ignore[arg-type]
     tests = read_yaml(files[RULES_TEST])
     (folder / "prometheus").mkdir()

@@ -1,4 +1,4 @@
-"""Baselines that are another one at other times: how they are written and read, and what the rules make of them in promtool."""
+"""Baselines that differ by time: writing, reading, and the rules' use of them in promtool."""
 
 from __future__ import annotations
 

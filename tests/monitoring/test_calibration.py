@@ -1,4 +1,4 @@
-"""How good a judge is by a human's labels, and what its pass rate really is; against other libraries and by simulation.
+"""A judge's quality by a human's labels, and its true pass rate; compared with other libraries and by simulation.
 
 The reference numbers are those of ppi-python 0.2.3, truescore 0.7.4 and statsmodels 0.15.0 for the same labels. They bring half
 a gigabyte along, so they are no dependency of the tests.

@@ -1,4 +1,4 @@
-"""What ``spanscore calibrate`` writes is read back as it was; anything else is refused, and never taken for a calibration."""
+"""Files of ``spanscore calibrate`` are read back unchanged; any other file is rejected, and never taken for a calibration."""
 
 from __future__ import annotations
 

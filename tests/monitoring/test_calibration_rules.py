@@ -1,4 +1,4 @@
-"""What Prometheus records of a calibrated metric: the corrected rate of its series, the same as Python's, and of no other."""
+"""Prometheus' records of a calibrated metric: the corrected rate of its evaluator version only, equal to Python's."""
 
 from __future__ import annotations
 

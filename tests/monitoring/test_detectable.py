@@ -1,4 +1,4 @@
-"""The smallest drop that is told alarms half of the time: simulated, with the windows and the z of the rules."""
+"""The smallest detectable drop fires in half of the cases: simulated, with the windows and the z of the rules."""
 
 from __future__ import annotations
 

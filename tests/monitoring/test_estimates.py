@@ -149,7 +149,7 @@ def test_bounds_hold_the_truth_where_bad_answers_fail_more_often(mean_of_rest: f
 
 
 def _bounds_hold(dice: np.random.Generator, mean_of_bad: float) -> bool:
-    """A day of 4,000 units of which a fifth is bad: of those the judge fails on all, or a few and they all count worst."""
+    """A day of 4,000 units, a fifth of them bad: the judge fails on all of these, or on a few that all count as worst."""
     bad = dice.random(4_000) < 0.2
     y = np.where(bad, dice.random(4_000) < mean_of_bad, dice.random(4_000) < 0.95).astype(float)
     p = np.where(dice.random(4_000) < 0.3, 0.5, 0.05)
@@ -167,11 +167,11 @@ def test_bounds_hold_the_truth_where_bursts_are_worse_and_find_no_room() -> None
     held, misled = ([low <= truth <= high for truth, (low, high) in pairs] for pairs in zip(*days, strict=True))
 
     assert np.mean(held) >= 0.95
-    assert np.mean(misled) == 0.0  # what the scores alone say, which are of quiet minutes
+    assert np.mean(misled) == 0.0  # the mean of the scores alone, which are of quiet minutes
 
 
 def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], tuple[float, Interval]]:
-    """Of 300 minutes every tenth brings ten times the traffic, and worse answers; half are chosen, of which 20 find room."""
+    """Every tenth of 300 minutes has ten times the traffic, and worse answers; half are sampled, 20 of which find room."""
     burst = np.arange(300) % 10 == 0
     units = dice.poisson(np.where(burst, 100, 10))
     chosen = dice.binomial(units, 0.5)
@@ -184,7 +184,7 @@ def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], t
 
 
 def test_oversampled_failures_do_not_pull_the_weighted_mean_down() -> None:
-    """Fast answers pass at 0.9 and are scored at 5 %, slow ones at 0.5 and 50 %: the plain mean would say 0.70."""
+    """Fast answers pass at 0.9 and are scored at 5 %, slow ones at 0.5 and 50 %: the plain mean would be 0.70."""
     dice = np.random.default_rng(3)
     means, covered = [], []
     for _ in range(300):

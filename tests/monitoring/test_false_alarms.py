@@ -1,4 +1,4 @@
-"""In worlds whose scores are not independent around a mean that stays; ``benchmarks/baselines.py`` plays 40 months of each."""
+"""Worlds with dependent scores around a constant mean; ``benchmarks/baselines.py`` plays 40 months of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_learned_baseline_brings_the_false_alarms_of_a_world_to_one_in_thirty_
 
     assert alarms(found, FLAT) > 10
     assert alarms(found, REPAIRED) <= 1
-    assert all(one.delays[REPAIRED] < 12 * 60 for one in found)  # a drop of 0.1 is still told
+    assert all(one.delays[REPAIRED] < 12 * 60 for one in found)  # a drop of 0.1 still raises an alert
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_learned_baseline_brings_the_false_alarms_of_a_world_to_one_in_thirty_
     ],
 )
 def test_bursts_are_learned_at_one_score_a_minute_and_less(world: str, design_effect: float) -> None:
-    """The sizes of bursts are geometric, so 2 · size − 1 scores say no more than one."""
+    """The sizes of bursts are geometric, so 2 · size − 1 scores are worth one."""
     found = months(world)
 
     assert alarms(found, FLAT) > 10
@@ -69,4 +69,4 @@ def test_what_the_worlds_are_is_said_of_them() -> None:
     assert (wander.is_autocorrelated, bursts.is_autocorrelated) == (True, False)
     assert wander.baseline_sd[3_600] == pytest.approx(0.009, abs=0.002)
     assert wander.min_scores is None
-    assert bursts.min_scores == pytest.approx(30 * 39, rel=0.2)  # (2·20 − 1) scores say no more than one
+    assert bursts.min_scores == pytest.approx(30 * 39, rel=0.2)  # (2·20 − 1) scores are worth one

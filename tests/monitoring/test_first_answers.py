@@ -1,4 +1,4 @@
-"""What a judge said first, kept over restarts: the first wins, whoever wrote it, and nothing in the file quotes."""
+"""A judge's first answers are kept over restarts: the first file wins, whoever wrote it, and it quotes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weeks of scores → what is normal in each hour of the week: what is found again, what chance leaves, what is refused."""
+"""Weeks of scores → the normal quality in each hour of the week: recovered values, effects of chance, and rejected files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def swinging(time: int) -> float:
 
 
 def of_hour(of: LearnedBaseline, error: float = 0.006) -> dict[int, object]:
-    """Return hour → what it should be, where it is not near that."""
+    """Return hour → its expected value, for hours that are not near it."""
     true = {hour_of_week(start): swinging(start + 1_800) for start in range(MONDAY, MONDAY + 7 * DAY_S, 3_600)}
     return {hour: (value, true[hour]) for hour, value in enumerate(of.hours) if abs(value - true[hour]) > error}
 
@@ -95,7 +95,7 @@ def test_bursts_of_equal_answers_are_worth_fewer_scores() -> None:
     assert found.design_effect == pytest.approx(10, rel=0.3)
     assert (
         found.baseline_sd[3_600] < 0.3 * NOISE * (9 / 600) ** 0.5
-    )  # the design effect holds what bursts do, at any number of scores
+    )  # the design effect covers the bursts, at any number of scores
     assert not found.is_autocorrelated
 
 

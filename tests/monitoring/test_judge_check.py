@@ -1,4 +1,4 @@
-"""The alert on a judge that has changed: its share of the false alarms, and what the alert on a drop says of it."""
+"""The alert on a changed judge: its share of the false alarms, and its mention in the alert on a drop."""
 
 from __future__ import annotations
 

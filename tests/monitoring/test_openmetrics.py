@@ -307,7 +307,7 @@ def test_a_forked_child_keeps_no_port_and_may_serve_on_its_own() -> None:
                 os.read(go, 1)
             finally:
                 os._exit(0)
-        os.close(tell)  # a child that fails ends what is read
+        os.close(tell)  # a failing child ends the read
         own, _, words = os.read(told, 200).decode().partition(" ")
         assert sum(one.value for one in samples(port)["spanscore_scored_total"]) == 1
         scorer.shutdown(2)

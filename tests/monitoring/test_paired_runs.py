@@ -1,4 +1,4 @@
-"""Whether a judge has changed: exact, of any size, and seldom told of one that has not."""
+"""The test for a changed judge: exact, for any size, with rare false alarms."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_with_less_than_half_of_the_answers_nothing_can_be_said() -> None:
 
 @pytest.mark.parametrize("rate", RATES)
 def test_of_an_unchanged_judge_p_is_below_a_rate_at_most_so_often(rate: float) -> None:
-    """Exact, whatever the number of samples whose answers differ: each turns one way or the other by a coin."""
+    """Exact for any number of samples with changed answers: each changes in one direction or the other by a coin."""
     for differing in (1, 5, 12, 30, 100, 400):
         below = [up for up in range(differing + 1) if 2 * sign_test(up, differing - up) < rate]
         chance = sum(comb(differing, up) for up in below) / (1 << differing)
@@ -102,7 +102,7 @@ def test_a_change_is_seen_as_often_as_the_page_says(labels: str, differs: str, s
 
 
 def _seen_within_a_day(labels: int, noise: float, turned: float) -> float:
-    """Share of changes, of passes to fails, that one of four runs shows; one drop alert of five windows beside it."""
+    """Share of changes, from pass to fail, that one of four runs detects; with one drop alert of five windows."""
     dice, changes, rate = np.random.default_rng(3), 150, 6 / 24 / 30 / 6
     human = np.arange(labels) % 5 > 0
     seen = 0

@@ -1,4 +1,4 @@
-"""Python and PromQL say the same of the same sums, in a real Prometheus."""
+"""Python and PromQL give equal results for equal sums, in a real Prometheus."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:
 
 @pytest.fixture(scope="module")
 def releases(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two releases of one service, each with a replica, and what they are by ``estimates``."""
+    """Two releases of one service, each with a replica, and their comparison by ``estimates``."""
     every = scores()
     sides = {
         "1.4": estimates.moments(every[:250], lost=[0.5] * 20),

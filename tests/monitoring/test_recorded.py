@@ -91,7 +91,7 @@ def test_the_recorded_estimates_are_those_of_python(prometheus: ModuleType, tmp_
 
 
 def test_a_mean_after_a_restart_is_at_most_1(prometheus: ModuleType, tmp_path: Path) -> None:
-    """Of two samples of a new process ``increase()`` reaches back to 0 for one counter and not for the other."""
+    """For two samples of a new process, ``increase()`` reaches back to 0 for one counter and not for the other."""
     (tmp_path / "r.yml").write_text(rule_files({}, [Metric()], Monitoring(interval=60, windows=[300]))[RULES])
     names = {"spanscore_weight_total": "_x4 100 180", "spanscore_weight_quality_total": "_x4 80 155"}
     series = [

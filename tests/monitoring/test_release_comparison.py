@@ -1,4 +1,4 @@
-"""What is said of two releases, and when."""
+"""The statements about two releases, and their conditions."""
 
 from __future__ import annotations
 

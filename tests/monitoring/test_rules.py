@@ -1,4 +1,4 @@
-"""The files for an operator: what is shipped is what is made, the real tools accept it, and their unit tests can fail."""
+"""The files for an operator: shipped files equal generated ones, the real tools accept them, and their unit tests can fail."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
     [
         QUICK,
         Monitoring(interval=60, windows=[600], no_scores_after=600),
-    ],  # and those that are shipped: tests/cli
+    ],  # and the shipped ones: tests/cli
 )
 def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
     prometheus: ModuleType, tmp_path: Path, shared: Monitoring
@@ -276,7 +276,7 @@ def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: Module
     nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": "SpanscoreQualityDrop"}
     tests["tests"] = [
         {**drop, "alert_rule_test": [{**nothing, "exp_alerts": []}]}
-    ]  # so that promtool tells what it got
+    ]  # so that promtool prints its actual values
     folder = write(tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)})
 
     with pytest.raises(ValueError, match="got") as told:

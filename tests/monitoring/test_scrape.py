@@ -84,7 +84,7 @@ def series(server: Any, job: str) -> set[tuple[tuple[str, str], ...]]:
 
 
 def plain(key: str, value: str) -> str:
-    """A scrape says ``le="1.0"``, remote write ``le="1"``: PromQL reads both as numbers."""
+    """A scrape writes ``le="1.0"``, remote write ``le="1"``: PromQL reads both as numbers."""
     return str(float(value)) if key == "le" else value
 
 

@@ -159,14 +159,14 @@ def test_a_service_that_is_named_and_was_never_here_is_missed_and_one_that_has_y
 
 
 def test_while_nobody_looked_nobody_was_silent(prometheus: ModuleType, tmp_path: Path) -> None:
-    """A store that was down for two hours knows nothing of them, and waits for the whole time anew."""
+    """A store that was down for two hours has no data of them, and waits for the whole time again."""
     down = f"{growing(24)} _x{2 * HOUR} {growing(1, start=1_560)}"
 
     check(prometheus, tmp_path, [counter(SCORES, down, job="bot")], {24: [], 26.2: [], 26.8: []})
 
 
 def test_after_a_gap_a_restarted_store_goes_on_where_it_was(prometheus: ModuleType, tmp_path: Path) -> None:
-    """Three hours in which nobody looked are none of silence."""
+    """Three hours without evaluations do not count as silence."""
     ended, labels = backfill.END - 3 * 3_600, 'gen_ai_evaluation_name="faithfulness",job="bot"'
     text = f"# TYPE {SILENT_SECONDS} gauge\n{SILENT_SECONDS}{{{labels}}} 1200 {ended}\n# EOF\n"
     (tmp_path / "before.txt").write_text(text)

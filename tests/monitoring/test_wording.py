@@ -1,4 +1,4 @@
-"""What alerts say and where they link to: on the metric's own scale too, and whatever a name or a segment holds."""
+"""The texts and links of alerts: also on the metric's own scale, and for any name or segment."""
 
 from __future__ import annotations
 

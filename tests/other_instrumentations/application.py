@@ -2,8 +2,8 @@
 
     python -m tests.other_instrumentations.application openinference openllmetry openai langsmith
 
-Application and judge are two models of one server, so that whatever names the judge's model is an evaluation somebody traced.
-Prints one JSON object: what was asked, what was scored and what each tracer exported.
+Application and judge are two models of one server, so every mention of the judge's model is a traced evaluation. Prints one
+JSON object: the questions, the scores and the exports of each tracer.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def answer(request: dict[str, Any]) -> str:
 
 
 async def asynchronously(chain: Any, metric: Any, config: Any) -> None:
-    """Evaluate in the application's own loop, beside a run of it."""
+    """Evaluate in the application's own loop, during one of its runs."""
     await asyncio.gather(chain.ainvoke(QUESTION, config=config), metric.score(SAMPLE))
 
 
 def use(server: OpenAIServer, metric: Any, config: Any, loop: asyncio.Runner) -> int:
-    """Run the application in every way; evaluate by hand between the runs, beside one and inside one."""
+    """Run the application in every way; evaluate by hand between the runs, during one and inside one."""
     chain = rag(server)
     chain.invoke(QUESTION, config=config)
     chain.batch([QUESTION, QUESTION], config=config)
@@ -151,13 +151,13 @@ def shapes(trace: Trace) -> list[str]:
 
 
 def naming(trace: Trace, word: str) -> dict[str, int]:
-    """Return scope → spans in which a word stands; of ours, those of runs: an evaluation's own span says who judged."""
+    """Return scope → spans with a word; of spanscore's own spans only runs, because an evaluation span names its judge."""
     runs = [span for span in trace.spans if span.instrumentation_scope.name != "spanscore"]
     return Counter(s.instrumentation_scope.name for s in runs if word in s.name + str(dict(s.attributes)))
 
 
 class Unasked:
-    """Stands where the metric stands, and evaluates nothing."""
+    """Replaces the metric, and evaluates nothing."""
 
     value = 1.0
 

@@ -1,4 +1,4 @@
-"""A loopback server that takes what LangSmith's client sends, and says what was in it."""
+"""A loopback server that accepts the requests of LangSmith's client, and returns their content."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LangSmithServer:
         self._server.server_close()
 
     def drain(self) -> list[str]:
-        """Wait for the client to send what it has; return each run that came as JSON text, and forget it."""
+        """Wait for the client to send its data; return each received run as JSON text, and forget it."""
         from langchain_core.tracers.langchain import wait_for_all_tracers
 
         wait_for_all_tracers()

@@ -1,7 +1,7 @@
 """The evaluator never evaluates itself, whoever else traces the process: the real instrumentations, in a process each.
 
-What an application with a scorer exports is compared with what it exports without one; that an instrumentation sees the judge's
-model at all is proved by an ordinary call of it.
+The exports of an application with a scorer are compared with those without one. An ordinary call proves that an instrumentation
+sees the judge's model at all.
 """
 
 import json
@@ -35,7 +35,7 @@ ALL_SCORED = {name: {"scored": 5} for name in ("faithfulness", "harmless", "own"
 
 @pytest.fixture(scope="module", params=[*EVERYBODY, " ".join(EVERYBODY)])
 def traced(request):
-    """The names of who traced, and the application's report."""
+    """The names of the tracers, and the application's report."""
     names = request.param.split()
     return names, run(*names)
 
@@ -93,7 +93,7 @@ def test_with_capture_off_the_neighbour_alone_traces():
 
 
 def run(*names):
-    """Run the application; skipped with a reason at home where an instrumentation is not installed, a failure in CI."""
+    """Run the application; without the instrumentation skipped with a reason, a failure in CI."""
     for missing in [
         DISTRIBUTIONS[name] for name in names if name in DISTRIBUTIONS and not installed(DISTRIBUTIONS[name])
     ]:

@@ -1,4 +1,4 @@
-"""Real SDK providers that keep what they are given in memory."""
+"""Real SDK providers that keep their data in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 
 _KEPT = "InMemoryLogRecordExporter" if hasattr(logs, "InMemoryLogRecordExporter") else "InMemoryLogExporter"
-"""What it was called before 1.39."""
+"""Its name before 1.39."""
 
 
 @dataclass

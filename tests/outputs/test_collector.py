@@ -1,4 +1,4 @@
-"""What is collected, what waits, what is folded and what is lost: all of it counted, nothing of it felt by who scores."""
+"""Collected, waiting, folded and lost cases: all are counted, and none delays a scorer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUIRES: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 class Stage:
-    """A collector whose time is the test's."""
+    """A collector with the test's own clock."""
 
     def __init__(self, path: Path, **collect: Any) -> None:
         self.path, self.now_s, self.due = path, 0.0, list[tuple[float, Callable[[], Any]]]()

@@ -1,4 +1,4 @@
-"""By which value releases are told apart: few, first come, and never none."""
+"""The values that distinguish releases: few, the first ones, and never empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All sinks of a scorer as one: what one of them raises ends here, and no instrumentation traces what they do."""
+"""All sinks of a scorer as one: an exception of one ends here, and no instrumentation traces their work."""
 
 from __future__ import annotations
 

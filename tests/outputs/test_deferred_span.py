@@ -1,4 +1,4 @@
-"""A span that nobody looks at before it ends is, once ended, the one that the SDK would have made."""
+"""An ended span without observers before its end equals the one that the SDK would have made."""
 
 import json
 
@@ -57,7 +57,7 @@ class Adding:
 
 
 def spans_of(watched, *, caller=None, **options):
-    """Return a parent and its child, made the same way with or without somebody who looks at starts."""
+    """Return a parent and its child, made the same way with or without an observer of starts."""
     exporter, provider = InMemorySpanExporter(), TracerProvider(resource=Resource({"service.name": "shop"}), **options)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     if watched:

@@ -1,4 +1,4 @@
-"""What the sinks of one unit share."""
+"""Values shared by the sinks of one unit."""
 
 from __future__ import annotations
 

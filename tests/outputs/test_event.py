@@ -98,7 +98,7 @@ def test_explanations_leave_only_where_content_is_on(memory: Memory) -> None:
 
 
 class Listening:
-    """A logger as an API of before 1.40 has it, or one of whom somebody asks whether anybody takes what it emits."""
+    """A logger like an API's before 1.40, or one with a method that returns whether its records are accepted."""
 
     def __init__(self) -> None:
         self.emitted: list[dict[str, Any]] = []

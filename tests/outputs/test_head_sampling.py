@@ -1,4 +1,4 @@
-"""What is said of a head sampler without asking it is what it would have said."""
+"""The known decision of a head sampler equals its real one."""
 
 import pytest
 from opentelemetry.sdk.trace.sampling import (

@@ -187,7 +187,7 @@ def test_judge_calls_are_counted_with_tokens_cost_duration_and_errors(memory: Me
 
     by = {"name": "faithfulness", "model": "judge"}
     assert memory.values("spanscore.judge.calls") == {key(**by): 2}
-    tokens = {"input": 10, "cached_input": 0, "output": 2}
+    tokens = {"input": 10, "cached_input": 0, "cache_write": 0, "output": 2}
     assert memory.values("spanscore.judge.tokens") == {key(**by, type=kind): count for kind, count in tokens.items()}
     assert memory.values("spanscore.judge.cost") == {key(**by): 0.5}
     assert memory.values("spanscore.judge.errors") == {key(**by, error="timeout"): 1}
@@ -549,13 +549,15 @@ def test_of_two_scorers_what_applies_adds_up_and_a_closed_one_keeps_it(memory: M
 
 
 def test_tokens_are_of_one_type_each_and_answers_without_a_count_are_counted(memory: Memory) -> None:
-    metered = JudgeCall(step="a", model="m", input_tokens=100, cached_input_tokens=80, output_tokens=7)
+    metered = JudgeCall(
+        step="a", model="m", input_tokens=100, cached_input_tokens=70, cache_write_tokens=10, output_tokens=7
+    )
     silent = (JudgeCall(step="a", model="m"), JudgeCall(step="a", model="m", cached=True))
     failing = JudgeCall(step="a", model="m", error_type="timeout")
 
     telemetry_of(memory).record(None, score(usage=Usage((metered, *silent, failing))))
 
-    types = {"input": 20, "cached_input": 80, "output": 7}
+    types = {"input": 20, "cached_input": 70, "cache_write": 10, "output": 7}
     assert memory.values("spanscore.judge.tokens") == {
         key(name="faithfulness", model="m", type=kind): tokens for kind, tokens in types.items()
     }

@@ -47,7 +47,7 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet() -> None:
-    log._logged_at.clear()  # of other tests: a cause is told once an hour
+    log._logged_at.clear()  # set by other tests: a cause is logged once an hour
 
 
 class LoopbackPage:
@@ -73,7 +73,7 @@ def rows(providers: Providers) -> dict[str, ProviderRow]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter, where nothing is set globally yet."""
+    """Run code in a fresh interpreter, without any global settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -92,7 +92,7 @@ def answer(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-# --- whose providers ------------------------------------------------------------------------------------------------
+# --- provider scopes ------------------------------------------------------------------------------------------------
 
 
 def test_given_providers_come_before_all_others() -> None:
@@ -379,7 +379,7 @@ def test_a_page_in_a_pod_is_told_unread_unless_it_is_said_where_else_metrics_go(
 def test_a_backend_without_metrics_and_logs_is_asked_once_and_said_once(
     own: Providers, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver.answer(405, "metrics", "logs")  # Phoenix; others say 404, as below
+    receiver.answer(405, "metrics", "logs")  # Phoenix; others answer 404, as below
     memory = Memory()
     memory.providers = own
     telemetry, events = telemetry_of(memory), EvaluationEvents(own)
@@ -553,7 +553,7 @@ def test_an_exporters_words_become_one_clause(words: str, clause: str) -> None:
 def test_a_grpc_backend_without_a_signal_is_asked_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = grpc.server(ThreadPoolExecutor(2))  # knows no service, and so answers UNIMPLEMENTED
+    server = grpc.server(ThreadPoolExecutor(2))  # has no service, so it answers UNIMPLEMENTED
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
@@ -689,7 +689,7 @@ EXIT_WITHIN_S = 8.0
 
 
 def exit_of(code: str, **environment: str) -> tuple[float, str]:
-    """Return how long the interpreter took after it printed the time, and what stood on stderr."""
+    """Return the interpreter's time after it printed the time, and its stderr."""
     done = python(code, **environment)
     ended = time.time()
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A signal that is read without an export loses nothing if nobody listens at the endpoint that nobody configured."""
+"""A signal that is read without an export loses nothing if no server listens at the unconfigured default endpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spanscore.outputs import exporters
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(log, "_logged_at", {})
     nowhere = f"http://127.0.0.1:{free_port()}"
-    # the default address of a test is one where surely nobody listens
+    # the default address of a test is one without a listener
     endpoint = exporters._endpoint
     monkeypatch.setattr(exporters, "_endpoint", lambda *of: endpoint(*of).replace("http://localhost:4318", nowhere))
     return nowhere

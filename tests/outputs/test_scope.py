@@ -1,4 +1,4 @@
-"""Every scope that spanscore makes, on traces, metrics and logs, says which spanscore and which conventions it is of."""
+"""Every scope of spanscore, on traces, metrics and logs, has spanscore's version and its conventions."""
 
 from __future__ import annotations
 

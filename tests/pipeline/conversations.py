@@ -26,7 +26,7 @@ def thread(*messages):
 
 
 def history(n):
-    """Return what the turn of that number has where the whole conversation is brought along."""
+    """Return the history in the turn of that number if the whole conversation comes with it."""
     return thread(*talk(*(f"{who}{at}" for at in range(1, n + 1) for who in "qa")))
 
 

@@ -1,4 +1,4 @@
-"""Jobs, and judges whose time is virtual, for what runs on a loop of the test's own."""
+"""Jobs, and judges in virtual time, for engines on a loop of the test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_sampled_unit(number: int, *names: str) -> SampledUnit:
 
 
 class Answers:
-    """A judge that says yes, after so many seconds at work and before that so many in which the question waits."""
+    """A judge that answers yes, after this much working time, and before it this much waiting time."""
 
     model = "answers"
 
@@ -57,7 +57,7 @@ class Critic(AspectCritic):
 
 
 class Computes(BaseMetric):
-    """Is at it for so many seconds, and asks nobody we know of."""
+    """Computes for this many seconds, without a known judge."""
 
     requires = {"single_turn": ("response",)}  # noqa: RUF012
 

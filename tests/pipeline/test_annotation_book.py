@@ -1,4 +1,4 @@
-"""What is said again, or changed: the last vote by time holds, in whatever order they come."""
+"""Repeated or changed votes: the last vote by time counts, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanscore.pipeline.annotations import AnnotationBook
 
 
 def holds(*votes: tuple[bool, int]) -> bool:
-    """What holds of the votes that leave: the last by time."""
+    """The votes in force among the exported ones: the last by time."""
     book, left = AnnotationBook(), []
     for value, when_ns in votes:
         label = Annotation(name="user_feedback", value=value, when_ns=when_ns, unit=UnitKey(1, 1))

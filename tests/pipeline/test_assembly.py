@@ -107,7 +107,7 @@ def test_what_is_due_is_found_without_a_look_at_what_is_not():
 def calls(work):
     """Return how many calls something makes."""
     made = []
-    gc.disable()  # what it finalizes is called, too
+    gc.disable()  # its finalizers run, too
     sys.setprofile(lambda _, event, __: made.append(event) if event in ("call", "c_call") else None)
     try:
         work()

@@ -1,4 +1,4 @@
-"""What a unit weighs: the bytes of content it keeps alive, roughly, and never by running what it holds."""
+"""The size of a unit: roughly the bytes of content it keeps alive, never computed by running its objects."""
 
 from functools import partial
 

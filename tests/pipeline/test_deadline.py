@@ -1,4 +1,4 @@
-"""A score's time is that in which a judge works for it or it computes: what waits to be sent is not late."""
+"""A score's time is the time in which a judge works for it or it computes; a question that waits to be sent is not late."""
 
 import asyncio
 from contextlib import suppress
@@ -99,7 +99,7 @@ def test_a_turn_is_over_with_its_time_and_not_when_its_metric_ends():
 
 
 def late_score(judge):
-    """Return the score of a critic whose judge takes longer than it may."""
+    """Return the score of a critic with a judge that takes too long."""
     evaluation = Evaluation({"critic": Critic(judge)}, timeout_s=10.0)
     [score] = run(evaluation.scores(a_job("critic")))
     assert score.outcome == "timeout"

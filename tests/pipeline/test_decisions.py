@@ -1,4 +1,4 @@
-"""What is remembered of closed units is bounded, and what came of them is filled in as it comes."""
+"""The memory of closed units is bounded, and their outcomes are added as they come."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decisions(kept: int = 1_000, **more: Any) -> Decisions:
 
 
 def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
-    """Let a unit enter and close; return what was decided."""
+    """Let a unit enter and close; return its decisions."""
     of.ledger.enter(unit)
     return of.first(SamplingContext(unit, status="ok", **known))
 

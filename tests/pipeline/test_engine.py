@@ -1,4 +1,4 @@
-"""The engine alone: what is begun when, and what is posted of it."""
+"""The engine alone: the order and the posts of its jobs."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from spanscore.pipeline.queues import MemoryQueue
 
 
 class Posts(list):
-    """What was posted, and when."""
+    """The posts and their times."""
 
     def add(self, result):
         self.append((round(now_s(), 3), [score.metric for score in result.scores], result.over))
@@ -24,7 +24,7 @@ def an_engine(*metrics, posts, **more):
 
 
 def posted(*metrics, units=1, for_s=100.0, **more):
-    """Return what is posted of so many units that came at once."""
+    """Return the posts for this many simultaneous units."""
     posts, names = Posts(), [metric.name for metric in metrics]
 
     async def work():
@@ -82,11 +82,11 @@ def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
 
     assert run(work()) == (0, set())
     in_time = [(0, ["computes"], False), (0.2, ["computes"], False)]
-    assert posts == [*in_time, *[(0.3, ["critic"], False)] * 2]  # what was asked in vain may have to be paid
+    assert posts == [*in_time, *[(0.3, ["critic"], False)] * 2]  # a timed-out question may still have to be paid
 
 
 class ToldTurns:
-    """Rests as it is told, and then no more."""
+    """Rests as scripted, and then no more."""
 
     def __init__(self, *rests_s):
         self.left = list(rests_s)

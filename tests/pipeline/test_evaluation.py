@@ -1,4 +1,4 @@
-"""Each metric of a job has its deadline; one that computes runs in a pool and, given up there, says nothing on stderr."""
+"""Each metric of a job has its deadline. A computing metric runs in a pool; when it is given up there, stderr stays empty."""
 
 import asyncio
 import gc
@@ -81,7 +81,7 @@ def test_each_metric_of_a_job_has_a_deadline_of_its_own():
 
 
 class Unreadable(Sleeps):
-    """Cannot say what it needs."""
+    """A metric with unreadable requirements."""
 
     @property
     def requires(self):

@@ -1,4 +1,4 @@
-"""Failed scores → one log line per cause, which says what it was and quotes nothing."""
+"""Failed scores → one log line per cause, with the cause and without quotes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_cause_is_told_in_words_and_not_by_the_class_that_a_client_raised(
     reason = f"critique: the judge's client raised Some{error_type.title()}Error"
     score = Score(metric="m", version="1", outcome=outcome, reason=reason, error_type=error_type)
 
-    said: list[str] = []  # not by the log: what an earlier test left running may say the same, and it is said once
+    said: list[str] = []  # not by the log: an earlier test's work may log the same line, which is logged once
     monkeypatch.setattr(notes, "log_once", lambda _, message: said.append(message))
     log_failures([score])
 

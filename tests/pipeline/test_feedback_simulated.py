@@ -1,4 +1,4 @@
-"""A part of ``benchmarks/feedback.py``: who complains is judged, and the population's mean stays where it is."""
+"""A part of ``benchmarks/feedback.py``: complaints lead to judging, and the population's mean is unchanged."""
 
 from __future__ import annotations
 

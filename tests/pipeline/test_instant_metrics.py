@@ -1,4 +1,4 @@
-"""A metric that awaits nothing is scored in a task and a context of its own, and leaves the loop its turns."""
+"""A metric without an await is scored in a task and a context of its own, and lets the loop take its turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ mark: ContextVar[str] = ContextVar("mark", default="nobody's")
 
 
 class Says(Computes):
-    """Says what it is told, and waits for nobody."""
+    """Returns the given value, and awaits nothing."""
 
     def __init__(self, answer: Any = 1.0, name: str = "says") -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Kept samples hold no more memory than they may, by what Python says, whatever is in them."""
+"""Kept samples use no more memory than allowed, by Python's own sizes, for any content."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_at_its_bound_what_is_kept_holds_at_most_half_as_much_again(text: str, s
 
 
 def held_by(kept: SampleCache, text: str, *, scored: bool) -> int:
-    """Keep units until the first one had to go; return what is held."""
+    """Keep units until the first one is dropped; return the held memory."""
     gc.collect()
     tracemalloc.start()
     try:

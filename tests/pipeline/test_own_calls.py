@@ -1,4 +1,4 @@
-"""What a metric, a filter or a redactor asks a model is no run of the application: or each evaluation asked for more."""
+"""A model call by a metric, a filter or a redactor is not a run of the application, which would be evaluated again."""
 
 import asyncio
 import re
@@ -51,7 +51,7 @@ class Foreign:
 
 
 class Computing(Foreign):
-    """Likewise, on a thread of the pool."""
+    """Computes on a thread of the pool."""
 
     name, cpu_bound = "computing", True
 
@@ -67,7 +67,7 @@ def used(*metrics, **options):
     with a_line(*metrics, **options) as (scorer, trace):
         scorer.install()
         rag().invoke(QUESTION, config={"metadata": {"session_id": "of 1987"}})
-        for _ in range(2):  # what an evaluation set off would be out by then
+        for _ in range(2):  # exports that an evaluation caused would have arrived by then
             assert scorer.flush(10)
         scorer.uninstall()
         captured = [s.name for s in trace.spans if s.instrumentation_scope.name == "spanscore.capture"]

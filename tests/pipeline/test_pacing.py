@@ -19,7 +19,7 @@ STEP_S = 180.0
 
 @dataclass
 class Books:
-    """Says what was spent; every unit that is taken costs a call at once."""
+    """Reports the spending; every sampled unit costs a call immediately."""
 
     now_s: float = MIDNIGHT
     by_metric: dict[str, MetricCost] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Books:
 
 
 def spent_in(books: Books, budgets: list[Budget], *, wanted: int, steps: int, metric: str = "m") -> BudgetPacer:
-    """Drive a pacer through steps in each of which so many units come, evenly."""
+    """Drive a pacer through steps with these numbers of units, evenly distributed."""
     pacer, random = BudgetPacer(budgets, books, dict, clock=lambda: books.now_s), Random(1)
     for number in range(wanted * steps):
         books.now_s = MIDNIGHT + number * STEP_S / wanted
@@ -100,7 +100,7 @@ def test_a_factor_rises_by_half_in_a_step_at_most() -> None:
     pacer = spent_in(books, [HOURLY], wanted=50, steps=20)
 
     before = pacer.factors()[0]
-    books.now_s = MIDNIGHT + 100 * STEP_S  # nobody came for an hour and more
+    books.now_s = MIDNIGHT + 100 * STEP_S  # an hour and more without traffic
 
     assert pacer.factor("m") == pytest.approx(1.5 * before)
 
@@ -144,7 +144,7 @@ def test_a_step_that_has_cost_its_share_ends_before_its_time() -> None:
 
     books.now_s = MIDNIGHT + 25 * STEP_S
     pacer.factor("m")
-    for _ in range(10):  # twice what a step may cost, within ten seconds
+    for _ in range(10):  # twice a step's budget, within ten seconds
         books.now_s += 1
         pacer.count("m", taken=True)
         books.pay("m", HOURLY)
@@ -178,7 +178,7 @@ def test_of_several_budgets_the_smallest_factor_is_a_metrics() -> None:
 def test_a_first_answer_that_cost_more_than_the_budget_breaks_no_later_decision() -> None:
     books = Books()
     pacer = BudgetPacer([HOURLY], books, lambda: {"m": 1}, clock=lambda: books.now_s)
-    pacer.count("m", taken=True)  # and asks on: what a unit costs is not known yet
+    pacer.count("m", taken=True)  # and continues to ask: the cost of a unit is unknown yet
     books.by_window[HOURLY, int(MIDNIGHT // 3600)] = 101
 
     books.now_s += STEP_S

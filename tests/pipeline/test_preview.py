@@ -1,4 +1,4 @@
-"""What rules and rates would take is what the sampler takes, and what is not known of a unit is counted as that."""
+"""Previewed rules and rates sample like the sampler; unknown facts of a unit are counted as such."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def test_what_is_expected_is_the_sum_of_the_probabilities_of_what_each_rule_take
     tally = counted(PreviewTally({"one": 0.1, "other": 0.02}, [SLOW]), *units)
 
     expected = {name: pytest.approx(count.expected) for name, count in tally.rules.items()}
-    assert expected == {"base": 70.0, "slow": 150.0}  # both metrics share a unit's dice: the larger rate says how many
+    assert expected == {
+        "base": 70.0,
+        "slow": 150.0,
+    }  # both metrics share a unit's random draw, so the larger rate decides
     assert {name: pytest.approx(count.expected) for name, count in tally.metrics.items()} == {
         "one": 220.0,
         "other": 164.0,

@@ -176,7 +176,7 @@ def test_what_another_process_decided_stands():
     assert sampler.could_sample(unit)
     assert (harm.take, harm.probability, harm.threshold, harm.rule) == (True, 0.25, threshold(0.25), "refunds")
     assert not sampler.decide(unit, "tone").take
-    assert sampler.decide(unit, "here").take  # of which nobody has decided
+    assert sampler.decide(unit, "here").take  # without a decision so far
 
 
 def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate_zero():

@@ -1,4 +1,4 @@
-"""What is remembered of closed units for a preview is bounded, small, and no content."""
+"""The memory of closed units for a preview is bounded, small, and without content."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_listed_value_that_may_be_large_makes_the_metadata_unknown_and_is_not_
 
     for value in (["gold"], "x" * 201, object()):
         kept = units.skipped(facts(metadata={"tier": value}))
-        assert kept.metadata == {}  # by which no rule is said to have matched
+        assert kept.metadata == {}  # no rule is reported to have matched by it
 
     assert [unit.facts.metadata for unit in units.units()] == [None, None, None]
 

@@ -25,7 +25,7 @@ def flushed() -> Future[bool]:
 
 
 class Revised:
-    """Revisions of one metric, and what they hand over to be scored."""
+    """Revisions of one metric, and the units they hand over."""
 
     def __init__(self, sampler: RateSampler) -> None:
         self.begun: list[Unit] = []

@@ -1,4 +1,4 @@
-"""Rules see what is known of a unit: what is not known yet counts as a match, and the dice they never see."""
+"""Rules use the known facts of a unit: unknown facts count as a match, and rules never see the random draw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MATCHING: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "no score": ({"score": LOW}, {"scores": {"short": 0.0}}, {"scores": {"short": None}}),
     "no score at all": ({"score": LOW}, {"scores": {"short": 0.0}}, {"scores": {}}),
 }
-"""What → a rule's condition, facts that match, facts that do not."""
+"""Name → a rule's condition, facts that match, facts that do not."""
 
 
 @pytest.mark.parametrize("what", MATCHING)

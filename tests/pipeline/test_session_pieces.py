@@ -1,4 +1,4 @@
-"""Conversations of which another process may have turns, as the source of turns says: each is incomplete, others are whole."""
+"""Conversations with turns in other processes, according to the source of turns: each is incomplete, others are whole."""
 
 from tests.pipeline.conversations import S, alone, history, table, taken, turn
 

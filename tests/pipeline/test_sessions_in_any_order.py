@@ -34,7 +34,7 @@ def turns_of(rng, id):
 
 
 def told_of(subject, rng, turns):
-    """Feed turns; return all that is told of them, in order. The bounds hold at any time."""
+    """Feed turns; return all reports on them, in order. The bounds hold at any time."""
     told, bounds = [], subject._bounds
     for now_ns, one in sorted(turns, key=lambda coming: coming[0]):
         told += subject.due(now_ns)

@@ -1,4 +1,4 @@
-"""Whatever is said in conversations, open ones take no more memory than they may."""
+"""For any content of conversations, open ones use no more memory than allowed."""
 
 import gc
 import tracemalloc
@@ -49,7 +49,7 @@ def talks_with_references():
 
 
 def turn_of(n, id, samples):
-    """Return a turn whose span has attributes of its own, and more that must not be kept."""
+    """Return a turn with a span that has attributes of its own, and further values that must not be kept."""
     attributes = {f"gen_ai.of.{at}": f"value {at} of {n}" for at in range(12)} | {
         "gen_ai.usage.input_tokens": 10_000 + n
     }

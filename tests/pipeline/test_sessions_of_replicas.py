@@ -1,4 +1,4 @@
-"""Conversations whose turns go to any of several processes: whole where that is known, else told to be incomplete."""
+"""Conversations with turns in any of several processes: complete if that is known, else marked incomplete."""
 
 import pytest
 from tests.pipeline.conversations import S, alone, history, said_in, table, taken, talk, thread, turn
@@ -8,7 +8,7 @@ PART = "turns go to several replicas, and the last one here did not bring the wh
 
 
 def one_of_several(**bounds):
-    """Return a table that has seen another conversation whose turns brought its history along."""
+    """Return a table that has seen another conversation, with turns that brought their history along."""
     subject = table(replicas="any", **bounds)
     taken(subject, turn(2, history(2), id="other"))
     subject.end("other", 0)

@@ -1,4 +1,4 @@
-"""A part of ``benchmarks/sessions.py``: what is counted of conversations is all of them, or told to be incomplete."""
+"""A part of ``benchmarks/sessions.py``: counted conversations are complete, or marked incomplete."""
 
 from __future__ import annotations
 

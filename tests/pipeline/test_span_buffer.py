@@ -9,7 +9,7 @@ S = 1_000_000_000
 
 
 class Leaves:
-    """An ending that notes when and with what it left."""
+    """A pending span that records the time and the attributes of its end."""
 
     def __init__(self, name, log, size=10):
         self.name, self.log, self.size = name, log, size

@@ -17,7 +17,7 @@ def span(span_id, parent=None, *, trace=1, remote=False, size=100):
 
 
 class Table(TraceTable):
-    """One that is told in short whether a span is claimed, and by its id whether it is followed or may stand alone."""
+    """A table with short functions that decide whether a span is claimed, is kept or may stand alone."""
 
     def __init__(self, *, unfollowed=(), alone=(), **bounds):
         super().__init__(
@@ -128,7 +128,7 @@ def test_a_unit_that_is_sent_again_is_not_closed_again():
     assert (table.duplicates, table.open) == (1, 0)
 
 
-# --- what is not followed --------------------------------------------------------------------------------------
+# --- unkept spans ----------------------------------------------------------------------------------------------
 
 
 def test_of_a_unit_that_is_not_followed_all_bytes_but_the_root_s_go_when_that_comes():
@@ -151,7 +151,7 @@ def test_spans_that_are_not_claimed_refuse_nobody_and_are_forgotten():
     assert (table.due(60 * S), table.next_due_ns()) == ([], None)
 
 
-# --- what waits in vain ----------------------------------------------------------------------------------------
+# --- spans that wait in vain -----------------------------------------------------------------------------------
 
 
 def test_the_top_most_of_spans_whose_parent_never_comes_is_a_unit_if_it_can_be():
@@ -567,7 +567,7 @@ def test_it_says_when_something_is_due():
     assert table.next_due_ns() == 65 * S
 
 
-# --- units that came whole, which nobody follows ----------------------------------------------------------------
+# --- complete units without kept spans -------------------------------------------------------------------------
 
 
 def test_a_unit_that_nobody_follows_is_open_until_it_is_quiet():

@@ -1,4 +1,4 @@
-"""A thousand random traces, in any order: nothing is lost, nothing is told twice."""
+"""A thousand random traces, in any order: no span is lost or reported twice."""
 
 from collections import Counter
 from random import Random
@@ -32,7 +32,7 @@ def spans_of(rng, trace):
 
 
 def units_in(spans):
-    """Say what the units of whole traces are: top-most claimed span → all claimed ones below it."""
+    """Return the units of whole traces: topmost claimed span → all claimed spans below it."""
     of = {(one.trace_id, one.span_id): (one, claimed) for one, claimed in spans}
     units = {}
     for one, claimed in spans:
@@ -64,7 +64,7 @@ def damaged(rng, spans):
 
 
 def fed(subject, spans, *, rng, spread_ns, step_ns=S):
-    """Feed spans at random times; return what closed, in order."""
+    """Feed spans at random times; return the closed units in order."""
     arrivals = sorted((rng.randrange(spread_ns), n) for n in range(len(spans)))
     closed, tick = [], 0
     for at, n in arrivals:

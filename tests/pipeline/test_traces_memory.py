@@ -1,4 +1,4 @@
-"""Whatever comes for however long, what a table remembers is bounded."""
+"""For any spans and any time, the memory of a table is bounded."""
 
 import gc
 import tracemalloc
@@ -104,7 +104,7 @@ STREAMS = [
 @pytest.mark.parametrize("stream", STREAMS)
 def test_memory_is_bounded(stream, followed, late):
     table = TraceTable(Bounds(**BOUNDS, late=late), follows=lambda root: followed, stands_alone=lambda top: False)
-    gc.disable()  # what is forgotten is freed at once
+    gc.disable()  # forgotten objects are freed immediately
     tracemalloc.start()
     try:
         feed(table, stream())
@@ -117,7 +117,7 @@ def test_memory_is_bounded(stream, followed, late):
 
 
 def feed(table, stream):
-    """As a receiver does: what is too much is refused."""
+    """Feed spans like a receiver: spans beyond the limits are refused."""
     for step, spans in zip(range(STEPS), stream, strict=False):
         for one, claimed in spans:
             if table.open < BOUNDS["traces"] and table.bytes < BOUNDS["bytes"]:

@@ -30,7 +30,7 @@ S = 1_000_000_000
 
 
 class Root:
-    """A root span that notes with what it left."""
+    """A root span that records its attributes at the end."""
 
     size = 10
 
@@ -48,7 +48,7 @@ def flushed():
 
 
 class World:
-    """Units between an application that submits and workers that score; chance says which and when."""
+    """Units between an application that submits and workers that score; a random generator chooses the order."""
 
     def __init__(self, chance, *, attach=True, gate_metrics=()):
         self.chance, self.now_ns, self.attach, self.gate_metrics = chance, 0, attach, frozenset(gate_metrics)
@@ -163,7 +163,7 @@ def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, 
 
 
 def test_what_waits_for_a_revision_leaves_at_once():
-    """A proxy keeps what comes late, too: the root has left with the first scores."""
+    """A proxy keeps late spans, too: the root was exported with the first scores."""
     world, late = World(Random(1)), Root()
     unit = replace(make_unit(make_span()), revision=1)
 
@@ -174,7 +174,7 @@ def test_what_waits_for_a_revision_leaves_at_once():
 
 
 def test_nothing_is_made_for_a_root_that_is_not_here(monkeypatch):
-    """Beside a Collector every root is another's: there the attributes of a unit's span would be made for nobody."""
+    """With a Collector every root belongs to another process: attributes of a unit's span would never be read there."""
     made = []
     monkeypatch.setattr(tracker, "unit_attributes", lambda *scores, **of: made.append(scores) or {})
     world, unit = World(Random(1)), make_unit(make_span())

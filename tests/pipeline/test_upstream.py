@@ -1,4 +1,4 @@
-"""Behind a head sampler the scored units stand for all traffic: roots and units with a remote parent alike."""
+"""Behind a head sampler the scored units represent all traffic: both roots and units with a remote parent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spanscore.pipeline.sampling import RateSampler, probability, threshold
 HEAD = 0.1
 TH = f"ot=th:{threshold(HEAD):014x}"
 QUALITY = {True: 0.7, False: 0.95}
-"""Of a unit that is its trace's root, and of one below a remote parent."""
+"""Quality of a unit that is its trace's root, and of one below a remote parent."""
 
 
 def arriving(units: int, *, state: str = TH, seed: int = 11) -> Iterator[tuple[SamplingContext, float]]:

@@ -1,4 +1,4 @@
-"""Nobody waits for another's judge: units are at work side by side, and each score goes its way when it is there."""
+"""No metric waits for another's judge: units are scored concurrently, and each score is posted when it is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.testing import MemorySink
 
 
 class Answers:
-    """A judge that says yes."""
+    """A judge that answers yes."""
 
     model = "answers"
 

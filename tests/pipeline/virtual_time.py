@@ -1,4 +1,4 @@
-"""A loop whose clock is wound by hand: what waits for a time waits for no time at all."""
+"""A loop with a clock that is moved by hand: timers take no real time."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def a_turn(conversation: str, *scores: Score, minute: float = 0.0, **attributes:
 
 
 def a_whole(last: SpanData, score: Score, *, turns: int, end: str = "idle") -> SpanData:
-    """Return the evaluation span of the conversation of which this was the last turn."""
+    """Return the evaluation span of the conversation with this as its last turn."""
     (span,) = evaluations(last, score)
     whole = {semconv.SESSION_TURNS: turns, semconv.SESSION_END: end}
     return replace(span, attributes={**span.attributes, **whole})
@@ -85,7 +85,7 @@ def a_label(
     annotator: str = "HUMAN",
     **other: Any,
 ) -> SpanData:
-    """Return the evaluation span of what a person said of a unit, at a time of their own."""
+    """Return the span of a person's label of a unit, at a time of its own."""
     when = TEN_O_CLOCK + int(minute * MINUTE)
     attributes = {
         semconv.EVALUATION_NAME: "user_feedback",

@@ -18,7 +18,7 @@ GOAL = "goal_accuracy"
 def talk(
     conversation: str, *turns: float, whole: float | None = None, end: str = "idle", minute: float = 0.0
 ) -> list[SpanData]:
-    """Return a conversation whose turns have these scores, a minute apart, the last one first; and its own score."""
+    """Return a conversation of turns with these scores, a minute apart, the last one first; and its own score."""
     of_turns = [
         a_turn(conversation, make_score(value), minute=at,
                **{semconv.INPUT_VALUE: {"question": f"Question {at}?"}, semconv.OUTPUT_VALUE: {"answer": f"Answer {at}."}})

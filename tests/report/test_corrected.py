@@ -1,4 +1,4 @@
-"""The page tells the pass rate as humans would have it, of the evaluator version that was calibrated and of no other."""
+"""The page shows the pass rate corrected by human labels, for the calibrated evaluator version and no other."""
 
 from __future__ import annotations
 

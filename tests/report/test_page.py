@@ -1,4 +1,4 @@
-"""The page as text: hostile words stay words, what was not captured says how to get it, charts are charts."""
+"""The page as text: hostile texts stay texts, missing content comes with advice, charts are charts."""
 
 from __future__ import annotations
 
@@ -221,6 +221,17 @@ def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
 
     assert "Judge small-judge: 1,234 tokens, $0.004." in words(tmp_path / "report.html")
     assert COMPARES_WORDS not in words(tmp_path / "report.html")
+
+
+@pytest.mark.parametrize(("days", "shown"), [(4, "$0.008, $0.002 a day."), (0, "$0.008.")])
+def test_a_metrics_cost_a_day_is_beside_its_mean_if_its_scores_span_days(tmp_path: Path, days: int, shown: str) -> None:
+    calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
+    score = make_score(0.5, judge_model="small-judge", usage=calls)
+    spans = [a_unit_span(score, minute=minute) for minute in (0, max(1, days * 1_440))]
+
+    write([span for unit in spans for span in (unit, *evaluations(unit, score))], tmp_path / "report.html")
+
+    assert f"2,468 tokens, {shown}" in words(tmp_path / "report.html")
 
 
 def test_the_page_says_where_the_judge_only_compared_words(tmp_path: Path) -> None:

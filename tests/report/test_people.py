@@ -1,4 +1,4 @@
-"""What people said: the last word of each, beside the scores of the same units, and in no metric."""
+"""People's labels: the last label of each person, next to the scores of the same units, and in no metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans → rows: each score once, and every unit without one says why."""
+"""Spans → rows: each score once, and a reason for every unit without one."""
 
 from __future__ import annotations
 

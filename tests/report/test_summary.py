@@ -138,7 +138,7 @@ def test_chance_alone_makes_a_bad_stretch_in_fewer_than_one_report_in_a_hundred(
 def test_oversampled_low_scores_are_no_bad_stretch() -> None:
     dice = random.Random(7)
     plain = [(10.0, 0.9 + dice.uniform(-0.1, 0.1)) for _ in range(40)]
-    errors = [(0.1, 0.2) for _ in range(10)]  # a rule took every one of these: each stands for itself
+    errors = [(0.1, 0.2) for _ in range(10)]  # a rule sampled all of these: each has the weight 1
 
     assert worst_stretch([plain, plain + errors, plain, plain]) is None
 

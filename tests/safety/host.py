@@ -45,10 +45,10 @@ def judging(*scorers):  # returns when each of them is at its unit
     poll(begun, deadline_s=20, what="every judge to be asked", every_s=0.01)
     time.sleep(0.1)
 """
-"""What each program begins with; it may make a scorer of its own, and calls ``leaving()`` before it ends.
+"""The beginning of each program, which may create a scorer of its own, and calls ``leaving()`` before it ends.
 
-It measures its exit itself, from there to behind the last of the exit hooks: what it takes before the interpreter is loaded or
-after that, and how long the machine let it wait for a processor, says nothing of spanscore.
+It measures its own exit, from there until after the last exit hook. The time before the interpreter is loaded or after it ends,
+and the wait for a processor, do not concern spanscore.
 """
 
 

@@ -1,7 +1,7 @@
-"""The stage of the host safety suite: one scene played without spanscore and with it, and what the host notices of either.
+"""The stage of the host safety suite: one scene without spanscore and with it, and the differences that the host notices.
 
-A hazard says which scorer stands in the host and what the host does. What may differ between the two plays is one log line
-of ours per cause; answers, exceptions, stdout and stderr may not, and no unit may be lost in silence.
+A hazard gives the scorer in the host and the host's actions. The two plays may differ by one log line of spanscore per cause.
+They may not differ in answers, exceptions, stdout and stderr, and no unit may be lost uncounted.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ EXIT_S = 5.0
 
 @dataclass
 class Hazard:
-    """What goes wrong, and what must be seen of it.
+    """A fault, and its required signs.
 
     Attributes:
         metrics: of the scorer, made anew per play.
         options: of the scorer; may open servers on the stack.
-        chain: what the host runs.
+        chain: chain that the host runs.
         inputs: one run each.
-        outcomes: of each metric's units, where it is known beforehand.
-        told: how the one log line that is due begins; empty = none, or one that depends on when the end comes.
+        outcomes: outcomes of each metric's units, if they are known beforehand.
+        told: beginning of the one required log line; empty = no line, or one that depends on the time of the end.
         calls: extra work of the host, after its runs.
-        traced: another instrumentation traces the host, and the scorer stands behind that, by a ``ScoringSpanProcessor``.
+        traced: whether another instrumentation traces the host, with the scorer behind it in a ``ScoringSpanProcessor``.
     """
 
     metrics: Callable[[], Sequence[Any]] = lambda: [Grounded()]
@@ -55,7 +55,7 @@ class Hazard:
 
 @dataclass
 class Seen:
-    """What a host notices."""
+    """The observations of a host."""
 
     answers: list[Any]
     printed: tuple[str, str]
@@ -77,15 +77,15 @@ class _Ears(logging.Handler):
 def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     """Run the host once; with a scorer: to the end of its shutdown."""
     capture.readouterr()
-    log._logged_at.clear()  # by other scenes, or a first try of this one: a cause is told once an hour
+    log._logged_at.clear()  # set by other scenes, or a first try of this one: a cause is logged once an hour
     log._faults.clear()
     ears = _Ears()
     logging.getLogger().addHandler(ears)
-    gc.freeze()  # collecting only what the play leaves behind is ten times faster
+    gc.freeze()  # collecting only the play's garbage is ten times faster
     try:
         with ExitStack() as stack:
             seen = _scored(hazard, stack) if scored else Seen(_answers(hazard, None), ("", ""), [])
-            gc.collect()  # what asyncio says of forgotten tasks, it says now
+            gc.collect()  # asyncio logs forgotten tasks now
             seen.printed, seen.logged = capture.readouterr(), ears.heard
             return seen
     finally:
@@ -138,7 +138,7 @@ def _scored(hazard: Hazard, stack: ExitStack) -> Seen:
 
 
 def _scored_behind(hazard: Hazard, trace: Any, options: dict[str, Any]) -> Seen:
-    """Play a host that is traced already: what its provider had to export to, the processor has now."""
+    """Play a host that is traced already: its provider's exporter is wrapped by the processor."""
     exits = SynchronousMultiSpanProcessor()
     for processor in trace.provider._active_span_processor._span_processors:
         exits.add_span_processor(processor)
@@ -161,7 +161,7 @@ def _traced_answers(hazard: Hazard, tracer: Any) -> list[Any]:
 
 
 def _traced(tracer: Any, chain: Any, given: Any, more: dict[str, Any]) -> Any:
-    """Run as an instrumentation does that writes the GenAI conventions: the turn on the root, what was found on a retriever."""
+    """Run like an instrumentation of the GenAI conventions: the turn is on the root, the documents on a retriever."""
     with tracer.start_as_current_span("chain", attributes={semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW}) as root:
         with tracer.start_as_current_span("found", attributes={semconv.OPERATION_NAME: semconv.RETRIEVAL}) as found:
             found.set_attribute(semconv.RETRIEVAL_DOCUMENTS, json.dumps([{"content": CONTEXT, "id": "doc-1"}]))
@@ -183,7 +183,7 @@ def _answers(hazard: Hazard, scorer: OnlineScorer | None) -> list[Any]:
 
 
 def _answer(run: Callable[[], Any]) -> Any:
-    """Return what the host got: an answer as something that can be compared, or the class of what was raised."""
+    """Return the host's result: an answer in comparable form, or the class of the exception."""
     try:
         answer = run()
     except BaseException as error:

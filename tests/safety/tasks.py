@@ -1,4 +1,4 @@
-"""A Celery application whose scorer is made before its worker forks; files are its broker."""
+"""A Celery application with a scorer that is created before its worker forks; files are its broker."""
 
 import os
 from pathlib import Path

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine 
 
 NAME = "tests.safety.test_cases_secrets:{}"
 redacts, raises = REDACTORS["redacts"], REDACTORS["raises"]
-"""By these names a command is told of them."""
+"""The names by which a command gets them."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ CASES: list[dict[str, Any]] = [
 
 
 def ran(folder: Path, *words: str, redactor: str = "") -> tuple[int, str]:
-    """Run a command in a folder with a configuration; return its exit code, and all that it said."""
+    """Run a command in a folder with a configuration; return its exit code and its whole output."""
     told = "" if not redactor else f"redactor: {NAME.format(redactor)}\n"
     (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness, topic_adherence]\n{told}")
     done = CliRunner().invoke(app(), [*words, "--config", str(folder / "spanscore.yaml")])
@@ -182,7 +182,7 @@ def test_collect_writes_nothing_where_the_redactor_fails(spans: Path, tmp_path: 
 
 
 def gated(folder: Path, redactor: str = "") -> str:
-    """Score the cases in each way that writes or tells something; return what was told."""
+    """Score the cases in each way that writes or prints something; return the output."""
     cases = folder.parent / "cases.jsonl"
     cases.write_text("".join(f"{json.dumps(case)}\n" for case in CASES))
     folder.mkdir()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine 
 
 
 class Judge:
-    """Answers what it is given; an exception is raised; a callable is called."""
+    """Answers the given value; an exception is raised; a callable is called."""
 
     model = "bad"
 
@@ -99,14 +99,14 @@ class LATER:
 
 
 class Answers:
-    """A chain that says the same, whatever it is asked."""
+    """A chain with one answer for any question."""
 
     def invoke(self, given, config=None):
         return ANSWER
 
 
 class Broken(BaseMetric):
-    """Raises, hangs or answers what no metric should, outside of what a base class catches."""
+    """Raises, hangs or returns invalid values, outside of a base class's protection."""
 
     name = "broken"
     version = "1"
@@ -129,7 +129,7 @@ def raising(error):
 
 
 class Nameless(Grounded):
-    """Cannot say which version it is when it has scored."""
+    """Cannot give its version after it has scored."""
 
     @property
     def version(self):
@@ -317,7 +317,7 @@ def test_a_hook_that_fails(hook, content, capfd):
 
 
 class Exporter(SpanExporter):
-    """Does what it is given before each export."""
+    """Runs the given function before each export."""
 
     def __init__(self, first):
         self.first = first
@@ -328,7 +328,7 @@ class Exporter(SpanExporter):
 
 
 class Processor(SpanProcessor):
-    """Does what it is given when a span ends, or starts."""
+    """Runs the given functions when a span ends, or starts."""
 
     def __init__(self, ends=lambda: None, starts=lambda: None):
         self.ends, self.starts = ends, starts

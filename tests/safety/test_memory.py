@@ -1,4 +1,4 @@
-"""Memory: what 2,000 runs leave behind, and what the waiting rooms hold at their bounds.
+"""Memory: the growth by 2,000 runs, and the content of the queues at their limits.
 
 The figures are tracemalloc's. ``benchmarks/memory.py`` plays 20,000 runs.
 """
@@ -65,7 +65,7 @@ def test_the_inbox_at_its_bound_stays_under_its_figure():
 
 
 def read(scorer) -> bool:
-    """Let the span thread catch up: what waits in the event queue is not what is measured."""
+    """Let the span thread catch up, because events in the queue are not measured here."""
     scorer._line.event_queue.nudge()
     return poll(
         lambda: not len(scorer._line.event_queue), deadline_s=10, what="the event queue to be read", every_s=0.01

@@ -17,7 +17,7 @@ START = threading.Thread.start
 
 @contextmanager
 def no_threads(monkeypatch: pytest.MonkeyPatch, *but: str) -> Iterator[None]:
-    """Let no thread of ours be started inside the block, ``but`` those whose names begin so."""
+    """Let no thread of ours be started inside the block, except those with these prefixes."""
 
     def start(thread: threading.Thread) -> None:
         if thread.name.startswith("spanscore") and not (but and thread.name.startswith(but)):

@@ -23,7 +23,7 @@ N = 2
 
 
 class Wire(SpanExporter):
-    """What every OTLP exporter does first. What cannot be encoded raises, and the SDK prints it."""
+    """The first step of every OTLP exporter. Values that cannot be encoded raise, and the SDK prints the exception."""
 
     def export(self, spans):
         encode_spans(spans).SerializeToString()
@@ -59,7 +59,7 @@ class EvilDict(dict):
 
 
 class EvilModel(BaseModel):
-    """Has a field that is none."""
+    """Has an invalid field."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError("asked")
@@ -75,7 +75,7 @@ class EvilError(Exception):
 
 
 def nameless(base: type = object) -> Any:
-    """Return an object of a class that has no name for anybody who asks it, and takes long to tell anything else."""
+    """Return an object of a class without a name, with slow attributes."""
 
     class Exits(type):
         @property
@@ -87,7 +87,7 @@ def nameless(base: type = object) -> Any:
 
     class Nameless(base, metaclass=Exits):  # type: ignore[misc]
         @property
-        def __class__(self) -> type:  # what isinstance asks
+        def __class__(self) -> type:  # called by isinstance
             return type(self) if threading.current_thread() is threading.main_thread() else _HANGS.wait(20)
 
         def __eq__(self, other: object) -> bool:
@@ -104,7 +104,7 @@ def nameless(base: type = object) -> Any:
 
 
 class SlowMessage(AIMessage):
-    """An application's own message, which takes long to tell anything."""
+    """An application's own message with slow attributes."""
 
     def __getattribute__(self, name: str) -> Any:
         if threading.current_thread() is not threading.main_thread():
@@ -113,7 +113,7 @@ class SlowMessage(AIMessage):
 
 
 _HANGS = threading.Event()
-"""Never set: what waits for it on a thread of ours holds it up."""
+"""Never set: a function that waits for it on a thread of ours blocks that thread."""
 _SLOW = nameless(Exception)
 
 

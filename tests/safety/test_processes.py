@@ -13,18 +13,18 @@ pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that o
 
 EXIT_S = 5.0
 SLACK_S = 0.5  # threads that are waited for in turn, each to its own deadline; measured: 0.01
-LEAST_S = 0.5  # for a scorer whose turn comes when the time is up already; measured: 0.3
+LEAST_S = 0.5  # for a scorer that begins to end after the time is up; measured: 0.3
 DEAD = {"OTEL_EXPORTER_OTLP_ENDPOINT": dead_endpoint()}
 NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
 WITH_A_DEAD_COLLECTOR = ("nothing is shut down", "three scorers", "a judge hangs")
-"""An exit then takes what it may, so not all of them."""
+"""Exits then take their full time, so only some are tested."""
 REFUSED = (
     f"spanscore: nothing can be exported to {DEAD['OTEL_EXPORTER_OTLP_ENDPOINT']} (connection refused): is a Collector there? "
     "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true, which ends scoring\n"
 )
 """The one line that is due then."""
 AFTER_ANOTHER = {"three scorers": 2}
-"""Scorers beside the first one, which may take all the time there is."""
+"""Further scorers after the first one, which may use all the time."""
 
 SLOW = """
     if SCORED:
@@ -121,7 +121,7 @@ EXITS = {
 
 
 SPEAKS_AT_ITS_END = ("it raises", "it raises an error", "an interrupt")
-"""Of these the interpreter itself prints something: only a play without spanscore tells what."""
+"""The interpreter itself prints something for these: a play without spanscore shows it."""
 
 
 def world(how):

@@ -31,7 +31,7 @@ PATTERN = re.compile(r"sk-\d+-swordfish")
 
 
 class Recording:
-    """Keeps every prompt it is asked, and answers what every metric understands; or raises with the prompt in its words."""
+    """Keeps every prompt, and answers in every metric's form; or raises an exception that quotes the prompt."""
 
     model = "recording"
 
@@ -92,7 +92,7 @@ REDACTORS = {"redacts": lambda text: PATTERN.sub("[key]", text), "raises": raisi
 
 
 class Host:
-    """Everything that leaves: spans, events, points, log lines, stdout, stderr, status, and what the judge was asked."""
+    """All outputs: spans, events, points, log lines, stdout, stderr, status, and the judge's prompts."""
 
     def __init__(self, stack: ExitStack, monkeypatch):
         self.collector = stack.enter_context(OtlpReceiver())

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that o
 
 @contextmanager
 def serving(*command, folder, **environment):
-    """Run a server for the length of the block, then end it as a process manager does. Yields what it printed, when over."""
+    """Run a server during the block, then end it like a process manager. Yields its output, available after the block."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
     printed = []
     with (folder / "server.log").open("w+") as log:
@@ -110,7 +110,7 @@ def test_gunicorn(scored, kind, tmp_path):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A folder that is Celery's broker; its application is imported once, and so knows only one."""
+    """A folder that is Celery's broker; its application is imported once, and so has one broker only."""
     folder = tmp_path_factory.mktemp("broker")
     for name in ("queue", "done", "control", "results"):
         (folder / name).mkdir()
@@ -135,7 +135,7 @@ def test_celery(pool, broker, monkeypatch):
 
 
 def celery(tasks, folder, pool, *, scored):
-    """Run a worker for ten tasks; return their results, what it printed but for times and addresses, and the roots."""
+    """Run a worker for ten tasks; return their results, its output without times and addresses, and the roots."""
     command = ["celery", "-A", "tests.safety.tasks", "worker", "-P", pool, "-c", "2", "--loglevel", "ERROR"]
     with (
         OtlpReceiver() as collector,

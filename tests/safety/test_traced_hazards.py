@@ -1,4 +1,4 @@
-"""The hazards once more, in a host that another instrumentation traces: the scorer stands behind a ``ScoringSpanProcessor``."""
+"""The hazards once more, in a host that another instrumentation traces: the scorer is behind a ``ScoringSpanProcessor``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine 
 
 N = hazards.N
 JUDGES = ("hangs", "hangs at the end", "swallows its cancellation", "raises SystemExit", "is rate limited")
-"""What a judge does is the same behind any receiver: these are of those whose units wait."""
+"""A judge's fault is the same behind any receiver; these are faults with waiting units."""
 
 
 @pytest.mark.parametrize("hazard", JUDGES)

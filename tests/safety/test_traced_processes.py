@@ -1,4 +1,4 @@
-"""Ends of whole processes that another instrumentation traces: what waits for its scores goes out, each span once."""
+"""Ends of whole processes that another instrumentation traces: held spans are exported, each once."""
 
 from __future__ import annotations
 

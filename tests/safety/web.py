@@ -1,4 +1,4 @@
-"""Web applications for the safety suite: an ASGI one with a lifespan, and a WSGI one whose scorer is made before the fork."""
+"""Web applications for the safety suite: an ASGI one with a lifespan, and a WSGI one with a scorer created before the fork."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Documents whose text is unknown, and documents in whatever form a retriever returns them."""
+"""Documents with unknown text, and documents in every form that retrievers return."""
 
 from __future__ import annotations
 

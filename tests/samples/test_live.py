@@ -1,4 +1,4 @@
-"""Real chains, agents and graphs: what a metric gets of them. The shapes that no payload table would have thought of."""
+"""Real chains, agents and graphs, with shapes that no payload table foresees, and the samples that a metric gets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.metrics import BaseMetric, Finding
 
 
 class Witness(BaseMetric):
-    """Keeps what it is given."""
+    """Keeps its samples."""
 
     name = "witness"
 
@@ -46,7 +46,7 @@ def witnessed(run: Callable[[RunnableConfig], Any], kind: str = "single_turn") -
 
 
 class Scripted(GenericFakeChatModel):
-    """Says its messages in turn, with or without tools."""
+    """Returns its messages in turn, with or without tools."""
 
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self

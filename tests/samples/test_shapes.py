@@ -1,4 +1,4 @@
-"""Every shape of payload has a defined sample, or the outcome that says why there is none; and keeps it on the wire."""
+"""Every shape of payload has a defined sample, or an outcome with a reason; and keeps it over the network."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TOLD = [ours.HumanMessage(content="Hello"), ours.AIMessage(content="Hi.")]
 
 @dataclass(frozen=True)
 class Row:
-    """A unit's runs and what comes out: question, answer, contexts, ids; the conversation; or the reason."""
+    """A unit's runs and the result: question, answer, contexts, ids; the conversation; or the reason."""
 
     runs: list[Run]
     single_turn: tuple[Any, ...] | None = (Q, A)
@@ -107,7 +107,7 @@ SHAPES: dict[str, Row] = {
     "text that looks like JSON": Row([root('{"a":1}', '["b"]')], ('{"a":1}', '["b"]')),
     "a lone surrogate": Row([root("\ud800?", A)], ("??", A)),
     "a pydantic state": Row([root(Answer(capital="x"), {"answer": A})], ("x", A)),
-    # --- the models' runs, when the root says nothing ---
+    # --- model runs below an empty root ---
     "a chain over a topic": Row([root({"topic": "x"}, {"joke": A}), chat([human(Q)], A)], ("x", A)),
     "several model runs: the first is asked, the last answers": Row(
         [root({"n": 1}, {"state": 1}), chat([human(Q)], "draft"), chat([human("Improve: draft")], A)]

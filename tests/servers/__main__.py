@@ -40,7 +40,7 @@ _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     f"helm {helm.VERSION}": (helm, "building with Go, some 3 minutes"),
     f"collector {collector.VERSION}": (collector, "building with Go, 5 to 11 minutes"),
 }
-"""What the tests need → who gets it, and how."""
+"""A server for the tests → the function that installs it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +60,7 @@ def _install() -> int:
 
 
 def _installed(name: str, server: ModuleType, how: str) -> bool:
-    """Install one; False, and said why, where that is not possible: its tests are then skipped, or fail in CI."""
+    """Install one server. Return False, with a printed reason, if that is impossible; its tests are skipped, or fail in CI."""
     if server.installed():
         print(f"{name}: there", flush=True)
         return True

@@ -20,7 +20,7 @@ PACKAGE = "prometheus-alertmanager"
 READY_WITHIN_S = 30.0  # 0.5 s on a quiet machine
 TOOL_WITHIN_S = 30.0
 NOBODY = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
-"""A configuration that notifies nobody."""
+"""A configuration without notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ def install() -> None:
 
 
 def amtool(*arguments: str | os.PathLike[str]) -> str:
-    """Run amtool, as in ``amtool("check-config", file)``, and return what it printed.
+    """Run amtool, as in ``amtool("check-config", file)``, and return its output.
 
     Raises:
-        ValueError: it found something wrong; holds what it said.
+        ValueError: amtool found a fault; has its output.
     """
     command = ["amtool", *map(os.fspath, arguments)]
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=TOOL_WITHIN_S)

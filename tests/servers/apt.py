@@ -1,4 +1,4 @@
-"""Debian packages for the servers that come as one; installed only where apt-get and the right to use it are there."""
+"""Debian packages of servers; installed only if apt-get exists and may be used."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["install", "obstacle"]
 
 
 def install(*packages: str) -> None:
-    """Install the packages; nothing is started.
+    """Install the packages without starting them.
 
     Raises:
-        RuntimeError: this machine has no apt-get, or this user may not use it; says what to do instead.
-        subprocess.CalledProcessError: apt-get failed and has said why.
+        RuntimeError: this machine has no apt-get, or this user may not use it; the message gives an alternative.
+        subprocess.CalledProcessError: apt-get failed and has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(f"{reason}; install {' and '.join(packages)} by hand")

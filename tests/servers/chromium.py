@@ -38,7 +38,7 @@ class Tab:
     """One tab.
 
     Attributes:
-        problems: console errors, uncaught exceptions and what the browser itself logged as an error, as text.
+        problems: console errors, uncaught exceptions and errors logged by the browser itself, as text.
         requests: every URL asked for, the page's own first.
     """
 
@@ -77,7 +77,7 @@ class Tab:
         )
 
     def evaluate(self, expression: str) -> Any:
-        """Return what a JavaScript expression gives, as JSON can carry it.
+        """Return the value of a JavaScript expression, as JSON allows.
 
         Raises:
             RuntimeError: it threw.
@@ -88,7 +88,7 @@ class Tab:
         return answer["result"].get("value")
 
     def until(self, expression: str) -> Any:
-        """Return what an expression gives as soon as it is true-ish."""
+        """Return the value of an expression as soon as it is truthy."""
         return poll(lambda: self.evaluate(expression), deadline_s=ANSWER_WITHIN_S, what=expression)
 
     def press(self, key: str) -> None:
@@ -99,7 +99,7 @@ class Tab:
         self.send("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def screenshot(self, path: Path) -> None:
-        """Write what the window shows as PNG."""
+        """Write the window's picture as PNG."""
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
 
     def pdf(self) -> bytes:
@@ -195,7 +195,7 @@ def running(folder: Path) -> Iterator[Browser]:
         environment={
             "HOME": str(folder),
             "LANG": os.environ.get("LANG", "C.UTF-8"),
-            "TMPDIR": "/tmp",  # of its own socket, whose path Linux allows 107 characters
+            "TMPDIR": "/tmp",  # for its own socket, with a path of at most 107 characters on Linux
         },
         folder=folder,
         ready=f"{url}/json/version",

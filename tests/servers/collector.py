@@ -1,6 +1,6 @@
 """The OpenTelemetry Collector, built once by Go's builder into the cache and run on free loopback ports.
 
-What it is made of stands in ``collector_builder.yaml``; the binary is cached by a hash of that file.
+Its components are in ``collector_builder.yaml``; the binary is cached by a hash of that file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Collector:
     """A running Collector.
 
     Attributes:
-        log: what it printed; the debug exporter writes there.
+        log: its output, including that of the debug exporter.
         pid: of the process that keeps it; the Collector is its child.
     """
 
@@ -63,7 +63,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Go.
-        subprocess.CalledProcessError: the build failed; the builder has said why.
+        subprocess.CalledProcessError: the build failed; the builder has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -81,7 +81,7 @@ def validate(config: Path, environment: Mapping[str, str] | None = None) -> None
     """Let the Collector itself check a configuration.
 
     Raises:
-        ValueError: it is not valid; holds what the Collector said.
+        ValueError: the configuration is invalid; has the Collector's output.
     """
     done = subprocess.run(
         [str(_binary()), "validate", "--config", str(config)],
@@ -141,7 +141,7 @@ def health_check(port: int) -> str:
 
 
 def printing(http: int, grpc: int) -> str:
-    """Return a configuration that takes OTLP on these loopback ports and prints what comes."""
+    """Return a configuration that accepts OTLP on these loopback ports and prints the data."""
     protocols = f"{{http: {{endpoint: '127.0.0.1:{http}'}}, grpc: {{endpoint: '127.0.0.1:{grpc}'}}}}"
     pipeline = "{receivers: [otlp], exporters: [debug]}"
     return (

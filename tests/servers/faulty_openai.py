@@ -2,8 +2,8 @@
 
 with FaultyOpenAI(limits=Limits(requests_per_s=10), latency_s=0.3) as server:
     ChatOpenAI(base_url=server.url, api_key="none")
-    server.faults = [Fault(status(503), share=0.3)]     # openai_faults has what can go wrong
-    server.refuse()                                     # nobody listens, until server.accept()
+    server.faults = [Fault(status(503), share=0.3)]     # openai_faults has the faults
+    server.refuse()                                     # no listener until server.accept()
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _OVERLOADED = "Rate limit reached for requests"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the provider allows; None = without a limit.
+    """Limits of the provider; None = no limit.
 
     Attributes:
         places: requests at once; 429 beyond.
         queue: whether those beyond ``places`` wait, instead.
         requests_per_s, tokens_per_s: the pace of a bucket; tokens are those of the question, and of an answer of usual length.
         burst_s: seconds' worth that a bucket holds.
-        tells: whether every answer says in its headers what is left.
+        tells: whether the headers of every response have the rest of the limits.
         retry_after_s: of a refusal's header; None = no header.
     """
 
@@ -58,7 +58,7 @@ class FaultyOpenAI:
         keep_bodies: False for a long run.
 
     Attributes:
-        faults: the first whose window and share fit is played; may be replaced at any time.
+        faults: the first fault with a matching window and share is played; may be replaced at any time.
         asked: every request, in order of arrival.
         requests: their bodies.
         inflight: requests that have no whole answer yet.
@@ -85,7 +85,7 @@ class FaultyOpenAI:
         self._door = _Door(limits or Limits())
         self._writers: set[asyncio.StreamWriter] = set()
         self._listener: asyncio.Server | None = None
-        # Holds the port while nobody listens: it is not given to another, nor does a client connect to itself.
+        # Holds the port while the server does not listen, so that no other process gets it and no client connects to itself.
         self._port_holder = socket.socket()
         self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._port_holder.bind(("127.0.0.1", 0))
@@ -108,7 +108,7 @@ class FaultyOpenAI:
         self._port_holder.close()
 
     def now_s(self) -> float:
-        """Return seconds since ``begin()``: the time of faults and of what was asked."""
+        """Return seconds since ``begin()``: the time of faults and of requests."""
         return monotonic() - self._began_s
 
     def begin(self) -> None:
@@ -120,7 +120,7 @@ class FaultyOpenAI:
         self._door = _Door(limits)
 
     def refuse(self) -> None:
-        """Hang up all connections, and have nobody listen."""
+        """Close all connections, and stop listening."""
         self._do(self._stop_listening())
 
     def accept(self) -> None:
@@ -196,7 +196,7 @@ class FaultyOpenAI:
         return well
 
     def _reply(self, asking: dict[str, Any]) -> dict[str, Any]:
-        """Return what is to be said, with the usage that it has: a token for four characters."""
+        """Return the planned answer with its usage: a token for four characters."""
         if "messages" not in asking:
             tokens = sum(_tokens(text) for text in asking["input"])
             return {**embedded(asking), "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
@@ -225,7 +225,7 @@ class _Counted:
 
 
 class _Door:
-    """Limits at work: who comes in, who waits, who is refused."""
+    """Applies the limits: it admits, queues or rejects requests."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self._limits, self._inside = limits, 0
@@ -235,7 +235,7 @@ class _Door:
 
     @asynccontextmanager
     async def admitted(self, tokens: int) -> AsyncIterator[Play | None]:
-        """Be inside the block; with the refusal to play, where it was refused."""
+        """Admit one request for the block; yields the refusal to play if it was rejected."""
         if self._refuses(tokens):
             yield status(
                 429, code="rate_limit_exceeded", message=_OVERLOADED, retry_after=_text(self._limits.retry_after_s)

@@ -20,9 +20,9 @@ def obstacle(name: str) -> str | None:
 
 @contextmanager
 def building(binary: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Yield a folder to build in and Go's environment; ``folder / binary.name`` is then moved to where it belongs.
+    """Yield a folder to build in and Go's environment; ``folder / binary.name`` is then moved to its place.
 
-    The folder goes in any case: what is half built is never taken for the binary.
+    The folder is removed in any case, so that a partial build is never taken for the binary.
     """
     home = binary.parent
     work = home.with_name(f"{home.name}.{os.getpid()}")
@@ -36,7 +36,7 @@ def building(binary: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 
 
 def module(name: str) -> Path:
-    """Return the folder with the files of a module, ``path@version``; fetched where it is not there."""
+    """Return the folder with the files of a module, ``path@version``; downloaded if it is missing."""
     asked = ["go", "mod", "download", "-json", name]
     environment = {**os.environ, "GOPROXY": _proxy(), "GOFLAGS": "-mod=mod"}
     told = subprocess.run(asked, capture_output=True, check=True, text=True, env=environment, cwd="/").stdout
@@ -44,6 +44,6 @@ def module(name: str) -> Path:
 
 
 def _proxy() -> str:
-    """Return Go's proxies without ``direct``: what a proxy refuses must fail at once, not be looked for in version control."""
+    """Return Go's proxies without ``direct``: a refused request must fail immediately, not go to version control."""
     asked = subprocess.run(["go", "env", "GOPROXY"], capture_output=True, check=True, text=True)
     return asked.stdout.strip().removesuffix(",direct")

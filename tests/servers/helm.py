@@ -30,7 +30,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Go.
-        subprocess.CalledProcessError: the build failed; Go has said why.
+        subprocess.CalledProcessError: the build failed; Go has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -41,10 +41,10 @@ def install() -> None:
 
 
 def run(*arguments: str) -> str:
-    """Return what Helm prints.
+    """Return Helm's output.
 
     Raises:
-        ValueError: it refused; holds what it said.
+        ValueError: Helm failed; has its output.
     """
     asked = [str(_binary()), *arguments]
     done = subprocess.run(asked, capture_output=True, check=False, text=True, env={**os.environ, "KUBECONFIG": "/none"})

@@ -62,7 +62,7 @@ class Jaeger:
         Args:
             service: asked for as the page does, which cannot search without one.
             tags: compared as strings, booleans in lower case; empty = every trace.
-            until: asked again and again with what is found so far; by default, whether there is any.
+            until: called repeatedly with the results so far; by default, whether there is any.
 
         Raises:
             TimeoutError: ``until`` was not satisfied in time.
@@ -96,7 +96,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Go.
-        subprocess.CalledProcessError: the build failed; Go has said why.
+        subprocess.CalledProcessError: the build failed; Go has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -111,7 +111,7 @@ def install() -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Jaeger]:
-    """Run Jaeger; what it holds ends with the block."""
+    """Run Jaeger; its data ends with the block."""
     api, grpc_api, http, grpc, health = (free_port() for _ in range(5))
     config = folder / "jaeger.yaml"
     config.write_text(_config(api=api, grpc_api=grpc_api, http=http, grpc=grpc, health=health), encoding="utf-8")
@@ -139,7 +139,7 @@ def _write_module(work: Path, environment: Mapping[str, str]) -> None:
 
 
 def _config(*, api: int, grpc_api: int, http: int, grpc: int, health: int) -> str:
-    """Return a configuration whose every port is on loopback; without ``--config`` some are on fixed ports."""
+    """Return a configuration with every port on loopback; without ``--config`` some are on fixed ports."""
     return (
         "extensions:\n"
         f"  healthcheckv2: {{use_v2: true, http: {{endpoint: '127.0.0.1:{health}'}}}}\n"

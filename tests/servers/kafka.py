@@ -1,7 +1,7 @@
 """Kafka: one broker that is its own controller, fetched once from Maven into the cache and run on free loopback ports.
 
-It speaks the group protocol of KIP-848 and the classic one, and knows two listeners: a plain one, whose clients may do
-anything, and one with names and passwords (SASL/PLAIN) or tokens, whose client ``reader`` may do what ``allow`` has said.
+It supports the group protocol of KIP-848 and the classic one, and has two listeners. Clients of the plain one may do anything.
+The other one has names and passwords (SASL/PLAIN) or tokens, and its client ``reader`` has the permissions of ``allow``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
 class Kafka:
-    """A broker, which may be stopped and started again: what it holds stays.
+    """A broker that may be stopped and started again with its data.
 
     Args:
         folder: for its data and its output.
-        properties: of the broker, beside those that it needs here.
+        properties: further properties of the broker, in addition to the ones it needs here.
 
     Attributes:
         brokers: ``bootstrap.servers`` of the plain listener.
@@ -51,7 +51,7 @@ class Kafka:
 
     @property
     def pid(self) -> int:
-        """Of the process that keeps it; Kafka is its child."""
+        """Process id of its keeper; Kafka is the keeper's child."""
         assert self._server is not None
         return self._server.pid
 
@@ -82,7 +82,7 @@ class Kafka:
 
         told = {name.replace("_", "."): value for name, value in configuration.items()}
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=told)
-        admin = self._admin()  # what it was asked ends with it
+        admin = self._admin()  # its open requests end with it
         for created in admin.create_topics([wanted]).values():
             try:
                 created.result(30)
@@ -91,7 +91,7 @@ class Kafka:
                     raise
 
     def delete_all(self, topic: str, partitions: int) -> None:
-        """Delete what a topic holds, as its retention would."""
+        """Delete the messages of a topic, as its retention would."""
         from confluent_kafka import OFFSET_END, TopicPartition
 
         admin = self._admin()
@@ -139,7 +139,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Java or no Maven.
-        subprocess.CalledProcessError: Maven failed and has said why.
+        subprocess.CalledProcessError: Maven failed and has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -150,12 +150,12 @@ def install() -> None:
     shutil.rmtree(half, ignore_errors=True)
     asked = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={half}"]
     subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *asked], cwd=folder, check=True, stdin=subprocess.DEVNULL)
-    half.replace(_libraries())  # what is half there is never taken for all
+    half.replace(_libraries())  # a partial copy is never taken for a whole one
 
 
 @contextmanager
 def running(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Kafka]:
-    """Run Kafka; what it holds ends with the block."""
+    """Run Kafka; its data ends with the block."""
     broker = Kafka(folder, properties or {})
     try:
         broker.start()
@@ -209,7 +209,7 @@ _GROUPS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""A member that is gone is missed after 6 s, and what joins or leaves is told at once."""
+"""A lost member is detected after 6 s; members that join or leave are announced immediately."""
 
 
 def _java(*arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Kubernetes' own schemas, and the operators': what a cluster would refuse is refused here, without a cluster.
+"""Kubernetes' own schemas, and the operators': objects that a cluster would reject are rejected here, without a cluster.
 
 Those of Kubernetes come with ``kubernetes-validate`` (PyPI), in an environment of their own; those of the operators' resources
 are read from their Go modules, as published.
@@ -77,7 +77,7 @@ def install() -> None:
 
 
 def refused(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what a cluster would refuse of these objects, or drop: a field that is in no schema."""
+    """Return the faults for which a cluster would reject these objects, and the fields it would drop: those in no schema."""
     asked = json.dumps([VERSION, dict(map(_crd, _CRDS)), objects])
     environment = {**os.environ, "PYTHONPATH": ""}
     done = subprocess.run(
@@ -97,7 +97,7 @@ def _crd(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _strict(schema: Any) -> Any:
-    """Return a schema that knows no further fields: a cluster would drop them, without a word."""
+    """Return a schema without further fields, because a cluster would drop them silently."""
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, dict):

@@ -38,7 +38,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Node or no npm.
-        subprocess.CalledProcessError: npm failed and has said why.
+        subprocess.CalledProcessError: npm failed and has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -59,7 +59,7 @@ def ask(question: str, *, times: int, model: str, to: str) -> None:
         question: asked each time, in a trace of its own.
         times: how often.
         model: base URL of an OpenAI server.
-        to: where it sends OTLP traces, path included.
+        to: address for OTLP traces, path included.
 
     Raises:
         subprocess.CalledProcessError: it failed.

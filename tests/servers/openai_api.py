@@ -1,4 +1,4 @@
-"""A loopback server that speaks OpenAI's chat completions and embeddings, answering what a test tells it to.
+"""A loopback server with OpenAI's chat completions and embeddings, and scripted answers.
 
 with OpenAIServer(lambda request: '{"verdict": 1}') as server:
     ChatOpenAI(base_url=server.url, api_key="none")
@@ -91,7 +91,7 @@ def called(name: str, identity: str = "call-1", /, **arguments: Any) -> dict[str
 
 
 def _streamed(reply: dict[str, Any], body: dict[str, Any]) -> bytes:
-    """Return a completion as server-sent events: text a word at a time, tool calls at once, usage where it was asked for."""
+    """Return a completion as server-sent events: text a word at a time, tool calls at once, usage if it was requested."""
     [choice] = reply["choices"]
     message, reason = choice["message"], choice["finish_reason"]
     deltas: list[dict[str, Any]] = [{"content": word} for word in re.findall(r"\S+\s*", message["content"] or "")]
@@ -117,7 +117,7 @@ def embedded(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def completion(said: str | list[str] | dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat completion that says this, in one choice or in several; or that is this message."""
+    """Return a chat completion with this text, in one choice or in several; or with this message."""
     texts = said if isinstance(said, list) else [said]
     messages = [{"role": "assistant", "content": one} if isinstance(one, str) else one for one in texts]
     choices = [
@@ -139,7 +139,7 @@ def completion(said: str | list[str] | dict[str, Any], body: dict[str, Any]) -> 
 
 
 def judged(body: dict[str, Any]) -> str:
-    """Answer any prompt of the judge, by the form it asks for, as somebody who finds everything right."""
+    """Answer any prompt of the judge, by the requested form, with a favourable verdict."""
     form = body.get("response_format", {}).get("json_schema", {}).get("name")
     if form == "Verdicts":
         return json.dumps({"statements": [{"statement": "It is so.", "reason": "it says so", "verdict": 1}]})

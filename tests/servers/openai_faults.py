@@ -1,4 +1,4 @@
-"""What goes wrong with a provider of models, or with what stands before it: each a function that plays one exchange out.
+"""Faults of a model provider, or of a server in front of it: each is a function that plays one exchange.
 
     server.faults = [Fault(status(429, retry_after=5), until_s=30), Fault(hang, share=0.2)]
 
@@ -38,8 +38,8 @@ class ServedRequest:
     Attributes:
         question: a hash of the messages, or of the texts to embed.
         at_s, ended_s: the server's time; None while it goes on.
-        status: of the answer; 0 where there was none.
-        input_tokens, output_tokens: what is billed.
+        status: status of the response; 0 without a response.
+        input_tokens, output_tokens: billed tokens.
     """
 
     question: str
@@ -60,9 +60,9 @@ class Exchange:
     """One request and the connection that its answer goes to.
 
     Attributes:
-        reply: what an answer that is well would say.
-        asked: what is kept of it.
-        told: headers that every answer carries: what is left of the limits.
+        reply: text of a successful answer.
+        asked: record of the request.
+        told: headers of every response: the rest of the limits.
     """
 
     body: dict[str, Any]
@@ -150,7 +150,7 @@ no_such_format = status(
 
 
 def says(text: str | None, *, finish: str = "stop", refusal: str | None = None) -> Play:
-    """Answer with this text, instead of what was to be said.
+    """Answer with this text instead of the planned one.
 
     Args:
         finish: ``finish_reason``: ``length`` is an answer cut, ``content_filter`` one withheld.
@@ -228,7 +228,7 @@ async def cut_connection(exchange: Exchange) -> None:
 
 
 async def redirect_loop(exchange: Exchange) -> None:
-    """Send the client back to where it is."""
+    """Redirect the client to the same address."""
     await exchange.send({}, 307, {"Location": exchange.path})
 
 
@@ -236,7 +236,7 @@ def big(size: int = 10_000_000) -> Play:
     """Answer with so many bytes of prose."""
     raw = json.dumps(
         completion("It is so. " * (size // 10), {})
-    ).encode()  # once: what it takes is not the client's doing
+    ).encode()  # once: its duration does not depend on the client
     return body(raw, kind="application/json")
 
 

@@ -4,7 +4,7 @@
         ...                                     # export to receiver.endpoint
         assert receiver.wait_for(lambda: receiver.spans)
 
-It can stand in front of a real server (``forward_to``), to count what that one is sent.
+It can be in front of a real server (``forward_to``), to count the requests to it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class OtlpReceiver:
         return Counter(span.span_id for span in self.spans)
 
     def answer(self, with_: Answer, *signals: Signal) -> None:
-        """Answer so from now on: a status code, or ``"hang"`` = not before it is told otherwise. No signal = all."""
+        """Set the response from now on: a status code, or ``"hang"`` = no response until it is set again. No signal = all."""
         with self._changed:
             for signal in signals or ("traces", "metrics", "logs"):
                 self._answers[f"/v1/{signal}"] = with_
@@ -224,7 +224,7 @@ class OtlpReceiver:
 
 
 def dead_endpoint() -> str:
-    """Return an endpoint where nobody listens."""
+    """Return an endpoint without a listener."""
     return f"http://127.0.0.1:{free_port()}"
 
 

@@ -61,7 +61,7 @@ class Phoenix:
 
         Args:
             trace_id: 32 hex digits, or the number.
-            until: asked again and again with what is stored so far; by default, whether there is any span.
+            until: called repeatedly with the stored spans so far; by default, whether there is any span.
 
         Raises:
             TimeoutError: ``until`` was not satisfied in time.
@@ -92,7 +92,7 @@ class Phoenix:
         return [one["node"] for project in projects for one in project["spans"]["edges"]]
 
     def _all(self, project: str) -> Iterator[dict[str, Any]]:
-        """Yield every span of a project, page by page; nothing where the project does not exist yet."""
+        """Yield every span of a project, page by page; nothing before the project exists."""
         cursor: str | None = None
         while True:
             query = urllib.parse.urlencode({"limit": PAGE, **({"cursor": cursor} if cursor else {})})

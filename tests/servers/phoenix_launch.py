@@ -1,6 +1,6 @@
 """Start Phoenix on loopback only. Runs in Phoenix's own environment and imports nothing of ours.
 
-Phoenix binds its gRPC port to ``[::]`` whatever PHOENIX_HOST says.
+Phoenix binds its gRPC port to ``[::]``, whatever PHOENIX_HOST is.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ READY_WITHIN_S = 30.0  # 0.5 s on a quiet machine
 TOOL_WITHIN_S = 60.0
 FEATURES = "exemplar-storage,native-histograms"
 CONFIG = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
-"""Scrapes nothing: for what comes by remote write."""
+"""A configuration without scraping, for data by remote write."""
 
 Series = list[dict[str, Any]]
 
@@ -45,7 +45,7 @@ class Prometheus:
 
     @property
     def remote_write(self) -> str:
-        """Where others push samples to."""
+        """Address for samples by remote write."""
         return f"{self.url}/api/v1/write"
 
     def query(self, promql: str, at: float | None = None) -> Series:
@@ -98,10 +98,10 @@ def install() -> None:
 
 
 def promtool(*arguments: str | os.PathLike[str]) -> str:
-    """Run promtool, as in ``promtool("check", "rules", file)``, and return what it printed.
+    """Run promtool, as in ``promtool("check", "rules", file)``, and return its output.
 
     Raises:
-        ValueError: it found something wrong; holds what it said.
+        ValueError: promtool found a fault; has its output.
     """
     command = ["promtool", *map(os.fspath, arguments)]
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=TOOL_WITHIN_S)
@@ -125,7 +125,7 @@ def running(
         folder: a new one for each server.
         config: the text of ``prometheus.yml``.
         rules: file name → text; loaded whether or not the configuration has ``rule_files``.
-        retention: what is older than this is deleted.
+        retention: older data is deleted.
         lookback_s: for how long a series that gets no more samples still has its last value.
     """
     folder.mkdir(parents=True, exist_ok=True)

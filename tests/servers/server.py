@@ -28,7 +28,7 @@ _WORKERS = 16
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS  # each has ports of its own
 
 LEASH = Path(__file__).with_name("leash.py")
-BELOW_EPHEMERAL = 15_000, 32_768  # a server that is told its port may begin seconds after the port was looked for
+BELOW_EPHEMERAL = 15_000, 32_768  # a server may bind its given port seconds after the port was chosen
 STOP_WITHIN_S = 15.0  # the leash itself waits 5 s before it kills
 LISTENING = "0A"  # a socket's state in /proc/net/tcp
 LOG_TAIL = 3_000  # characters quoted when a server does not come up
@@ -41,7 +41,7 @@ class Server:
         command: program and arguments.
         environment: on top of this process's own.
         folder: working directory; the server's output goes to ``server.log`` in it.
-        ready: a URL that answers 200 once the server is up, or what says whether it is.
+        ready: a URL that answers 200 once the server is up, or a function that returns whether it is.
         deadline_s: to become ready.
     """
 
@@ -72,7 +72,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the leash; the server is its child."""
+        """Process id of the leash; the server is its child."""
         return self._process.pid
 
     def stop(self) -> None:
@@ -89,13 +89,13 @@ class Server:
 
 
 def absent_commands(*needed: str) -> str | None:
-    """Return which commands are not on the PATH, as a sentence; None where all are."""
+    """Return the commands that are missing on the PATH, as a sentence; None if all exist."""
     missing = [command for command in needed if not shutil.which(command)]
     return f"{' and '.join(missing)} is not on the PATH" if missing else None
 
 
 def cache_dir() -> Path:
-    """Where downloads and builds are kept between runs, outside the tree."""
+    """Folder of downloads and builds between runs, outside the tree."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spanscore-servers"
 
@@ -103,7 +103,7 @@ def cache_dir() -> Path:
 def free_port() -> int:
     """Return a TCP port on loopback that was free just now, and that no system gives to whoever asks for any port.
 
-    Each is another one, in this process and in the others that run tests: who asks for two binds neither in between.
+    Each call returns another port, in this process and in other test processes: a caller may ask for two before binding them.
     """
     while True:
         port = _PORTS.randrange(BELOW_EPHEMERAL[0] + _WORKER, BELOW_EPHEMERAL[1], _WORKERS)
@@ -115,7 +115,7 @@ def free_port() -> int:
 
 
 def fetch_json(url: str, parameters: Mapping[str, str] | None = None) -> Any:
-    """Return what a server answers to a GET, read as JSON.
+    """Return a server's JSON response to a GET.
 
     Raises:
         RuntimeError: the answer is an error; holds its status and text.
@@ -132,7 +132,7 @@ def poll(question: Callable[[], T], *, deadline_s: float, what: str, every_s: fl
     """Ask until the answer is true-ish and return it.
 
     Raises:
-        TimeoutError: the deadline passed; names what was waited for and the last answer.
+        TimeoutError: the deadline passed; names the awaited condition and the last answer.
     """
     deadline = time.monotonic() + deadline_s
     while not (answer := question()):

@@ -1,4 +1,4 @@
-"""The real Collector does what its module promises: checks a configuration, runs it, and passes on what it is sent."""
+"""The real Collector keeps its module's promises: it checks a configuration, runs it, and forwards data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge's server itself: it limits, fails and hangs as it is told to, seen by a plain client."""
+"""The judge's server itself: it limits, fails and hangs as scripted, for a plain client."""
 
 from __future__ import annotations
 

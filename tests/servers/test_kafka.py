@@ -1,4 +1,4 @@
-"""The real broker does what its module promises: keeps what it is sent, over a stop, and lets in whom it should."""
+"""The real broker keeps its module's promises: it keeps messages over a stop, and admits the right clients."""
 
 from __future__ import annotations
 

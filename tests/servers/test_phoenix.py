@@ -1,4 +1,4 @@
-"""The real store does what its fixture promises: a span goes in over OTLP and comes out of the query API."""
+"""The real store keeps its fixture's promises: a span goes in over OTLP and comes out of the query API."""
 
 from __future__ import annotations
 

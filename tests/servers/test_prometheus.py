@@ -1,4 +1,4 @@
-"""The real Prometheus and Alertmanager do what their modules promise: scrape, rule, exemplar, alert, on loopback only."""
+"""The real Prometheus and Alertmanager keep their modules' promises: scrape, rule, exemplar, alert, on loopback only."""
 
 from __future__ import annotations
 

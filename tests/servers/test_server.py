@@ -1,4 +1,4 @@
-"""A server lives as long as its starter, and says why when it does not come up."""
+"""A server lives as long as its starter, and reports why it does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Zipkin does what its module promises: tags are found by string equality, all of them on one span."""
+"""The real Zipkin keeps its module's promises: tags are found by string equality, all of them on one span."""
 
 from __future__ import annotations
 

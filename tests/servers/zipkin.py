@@ -1,4 +1,4 @@
-"""Zipkin: a real trace store whose tag search is equality of strings, as Jaeger's is; in memory, on a free loopback port."""
+"""Zipkin: a real trace store with tag search by string equality, like Jaeger's; in memory, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Zipkin:
         return found
 
     def _search(self, tags: str) -> Traces:
-        """Ask Zipkin; it also finds a trace whose spans have the tags between them, which Jaeger would not."""
+        """Search in Zipkin; it also finds a trace with the tags on several spans, which Jaeger would not."""
         query = {"annotationQuery": tags, "lookback": str(LOOKBACK_MS), "limit": "1000"}
         pairs = dict(tag.split("=", maxsplit=1) for tag in tags.split(" and ")).items()
         traces = fetch_json(f"{self.url}/api/v2/traces", query)
@@ -83,7 +83,7 @@ def install() -> None:
 
     Raises:
         RuntimeError: there is no Java or no Maven.
-        subprocess.CalledProcessError: Maven failed and has said why.
+        subprocess.CalledProcessError: Maven failed and has printed the reason.
     """
     if reason := obstacle():
         raise RuntimeError(reason)
@@ -96,7 +96,7 @@ def install() -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Zipkin]:
-    """Run Zipkin; what it holds ends with the block."""
+    """Run Zipkin; its data ends with the block."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     server = Server(

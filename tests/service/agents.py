@@ -1,4 +1,4 @@
-"""Requests of an application with agents, and what of them is at a backend."""
+"""Requests of an application with agents, and their spans at a backend."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def requests_of(spans: Sequence[Span], size: int, scope_name: str = "my.agents")
 
 
 class Seen(NamedTuple):
-    """What is at a backend.
+    """The spans at a backend.
 
     Attributes:
         times: span id → how often it came.
-        changed: names of spans that differ from what was sent in more than our attributes behind their own bytes.
+        changed: names of spans that differ from the sent ones by more than our attributes after their own bytes.
         marked: span id → our attributes on it, by name.
         scores: evaluation spans.
     """
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
 
 
 def seen_at(requests: Iterable[Arrived], sent: Sequence[Span]) -> Seen:
-    """Compare what a backend took with what was sent."""
+    """Compare a backend's spans with the sent ones."""
     own = {span.span_id: span for span in sent}
     times: Counter[bytes] = Counter()
     changed, scores = list[str](), list[Span]()
@@ -99,7 +99,7 @@ def _spans_in(requests: Iterable[Arrived]) -> Iterable[tuple[str, Span]]:
 
 
 def _taken_off(span: Span) -> dict[str, object]:
-    """Remove our attributes from a span, which stand last; return them."""
+    """Remove our attributes, the last ones, from a span; return them."""
     ours = dict[str, object]()
     while span.attributes and span.attributes[-1].key.startswith(OURS):
         last = span.attributes.pop()

@@ -1,4 +1,4 @@
-"""A backend that keeps requests as they came, bytes and headers, and answers as it is told."""
+"""A backend that keeps requests unchanged, bytes and headers, with scripted responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Arrived(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What it answers; ``hangs`` = not before it is told otherwise, and then that it did not take it."""
+    """Its response; ``hangs`` = no response until it is set again, and then a failure."""
 
     status: int = 200
     body: bytes = b""
@@ -33,7 +33,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class RawBackend:
-    """Listens on 127.0.0.1. What is answered with a success is in ``taken``, everything in ``arrived``.
+    """Listens on 127.0.0.1. Requests with a successful response are in ``taken``, all requests in ``arrived``.
 
     Args:
         port: 0 = any free one.

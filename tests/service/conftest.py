@@ -1,4 +1,4 @@
-"""What scores of a service go to."""
+"""Destinations of a service's scores."""
 
 from __future__ import annotations
 

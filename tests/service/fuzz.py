@@ -1,4 +1,4 @@
-"""Requests as nobody should send them: what is cut, bent, deep, huge or endless, in protobuf, JSON and gzip."""
+"""Malformed requests: cut, bent, deep, huge or endless, in protobuf, JSON and gzip."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_bad_request(dice: random.Random) -> ExportRequest:
         if dice.random() < 0.3:
             body = _cut(dice, body)
     elif dice.random() < 0.03:
-        encoding = GZIP  # it is none
+        encoding = GZIP  # an unknown encoding
     path = dice.choices((TRACES, LOGS, METRICS), (50, 1, 1))[0]
     return ExportRequest(path, body, is_json if dice.random() < 0.97 else not is_json, encoding)
 

@@ -1,4 +1,4 @@
-"""Real listeners on loopback, in this process, in front of a taker that keeps what it is given."""
+"""Real listeners on loopback, in this process, in front of a taker that keeps its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Taker:
-    """Keeps the spans that it is given; full where it is told so."""
+    """Keeps its spans; full on request."""
 
     def __init__(self, full_of: str | None = None) -> None:
         self.counts = EndpointCounts()

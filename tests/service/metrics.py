@@ -21,7 +21,7 @@ class Hangs(BaseMetric):
 
 
 class Answered(BaseMetric):
-    """1 where there is an answer."""
+    """1 if there is an answer."""
 
     name = "answered"
     requires = {"single_turn": ("response",)}  # noqa: RUF012
@@ -31,7 +31,7 @@ class Answered(BaseMetric):
 
 
 class Recovered(Answered):
-    """What hangs, in a release that no longer does."""
+    """A later release of the hanging metric, which no longer hangs."""
 
     name = "hangs"
 

@@ -1,6 +1,6 @@
 """``spanscore serve`` as a process of its own, and spans that a client sends to it.
 
-Run as a module it is the command line, which says at its end whether LangChain was loaded.
+Run as a module it is the command line, which prints at its end whether LangChain was loaded.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, endpoint: str, *arguments: str, **settings: Any) -> Iterator[Serving]:
-    """Yield a process that serves on free ports, and whose scores go to an endpoint."""
+    """Yield a process that serves on free ports, and sends its scores to an endpoint."""
     serve = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", **settings.pop("serve", {})}
     environment: Mapping[str, str] = settings.pop("environment", {})
     units = {"idle_timeout": "100ms", **settings.pop("units", {})}

@@ -1,4 +1,4 @@
-"""Every key of ``serve``, and of ``units`` for what arrives over the wire, arrives in the service."""
+"""Every key of ``serve``, and of ``units`` for received spans, is used in the service."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ UNUSUAL: dict[str, Any] = {
     "serve.token_env": "UNUSUAL_TOKEN",
     "units.late": "rescore",
 }
-"""Where any number or text will not do."""
+"""Values for keys that accept only certain numbers or texts."""
 REMOTE_SCORING = {
     "serve.tls.cert": "test_tls.py",
     "serve.tls.key": "test_tls.py",
     "serve.insecure": "test_plan.py",
     "serve.drain": "test_serve.py",
 }
-"""Key → where what it does is seen from outside."""
+"""Key → a place that shows its effect from outside."""
 SEEN = sorted({path for path in LEAVES if path.startswith("serve.")} - REMOTE_SCORING.keys() | WIRE)
 
 
@@ -63,7 +63,7 @@ def made_of(folder: Path, path: str | None) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], set[str]]:
-    """What is made where nothing is unusual, and the places that are the same each time."""
+    """The parts made from usual values, and the places that are equal each time."""
     one, other = (made_of(tmp_path_factory.mktemp("usual"), None) for _ in range(2))
     return one, {place for place in one | other if one.get(place) == other.get(place)}
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, hang up, or send what is no request: each costs little, and none costs the others."""
+"""Clients that are slow, hang up, or send invalid requests: each costs little, and none affects the others."""
 
 from __future__ import annotations
 

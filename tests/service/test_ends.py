@@ -80,7 +80,7 @@ def test_a_process_that_is_killed_leaves_its_units_in_the_spool(tmp_path: Path, 
 def test_a_process_that_is_killed_without_a_spool_is_followed_by_one_that_begins_anew(
     tmp_path: Path, backend: OtlpReceiver
 ) -> None:
-    """What was answered and not scored is lost with its memory: a spool is what keeps it."""
+    """Acknowledged and unscored units are lost with the memory; a spool would keep them."""
     first, second = a_run(), a_run()
     with serving(tmp_path, backend.endpoint, metrics=[ANSWERED]) as running:
         assert send(running, first)

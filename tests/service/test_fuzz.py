@@ -62,7 +62,7 @@ def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_mem
         taker = scorer._otlp_spans(Units(idle_timeout=0.0))
         door = ExportHandler(taker, inflated=64_000_000)
         for number in range(10_000):
-            if number == 1_000:  # caches are filled, and the allocator has what it keeps
+            if number == 1_000:  # caches and allocator are filled by then
                 before = resident()
             answer = door.answer(a_bad_request(dice))
             assert is_read(answer)

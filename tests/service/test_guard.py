@@ -1,4 +1,4 @@
-"""Who may send: the whole token, and nothing but the token."""
+"""Access: the whole token, and nothing but the token."""
 
 from __future__ import annotations
 

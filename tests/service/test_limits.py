@@ -1,4 +1,4 @@
-"""A compressed body inflates to what it was, or is refused while it does: whatever it says of its size."""
+"""A compressed body inflates to its content, or is rejected meanwhile, whatever size it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two listeners, by the clients that send to them: the SDK's exporters, and requests as nobody should send them."""
+"""The two listeners with real clients: the SDK's exporters, and malformed requests."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ async def test_what_takes_long_is_read_on_a_thread(size: int, is_json: bool, enc
 
 
 def test_a_body_of_countless_empty_parts_is_refused_before_they_are_read() -> None:
-    """Each costs a copy of what follows it: 16 MB of them would take minutes of CPU."""
+    """Each part costs a copy of the rest: 16 MB of them would take minutes of CPU."""
     parts = {number: gzip.compress(b"", mtime=0) * number for number in (2, 17)}
 
     assert gunzipped(parts[2] + gzip.compress(b"x"), 10) == b"x"

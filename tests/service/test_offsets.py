@@ -1,4 +1,4 @@
-"""Of a partition that is committed up to which everything is settled, and never a message more."""
+"""A partition is committed up to its first unsettled message, and never further."""
 
 from __future__ import annotations
 

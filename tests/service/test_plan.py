@@ -1,4 +1,4 @@
-"""What ``serve`` would do is told, and what keeps it from that, before anything listens."""
+"""The plan of ``serve`` is printed, with the obstacles, before anything listens."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ UNITS = 40
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What was said; the signals that were passed on are ours again afterwards."""
+    """The output; the handlers of forwarded signals are ours again afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield []
     for number, handler in before.items():
@@ -36,7 +36,7 @@ def said() -> Iterator[list[str]]:
 
 
 def waits_but_first(code: int, folder: Path, place: int) -> None:
-    """End, the first process, when the other is there; that one when it is told to."""
+    """The first process ends when the other exists; the other ends on a signal."""
     there = folder / "there"
     if place:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -93,7 +93,7 @@ def test_they_end_when_what_started_them_is_killed(tmp_path: Path, backend: Otlp
         for one in (1, 2):
             running.until(f"process {one}: scores: ")
         running.process.kill()
-        running.ended()  # who holds its output is gone, too
+        running.ended()  # the holder of its output has ended, too
 
     assert len([line for line in running.lines if "draining" in line]) == 2
 

@@ -31,7 +31,7 @@ PARTLY = ExportTraceServiceResponse(
 
 
 class Keeper:
-    """Keeps the spans whose names are given, and has them leave when it is told."""
+    """Keeps the spans with the given names, and releases them on request."""
 
     def __init__(self, *names: str) -> None:
         self._names = [name.encode() for name in names]

@@ -16,7 +16,7 @@ THREADS = 32
 
 
 class HangingBackend:
-    """An ``Onward`` whose backend answers when it is told."""
+    """An ``Onward`` with a backend that answers on request."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)

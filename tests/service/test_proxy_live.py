@@ -1,4 +1,4 @@
-"""A proxy between real clients and a backend: what is there behind it is what was sent, once, with scores on the roots."""
+"""A proxy between real clients and a backend: the backend gets the sent spans once, with scores on the roots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SCORE = "spanscore.score.response_relevancy"
 
 Send = Callable[[Running, bytes], bool]
-"""One request; whether it was taken: what was not, is sent again."""
+"""One request, and whether it was accepted; rejected ones are sent again."""
 
 
 def over_http(running: Running, body: bytes) -> bool:
@@ -58,7 +58,7 @@ def _scores_leave_for_the_backend_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Proxied(NamedTuple):
-    """What stands between a client and a backend."""
+    """A proxy between a client and a backend."""
 
     running: Running
     scorer: OnlineScorer
@@ -106,7 +106,7 @@ def some_runs(number: int) -> list[Span]:
 
 
 def send_until_taken(running: Running, requests: Sequence[bytes], send: Send) -> None:
-    """Send as exporters do: what may be sent again is, whole."""
+    """Send like an exporter: a retryable request is sent again as a whole."""
     for body in requests:
         while not send(running, body):
             threading.Event().wait(0.05)

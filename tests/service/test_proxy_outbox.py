@@ -25,7 +25,7 @@ DOWN = BackendAnswer(503, error="connection refused")
 
 
 class Backend:
-    """Answers in turn, the last one for ever, and keeps what it takes; time passes as it is told."""
+    """Answers in turn, the last answer for ever, and keeps accepted requests; the test moves its clock."""
 
     def __init__(self, *answers: BackendAnswer, max_bytes: int = 64_000_000) -> None:
         self.answers = list(answers) or [OK]
@@ -52,7 +52,7 @@ class Backend:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and send what falls due in it."""
+        """Let time pass, and send requests that become due."""
         until_s = self.now_s + seconds
         while (due_s := self.outbox.due_s()) is not None and due_s <= until_s:
             self.now_s = max(self.now_s, due_s)

@@ -20,7 +20,7 @@ ANSWERED, HANGS = "tests.service.metrics:Answered", "tests.service.metrics:Hangs
 
 
 def proxy_config(backend: RawBackend, **more: Any) -> dict[str, Any]:
-    """Return the settings of a proxy whose scores leave to the backend without being told so."""
+    """Return the settings of a proxy that sends its scores to the backend by default."""
     serve = {"mode": "proxy", "forward": {"endpoint": backend.endpoint, "timeout": "5s"}, "drain": "10s", **more}
     return {"serve": serve, "environment": {"OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}}
 

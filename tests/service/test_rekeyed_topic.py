@@ -1,4 +1,4 @@
-"""What a forwarder reads of a topic: it waits by trace, is keyed by conversation, and settled when it is acknowledged."""
+"""Messages that a forwarder reads from a topic wait by trace, are keyed by conversation, and settled on acknowledgement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Brokers:
-    """A carrier whose messages are acknowledged when the test says so."""
+    """A carrier with messages that the test acknowledges."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, bytes]] = []
@@ -37,7 +37,7 @@ class Brokers:
 
 
 class Forwarder:
-    """What is read of two partitions, and the brokers that it is written to."""
+    """Messages of two partitions, and the brokers that get them."""
 
     def __init__(self, tmp_path: Any, **units: Any) -> None:
         file = tmp_path / "spanscore.yaml"

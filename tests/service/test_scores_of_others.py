@@ -74,7 +74,7 @@ def heard(running: Running) -> dict[str, ExternalCount]:
 
 
 class Backend:
-    """An ``Onward`` whose backend answers as it is told."""
+    """An ``Onward`` with a scripted backend."""
 
     def __init__(self, answer: ExportResponse) -> None:
         self.answer = answer
@@ -173,7 +173,7 @@ def test_a_proxy_hears_nothing_of_what_its_backend_did_not_take() -> None:
 
 
 class Tee(OtlpReceiver):
-    """A backend from which a copy of what it is sent goes on, as from a Collector that filters nothing.
+    """A backend that forwards a copy of its requests, like a Collector without filters.
 
     Attributes:
         to: ``host:port``; empty = nowhere.
@@ -200,7 +200,7 @@ def backend() -> Iterator[Tee]:
 
 
 def say(endpoints: dict[str, str], name: str, value: float) -> None:
-    """Say it as the conventions do, by the SDK: with a log record over gRPC and one over HTTP, and with a span of either."""
+    """Send a result by the conventions with the SDK: as a log record over gRPC and one over HTTP, and as a span over both."""
     grpc_at, http_at = endpoints["grpc"], f"http://{endpoints['http']}"
     for logs_to in (LogsOverGrpc(grpc_at, insecure=True), LogsOverHttp(f"{http_at}/v1/logs")):
         loggers = LoggerProvider(shutdown_on_exit=False)
@@ -221,7 +221,7 @@ def say(endpoints: dict[str, str], name: str, value: float) -> None:
 
 
 def sums_of(page: str) -> dict[tuple[str, str, str], float]:
-    """Return name, label and source → what was scored, as Prometheus reads it."""
+    """Return name, label and source → sums as Prometheus reads them."""
     found = re.findall(r"^spanscore_scored_total\{([^}]*)\} (\S+)$", asked(page, "/metrics")[1], re.MULTILINE)
     told = [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
     names = ("gen_ai_evaluation_name", "gen_ai_evaluation_score_label", "spanscore_evaluation_source")

@@ -34,14 +34,14 @@ def stopped(running: Serving) -> int:
 
 
 def ended_as(running: Serving, metric: str) -> tuple[int, dict[str, int]]:
-    """Return eligible, and outcome → units, as it says at its end."""
+    """Return eligible, and outcome → units, from its last output."""
     told = running.until(rf"^{metric}: eligible ([\d,]+)(.*)$")
     outcomes = {name: int(units.replace(",", "")) for name, units in re.findall(r"(\w+) ([\d,]+\d|\d)", told[2])}
     return int(told[1].replace(",", "")), outcomes
 
 
 def asked(address: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
-    """Return status and answer, once; status 0 where nobody is there."""
+    """Return status and answer of one request; status 0 without a listener."""
     connection = HTTPConnection(address, timeout=30)
     try:
         connection.request(
@@ -123,7 +123,7 @@ def test_a_signal_under_load_leaves_no_unit_without_an_outcome(tmp_path: Path, b
     with serving(tmp_path, backend.endpoint, metrics=[HANGS, ANSWERED], serve={"drain": "2s"}) as running:
         statuses = [posted(running) for _ in range(50)]
         running.process.send_signal(signal.SIGTERM)
-        statuses += iter(lambda: posted(running), 0)  # until nobody listens
+        statuses += iter(lambda: posted(running), 0)  # until it stops listening
         code = running.ended()
 
     taken = statuses.count(200)

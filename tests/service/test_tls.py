@@ -60,7 +60,7 @@ def test_grpc_is_encrypted(up: Running, files: dict[str, str]) -> None:
 
 
 def test_who_does_not_encrypt_is_not_heard(up: Running) -> None:
-    with pytest.raises(OSError):  # noqa: PT011  (whatever the socket says)
+    with pytest.raises(OSError):  # noqa: PT011 (any error of the socket)
         up.post(a_request("a"))
     with grpc.insecure_channel(up.grpc) as channel, pytest.raises(grpc.RpcError):
         channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(a_request("a"), timeout=30)

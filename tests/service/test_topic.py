@@ -1,4 +1,4 @@
-"""What a worker reads, before a scorer has it: handed over in its order, together where nobody scores any of it."""
+"""A worker's messages before a scorer gets them: handed over in order, together if none is to be scored."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SAMPLE = SingleTurnSample(user_input="Who wrote Faust?", response="Goethe")
 
 
 def configured(folder: Path, **settings: Any) -> Path:
-    """Write a configuration whose spool is filled by whoever captures, and scored by nobody but a worker."""
+    """Write a configuration with a spool that capturing processes fill, and only a worker scores."""
     spool = {"path": str(folder / "spool.db"), "score_here": False}
     file = folder / "spanscore.yaml"
     file.write_text(yaml.safe_dump({"metrics": [ANSWERED], "spool": spool, **settings}))

@@ -19,5 +19,5 @@ def live(config: Path) -> LiveRuns:
 
 @pytest.fixture(scope="session")
 def few(config: Path) -> LiveRuns:
-    """Likewise, for tests to which it is all one how many."""
+    """A few live runs, for tests that need no number."""
     return live_runs(config, FEW)

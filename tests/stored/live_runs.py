@@ -1,4 +1,4 @@
-"""Live runs that a replay must find again: what they exported, and what was decided, named and scored of them."""
+"""Live runs that a replay must find again: their exports, decisions, names and scores."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ Scored = dict[tuple[int, int, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class LiveRuns:
-    """What came of live runs.
+    """The results of live runs.
 
     Attributes:
         spans: that left, evaluations included.
-        scored: what each evaluation span says that must be found again.
+        scored: values of each evaluation span that must be found again.
     """
 
     spans: list[Any]
@@ -65,7 +65,7 @@ def configuration(folder: Path, more: str = "") -> Path:
 
 
 def asking(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, more: str = "") -> Path:
-    """Return a configuration whose judge is a model at this address."""
+    """Return a configuration with a judge model at this address."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     file = folder / "asking.yaml"
     judge = f"judge: {{model: openai:gpt-x, base_url: '{url}'}}"
@@ -89,7 +89,7 @@ def live_runs(config: Path, units: int) -> LiveRuns:
 
 
 def scored_in(spans: Iterable[SpanData]) -> Scored:
-    """Return what evaluation spans say: by unit and metric the ids, the decision, and the score."""
+    """Return the content of evaluation spans: by unit and metric the ids, the decision, and the score."""
     told = (
         *(semconv.SCORE_ID, semconv.SCORE_REVISION, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE, semconv.OUTCOME),
         *(
@@ -112,7 +112,7 @@ def scored_in(spans: Iterable[SpanData]) -> Scored:
 
 
 def replayed(config: Path, source: str, *more: str) -> dict[str, Any]:
-    """Return what the command tells."""
+    """Return the output of the command."""
     done = CliRunner().invoke(app("replay"), ["replay", str(config), source, "--json", *more], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     told: dict[str, Any] = json.loads(done.stdout)

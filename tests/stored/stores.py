@@ -18,11 +18,11 @@ _CODES = ("UNSET", "OK", "ERROR")
 
 
 class StoreDouble:
-    """What a store holds, how it is asked, and what it does wrong.
+    """The content of a store, its API, and its faults.
 
     Attributes:
         asked: path and parameters of each request, in order.
-        faults: path → what becomes of its next requests: a status, ``(429, seconds)``, or ``"half"`` of the body.
+        faults: path → result of its next requests: a status, ``(429, seconds)``, or ``"half"`` of the body.
         otlp: whether Jaeger's API v3 and Tempo's v2 are there.
     """
 
@@ -58,7 +58,7 @@ class StoreDouble:
         }[place]()
 
     def _search(self, given: dict[str, str], *, seconds: bool) -> Any:
-        """Answer as Tempo does, whose times are seconds, or as Jaeger, whose are microseconds."""
+        """Answer like Tempo, with times in seconds, or like Jaeger, with microseconds."""
         unit_ns = 1e9 if seconds else 1e3
         found = self._within(int(given["start"]) * unit_ns, int(given["end"]) * unit_ns, int(given["limit"]))
         if seconds:

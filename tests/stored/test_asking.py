@@ -17,7 +17,7 @@ PATH = "/api/v3/services"
 
 
 class Asked:
-    """A store, what asks it, and for how long that waited."""
+    """A store, its client, and the client's waiting time."""
 
     def __init__(self, url: str, store: StoreDouble) -> None:
         self.store, self.waited = store, list[float]()

@@ -1,4 +1,4 @@
-"""Stored units as cases: which of them, each question once, and a draw that stands for all traffic."""
+"""Stored units as cases: the selection, each question once, and a draw that represents all traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spanscore collect`` takes from a store over its API what it takes from the file of the same spans."""
+"""``spanscore collect`` gets the same cases from a store's API as from a file of its spans."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def collected(source: str, out: Path, *options: str) -> tuple[Any, list[dict[str
 
 
 def with_a_question_of_its_own(line: str) -> str:
-    """Return a line of spans whose question no other trace has: each unit is a case."""
+    """Return a line of spans with a question that no other trace has, so that each unit is a case."""
     trace_id = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
     return line.replace("capital of France?", f"capital of France, asks {trace_id}?")
 

@@ -1,4 +1,4 @@
-"""``spanscore.explain``: which spans of a trace are read, its root, what was taken from where, and what is missing."""
+"""``spanscore.explain``: the read spans of a trace, its root, the source of each field, and missing fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: traces that are spread over them are whole, in bounded memory; what cannot be read is named and passed over."""
+"""Files: traces that are spread over them are complete, in bounded memory; unreadable parts are named and skipped."""
 
 from __future__ import annotations
 

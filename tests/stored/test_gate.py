@@ -1,4 +1,4 @@
-"""The gate: real drops fail, noise does not, and what could not be judged is neither."""
+"""The gate: real drops fail, noise does not, and unscored cases do neither."""
 
 from __future__ import annotations
 

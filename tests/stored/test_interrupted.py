@@ -1,4 +1,4 @@
-"""A replay that ends before its time: what it has stays, and the next one goes on from there."""
+"""A replay that ends early: its results stay, and the next one continues from there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unscored(few: LiveRuns, tmp_path: Path) -> str:
 
 
 class Impatient(OtlpFiles):
-    """Somebody presses Ctrl-C after 32 of 40 traces: what is scored leaves last."""
+    """Ctrl-C after 32 of 40 traces: scored units are exported last."""
 
     def is_time(self) -> bool:
         return True
@@ -83,7 +83,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_run_pays_for_nothing_twice(
 def test_answers_that_were_paid_for_are_not_asked_for_again(
     few: LiveRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge hangs after ten answers; what it had said of units that were not finished is kept."""
+    """The judge hangs after ten answers; its answers on unfinished units are kept."""
     source, file = tmp_path / "different.jsonl", tmp_path / "out" / "scores.jsonl"
     source.write_text("".join(_different(few.lines(scores=False))))
     go_on, answered = threading.Event(), list[Any]()

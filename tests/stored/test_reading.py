@@ -1,4 +1,4 @@
-"""Files of samples: lines, JSON, CSV. What cannot be read is named by its line."""
+"""Files of samples: lines, JSON, CSV. An unreadable record is named by its line."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_parquet_needs_pyarrow_or_is_read_by_it(tmp_path: Path, monkeypatch: pyt
 
 
 def parquet_of(records: Any) -> ModuleType:
-    """A stand-in of pyarrow's module, whose file holds these records; None: it is none."""
+    """A stand-in for pyarrow's module, with a file of these records; None: not a Parquet file."""
 
     class ParquetFile:
         def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real Jaeger keeps what a replay needs: by its OTLP API to the last digit, by that of its page but for what is told."""
+"""A real Jaeger keeps the data that a replay needs: exactly by its OTLP API, and with listed exceptions by its page's API."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_by_the_api_of_its_page_units_are_the_same_but_for_nanoseconds(filled: J
 
 
 def told(stored: StoredUnit) -> Any:
-    """Return what is read of a unit, but for its duration: its facts and its samples."""
+    """Return the facts and samples read from a unit, without its duration."""
     facts = stored.unit.facts()._replace(duration_ns=None)
     return facts, GenAIExtractor().extract(stored.unit), stored.dialect, len(stored.unit.spans)
 

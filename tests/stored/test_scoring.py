@@ -1,4 +1,4 @@
-"""A data set is scored: every sample counts, every failure is a value, nothing is paid for twice."""
+"""A data set is scored: every sample counts, every failure is a value, no answer is paid for twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tempo: its answers as they are documented, and what becomes of those that are not whole."""
+"""Tempo: its documented responses, and the effect of incomplete ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a store is scored: by time, by number, once, again, and what had failed."""
+"""The scored part of a store: by time, by number, once, again, and failed units."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_evaluation_that_failed_is_tried_again_and_no_other(config: Path, few
 def test_another_version_of_a_metric_scores_the_units_that_the_one_before_took(
     scored: str, few: LiveRuns, tmp_path: Path
 ) -> None:
-    """The rate has changed since: what was decided then stands."""
+    """The rate has changed since; the earlier decision counts."""
     changed = configuration(tmp_path).read_text().replace("faithfulness,", "{faithfulness: {pass_at: 0.9}},")
     config = tmp_path / "changed.yaml"
     config.write_text(changed.replace("rate: 0.3", "rate: 0.0"))
@@ -320,6 +320,6 @@ def _span(request: Any) -> Any:
 
 
 def _fail(span: Any) -> None:
-    """Make an evaluation span what a judge's failure leaves."""
+    """Turn an evaluation span into one of a failed judge."""
     span["attributes"] = [one for one in span["attributes"] if one["key"] != "gen_ai.evaluation.score.value"]
     span["attributes"].append({"key": "spanscore.evaluation.outcome", "value": {"stringValue": "judge_error"}})

@@ -17,7 +17,7 @@ TIMES = st.lists(st.integers(0, int(A_DAY_S) - 1), max_size=60, unique=True)
 
 
 class Listing:
-    """A store that lists as many as it is told to, the latest; more than ``refuses`` it does not."""
+    """A store that lists a given number of traces, the latest; it rejects requests for more than ``refuses``."""
 
     def __init__(self, times: Sequence[float], failing: Sequence[int] = (), refuses: int = 1_000_000) -> None:
         self._times, self._failing, self._refuses, self.asked = sorted(times), failing, refuses, 0

@@ -1,4 +1,4 @@
-"""The public doubles do what their docstrings say."""
+"""The public doubles keep the promises of their docstrings."""
 
 from __future__ import annotations
 

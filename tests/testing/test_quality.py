@@ -1,4 +1,4 @@
-"""``assert_quality``: passes what is good, and shows the worst of what is not."""
+"""``assert_quality``: passes good answers, and shows the worst of others."""
 
 from __future__ import annotations
 

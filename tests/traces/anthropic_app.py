@@ -1,4 +1,4 @@
-"""Programs on the bare Anthropic SDK, whose answers come from a transport in this process."""
+"""Programs on the bare Anthropic SDK, with answers from a transport in this process."""
 
 from __future__ import annotations
 

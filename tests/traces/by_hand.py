@@ -1,4 +1,5 @@
-"""What ``opentelemetry-instrumentation-openai-v2`` writes of the chain: by hand, as no version of it imports with this SDK.
+"""Spans of ``opentelemetry-instrumentation-openai-v2`` for the chain: written by hand, as no version of it imports with this
+SDK.
 
 Tried were 2.1b0 to 2.4b0. By default content is on log events and not on spans; with ``gen_ai_latest_experimental`` opted in
 and content asked for on spans it is there as JSON text.

@@ -13,7 +13,7 @@ Decorator = Callable[[str], Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 def decorated(client: OpenAI, traced: Decorator) -> Mapping[str, Callable[[], object]]:
-    """Return the programs, to be called; ``traced`` gives for a kind (chain, retriever, tool, agent) what decorates it."""
+    """Return the programs, to be called; ``traced`` gives the decorator of a kind (chain, retriever, tool, agent)."""
 
     @traced("chain")
     def chain(question: str) -> str:

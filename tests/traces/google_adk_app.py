@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import fetches prices from the net
-os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")  # version 2 knows both; 1 writes
+os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")  # version 2 reads both; 1 writes
 os.environ.setdefault("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")  # content in names of its own
 
 from google.adk.agents import Agent
@@ -36,7 +36,7 @@ async def _asked(agent: Agent, questions: Sequence[str]) -> list[str]:
 
 
 def attach(provider: TracerProvider) -> None:
-    """Set the provider globally, where the kit takes it from."""
+    """Set the provider globally, because the kit reads it there."""
     trace.set_tracer_provider(provider)
 
 

@@ -12,7 +12,7 @@ from tests.traces.decorated import decorated
 
 
 def attach(provider: TracerProvider) -> None:
-    """Have Langfuse's client use the provider; what it would send to its own server goes nowhere."""
+    """Let Langfuse's client use the provider; its exports to its own server are dropped."""
     Langfuse(public_key="none", secret_key="none", tracer_provider=provider, span_exporter=InMemorySpanExporter())
 
 

@@ -15,7 +15,7 @@ from tests.traces.decorated import decorated
 
 
 def attach(provider: TracerProvider) -> None:
-    """Have MLflow use the provider beside an endpoint, as in its documentation; what it sends there is not read."""
+    """Let MLflow use the provider next to an endpoint, as in its documentation; the endpoint's data is not read."""
     receiver = OtlpReceiver().__enter__()  # until the process ends
     os.environ |= {
         "MLFLOW_USE_DEFAULT_TRACER_PROVIDER": "false",

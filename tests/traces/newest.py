@@ -1,4 +1,4 @@
-"""The newest version of every instrumentation, tried on the programs beside this file: what has changed in the samples?
+"""Tries the newest version of every instrumentation on the programs in this folder, and prints changes in the samples.
 
     python -m tests.traces.newest                     # every instrumentation of Python in ``record``, some ten minutes
     python -m tests.traces.newest genai-langchain langfuse
@@ -74,7 +74,7 @@ def _newest_known(name: str, program: str) -> Recording | None:
 
 
 def changes(new: Sequence[Samples], old: Sequence[Samples]) -> list[str]:
-    """Return in what the samples of a program's units differ; empty if they are the same."""
+    """Return the differences in the samples of a program's units; empty if they are equal."""
     if len(new) != len(old):
         return [f"{len(new)} units, not {len(old)}"]
     return [

@@ -41,7 +41,7 @@ def tool(client: OpenAI) -> object:
 
 
 def with_tool(client: OpenAI, add: Callable[[int, int], int]) -> str:
-    """Ask for a sum, call the tool that the model asks for, and tell it the result."""
+    """Ask for a sum, call the tool that the model requests, and give it the result."""
     messages = asked(SUM)
     calling = said(client, messages, tools=[ADD])
     [call] = calling.tool_calls

@@ -1,10 +1,10 @@
-"""The programs beside this file, run under instrumentations of others → ``recorded/``: OTLP-JSON, a trace on each line.
+"""Runs the programs in this folder under other instrumentations → ``recorded/``: OTLP-JSON, a trace on each line.
 
     python -m tests.traces.record                     # under every instrumentation that is installed
     python -m tests.traces.record pydantic-ai mlflow
 
-An instrumentation is for ever, so each runs in a process of its own. One that is not among the development requirements says
-below what it needs. Ids are counted, so that a recording made again differs in its times alone.
+An instrumentation stays for ever, so each runs in a process of its own. The requirements below list packages that are not among
+the development requirements. Ids are counted, so that a repeated recording differs in its times only.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CHECKOUT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """Who traces which application.
+    """An instrumentation and the application it traces.
 
     Attributes:
-        package: on PyPI, whose version stands in the file's name.
-        application: the module beside this one that has the programs.
+        package: package on PyPI; its version is in the file's name.
+        application: the module in this folder with the programs.
         instrumentor: ``module:class``; None = the application's own function ``outputs`` has a provider get the spans.
         hidden: environment variables under which it writes no content.
-        needs: what is to be installed besides.
+        needs: further packages to install.
         shown: environment variables under which it writes content; empty if it writes content by default.
     """
 
@@ -126,7 +126,7 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
 
 
 def main(names: Sequence[str]) -> None:
-    """Record under these instrumentations, else under all that are installed; what is quickly made in any case."""
+    """Record under these instrumentations, by default under all installed ones; the quick files are always written."""
     write_samples()
     write_by_hand()
     for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
@@ -194,7 +194,7 @@ def attach(instrumentation: Instrumentation, provider: TracerProvider) -> None:
 
 
 def write_samples() -> None:
-    """Write what our own capture makes of the five programs: the samples that every recording of them is to give."""
+    """Write our own capture's samples of the five programs, which every recording of them must give."""
     from tests.applications.application import judged  # here, as they need LangChain
     from tests.traces.langchain_app import PROGRAMS, model_at
 
@@ -208,7 +208,7 @@ def write_samples() -> None:
 
 
 def write_by_hand() -> None:
-    """Write what an instrumentation writes that cannot be run."""
+    """Write the spans of an instrumentation that cannot be run."""
     for content in (True, False):
         provider = TracerProvider(id_generator=_Counted(), resource=Resource({"service.name": "openai_app"}))
         program = "chain" if content else "chain-without-content"
@@ -216,7 +216,7 @@ def write_by_hand() -> None:
 
 
 def record_vercel_ai() -> None:
-    """Run the JavaScript application with each major version of the SDK, in a copy of its folder where npm installs them."""
+    """Run the JavaScript application with each major version of the SDK, in a copy of its folder with npm's packages."""
     if shutil.which("npm") is None:
         print(f"{VERCEL_AI}: not recorded, npm is not installed")
         return

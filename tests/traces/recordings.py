@@ -1,4 +1,4 @@
-"""What is recorded, and read again: OTLP-JSON → translated spans → units → samples."""
+"""Reads recordings: OTLP-JSON → translated spans → units → samples."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Recording:
             return {span.scope for span in read_spans(lines)}
 
     def expected(self) -> list[Pair]:
-        """Return what each unit is to give: what our own capture of the program gives."""
+        """Return the required samples of each unit: those of our own capture of the program."""
         written = json.loads(self.path.with_name(f"{self.program}.samples.json").read_text(encoding="utf-8"))
         return [
             (single and SingleTurnSample.model_validate(single), multi and MultiTurnSample.model_validate(multi))
@@ -64,7 +64,7 @@ class Recording:
         ]
 
     def samples(self) -> list[Samples]:
-        """Return what each unit gives."""
+        """Return the samples of each unit."""
         return [GenAIExtractor().extract(unit) for unit in self.units()]
 
 
@@ -77,7 +77,7 @@ def _units(translator: SpanNormalizers, spans: Sequence[SpanData]) -> list[Unit]
 
 
 def differences(given: Pair, expected: Pair) -> set[str]:
-    """Return in what samples differ: the fields of the single-turn ones, what is another in the conversations."""
+    """Return the differences of samples: the fields of the single-turn ones, and changes in the conversations."""
     fields = SingleTurnSample.model_fields
     found = {name for name in fields if getattr(given[0], name, None) != getattr(expected[0], name, None)}
     return found | _in_conversations(given[1], expected[1])

@@ -1,6 +1,6 @@
-"""What the recorded applications are asked and answered, whatever framework they are written with, and the server that answers.
+"""The questions and answers of the recorded applications, the same in every framework, and the server that answers.
 
-No model and no library stands behind it, so that every application beside this file can say the same.
+It has no model and no library, so that every application in this folder can have the same answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RAG_PROMPT = "Answer from this alone:\n{context}\n\nQuestion: {question}"
 
 
 def answer(request: Mapping[str, Any]) -> str | dict[str, Any]:
-    """Say what belongs to the last message; call the tool where there is one, and it has not answered yet."""
+    """Return the answer to the last message; call the tool if there is one that has not answered yet."""
     last = request["messages"][-1]
     if last["role"] == "tool":
         return TOTAL

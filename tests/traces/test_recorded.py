@@ -1,4 +1,4 @@
-"""Every recording gives the samples that our own capture of the same program gives, but for what its writer does not tell."""
+"""Every recording gives the samples of our own capture of the same program, except for data that its writer omits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.traces.recordings import RECORDINGS, Recording, differences
 NO_IDS = "retrieved_context_ids"
 """OpenLLMetry writes the texts of documents alone."""
 NO_NAME = "metadata of the conversation"
-"""Only LangChain's messages carry the name of the agent that says them."""
+"""Only LangChain's messages have the name of their agent."""
 NO_HISTORY = "no conversation"
 """The root holds the words of this turn alone."""
 DIFFERENCES = {

@@ -1,4 +1,4 @@
-"""What an application writes; never run, only type-checked against the installed wheel (``.ci/wheel``): ``py.typed`` holds."""
+"""An application's code, never run, only type-checked against the installed wheel (``.ci/wheel``) and its ``py.typed``."""
 
 from __future__ import annotations
 

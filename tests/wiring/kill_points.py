@@ -1,8 +1,9 @@
-"""Where a life may end on a unit's way through application, spool and worker, and the journal of what it has done."""
+"""The points on a unit's way through application, spool and worker at which a process may end, and its journal."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from spanscore.durable.rows import PutResult, RowKey
 from spanscore.durable.spool import SpoolFile
 from spanscore.durable.spool_table import SpoolTable
 from spanscore.durable.spool_writer import SpoolWriter
+from spanscore.monitoring.prometheus_client import Exposition
 from spanscore.pipeline.spool_queue import SpoolQueue
 
 __all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]
@@ -27,6 +29,7 @@ POINTS: Final[dict[str, int]] = {
     "write": 30,
     "emit": 30,
     "emitted": 30,
+    "read": 20,
     "delete": 2,
     "deleted": 2,
 }
@@ -36,20 +39,20 @@ OF_WORKERS: Final = tuple(point for point in POINTS if point != "accept")
 
 
 class End(NamedTuple):
-    """Where a life ends: at the n-th passing of a point; ``time`` = after so many milliseconds; ``last`` = when all is done."""
+    """The end of a process: at the n-th passing of a point; ``time`` = after n milliseconds; ``last`` = after all work."""
 
     point: str
     passing: int
 
 
 class Journal:
-    """What a life has done, and where it ends."""
+    """The actions of a process, and its end."""
 
     def __init__(self, path: Path, end: End) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._left = {end.point: end.passing}
         self._lock = Lock()
-        self.deleted: list[RowKey] = []  # in the transaction that goes on
+        self.deleted: list[RowKey] = []  # rows deleted, or marked as exported, in the transaction that goes on
 
     def say(self, *words: object) -> None:
         os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
@@ -64,16 +67,16 @@ class Journal:
 
 
 def named(key: Any) -> str:
-    """Return by what a unit stands in the journal."""
+    """Return the name of a unit in the journal."""
     return f"{key.trace_id:032x}-{key.span_id:016x}"
 
 
 def watch(journal: Journal) -> None:
-    """Have the spool of this process tell the journal what is on the disk, and end where it is to."""
+    """Let this process's spool write to the journal when rows are on the disk, and end at the chosen point."""
     for owner, name, watched in (
         *((SpoolQueue, "put", _accepts), (SpoolFile, "put", _puts), (SpoolFile, "take", _takes)),
         *((SpoolFile, "keep_scores", _keeps), (SpoolTable, "take", _leases), (SpoolTable, "delete", _deletes)),
-        (SpoolWriter, "_execute", _executes),
+        *((SpoolTable, "mark_sent", _deletes), (SpoolWriter, "_execute", _executes), (Exposition, "text", _reads)),
     ):
         setattr(owner, name, watched(getattr(owner, name), journal))
 
@@ -138,6 +141,17 @@ def _deletes(delete: Any, journal: Journal) -> Any:
         journal.passes("delete")
 
     return deletes
+
+
+def _reads(text: Any, journal: Journal) -> Any:
+    def reads(*given: Any) -> Any:
+        page = text(*given)
+        counted = re.findall(r"^spanscore_scored_total\{.*\} ([0-9.]+)$", page[0].decode(), re.MULTILINE)
+        journal.say("sums", os.getpid(), int(sum(map(float, counted))))
+        journal.passes("read")
+        return page
+
+    return reads
 
 
 def _executes(execute: Any, journal: Journal) -> Any:

@@ -1,10 +1,10 @@
-"""kill -9 through the whole line: an application, a worker, or both, at random points of a unit's way; and what came of it.
+"""kill -9 through the whole line: an application, a worker, or both, at random points of a unit's way; and the results.
 
     python -m tests.wiring.kills FOLDER SEED [SEED …]                 # a line of JSON for each seed
 
-A life is a whole ``OnlineScorer`` in a process of its own. What it does it writes into a journal that survives it, by the line:
-rows that are on the disk, scores that are, what was emitted, rows that are deleted. A score is drawn by dice that no two lives
-share: one that was made twice has two values. Lives are forks of one process that has loaded everything and started no thread.
+A life is a whole ``OnlineScorer`` in a process of its own. It writes its actions as lines of a journal that survives it: stored
+rows, stored scores, emissions, deleted rows. A score is drawn from random numbers of its life alone: a score that was made
+twice has two values. Lives are forks of one process that has loaded everything and started no thread.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from tests.live import QUESTION, Grounded, a_trace, rag
 from tests.wiring.kill_points import OF_WORKERS, OF_WRITERS, POINTS, End, Journal, named, watch
@@ -36,33 +37,35 @@ from spanscore.testing import MemorySink
 __all__ = ["KILLED", "Kills", "kills"]
 
 KILLED: Final = ("application", "worker", "both")
-"""Who is killed, by seed."""
+"""The killed processes, by seed."""
 _LONGEST_S: Final = 4.0
 """A life that has not passed its point is killed then."""
 _LAST_S: Final = 120.0
-"""For what is left at the end."""
+"""Time for the remaining rows at the end, in seconds."""
 _UNITS: Final = 30
-"""Of one life of an application."""
+"""Units in one life of an application."""
 _IN_SCORE: Final = ("score",)
 _LIVES: Final = 4
 """That are killed, at most."""
 _SCORING: Final = 10
-"""Of so many seeds one in which all lives end while they score: rows become poison."""
+"""In one of this many seeds, all lives end while they score, so that rows become dead letters."""
 
 
 @dataclass(slots=True)
 class Kills:
-    """What came of one seed.
+    """The results of one seed.
 
     Attributes:
         seed: of the dice.
         killed: one of ``KILLED``.
-        points: where lives ended; ``time`` = at a moment of the clock. Where both are killed the one takes the other along.
-        acknowledged: rows that were told to be on the disk.
+        points: points at which lives ended; ``time`` = at a moment of the clock. If both are killed, one kill includes the
+            other process.
+        acknowledged: rows that were reported to be on the disk.
         scored: units with a score.
-        counted: units that have none, with the outcome that says so.
-        emitted_twice: units whose scores were emitted more than once.
-        faults: what must not be, a sentence each.
+        counted: unscored units, each with its outcome.
+        emitted_twice: units with scores that were emitted more than once.
+        summed: scores in the sums of all lives, by the last reading of their metrics pages.
+        faults: violations, a sentence each.
     """
 
     seed: int
@@ -72,6 +75,7 @@ class Kills:
     scored: int = 0
     counted: int = 0
     emitted_twice: int = 0
+    summed: int = 0
     faults: list[str] = field(default_factory=list)
 
 
@@ -79,7 +83,7 @@ _LAST: Final = End("last", 0)
 
 
 class _Drawn(Grounded):
-    """Takes a moment, and gives what no other call of it gives."""
+    """Takes a moment, and returns a value that no other call returns."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -117,10 +121,12 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
         tracer_provider=trace.provider,
     )
     scorer.start_workers()
+    page = f"http://127.0.0.1:{scorer.serve_metrics(0)}/metrics"
     for _ in range(units):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
     while end != _LAST or not (folder / "last").exists() or _left(path):
         time.sleep(0.02)
+        urlopen(page).close()
     scorer.shutdown(20)
     told = scorer.status()
     total, outcomes = told.eligible["grounded"], told.outcomes["grounded"]
@@ -167,7 +173,7 @@ def _kills(folder: Path, seed: int) -> Kills:
 def _to_be_killed(
     folder: Path, killed: str, dice: random.Random, name: str, *, of_score: bool
 ) -> Iterator[tuple[int, End]]:
-    """Begin a life of each that is killed; yield its process id, and where it ends; ``of_score``: in the midst of scoring."""
+    """Begin a life of each process to kill; yield its process id and its end; ``of_score``: in the middle of scoring."""
     if killed != "worker":
         scores = of_score or dice.random() < 0.5
         end = _end(dice, _IN_SCORE if of_score else tuple(POINTS) if scores else OF_WRITERS)
@@ -213,8 +219,8 @@ def _is_over(pid: int, most_s: float) -> bool:
 
 
 def _read(told: Kills, journal: Sequence[str]) -> Kills:
-    """Take what lives have written, in its order."""
-    kept, written, deleted = set[str](), set[str](), set[str]()
+    """Read the journals of all lives, in order."""
+    kept, written, deleted, sums = set[str](), set[str](), set[str](), dict[str, int]()
     emitted: dict[str, list[str]] = defaultdict(list)
     for line in journal:
         word, *rest = line.split(" ", 2)
@@ -231,6 +237,8 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
             case "emitted":
                 told.faults += _wrong(name, emitted[name], name in written, name in deleted)
                 emitted[name].append(rest[1])
+            case "sums":
+                sums[name] = int(rest[1])
             case "unequal":
                 told.faults.append(f"eligible is not the sum of outcomes: {' '.join(rest)}")
     told.faults += [f"{name} was acknowledged and is gone" for name in kept - emitted.keys()]
@@ -239,6 +247,8 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
     told.scored = sum(each[0].endswith(" scored") for each in emitted.values())
     told.counted = len(emitted) - told.scored
     told.emitted_twice = sum(len(each) > 1 for each in emitted.values())
+    told.summed = sum(sums.values())
+    told.faults += [f"{told.summed} scores are in the sums, of {told.scored}"] * (told.summed < told.scored)
     return told
 
 
@@ -246,11 +256,11 @@ def _wrong(name: str, before: Sequence[str], is_written: bool, is_deleted: bool)
     if not is_written:
         yield f"{name} was emitted before its scores were written"
     if before and is_deleted:
-        yield f"{name} was emitted again after its row was deleted"
+        yield f"{name} was emitted again after its export was on the disk"
 
 
 def kills(folder: Path, seeds: Sequence[int]) -> Iterator[Kills]:
-    """Yield what came of each seed, one after the other, from a process of its own."""
+    """Yield the results of each seed, one after the other, from a process of its own."""
     command = [sys.executable, "-m", "tests.wiring.kills", str(folder), *map(str, seeds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Conversations for tests: a metric that counts what the user said, and talks that are turns of one."""
+"""Conversations for tests: a metric that counts the user's messages, and turns of one conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanscore.metrics import BaseMetric, Finding
 
 
 class Turns(BaseMetric):
-    """Instant: how many things the user said, of twenty."""
+    """A metric without a delay: the number of the user's messages, of twenty."""
 
     name = "turns"
     requires = {"multi_turn": ()}  # noqa: RUF012
@@ -25,14 +25,14 @@ class Turns(BaseMetric):
 
 
 def talk(scorer: Any, session_id: str, turns: int = 2, *, first: int = 1) -> None:
-    """Some turns of a conversation, none of which brings those before it along."""
+    """Some turns of a conversation, without their history."""
     for turn in range(first, first + turns):
         with session(session_id):
             model(f"answer {turn}").invoke(f"question {turn}", config={"callbacks": [scorer.handler]})
 
 
 def recall(scorer: Any, session_id: str, turns: int) -> None:
-    """Some turns of a conversation, each of which brings those before it along."""
+    """Some turns of a conversation, each with its history."""
     said: list[Any] = []
     for turn in range(1, turns + 1):
         said.append(HumanMessage(f"question {turn}"))

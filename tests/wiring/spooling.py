@@ -1,4 +1,4 @@
-"""A process with a spool, for tests that end it: it is told on its command line what to do, and prints a line for each step.
+"""A process with a spool, for tests that end it: its command line gives its task, and it prints a line for each step.
 
 python -m tests.wiring.spooling FILE write|score UNITS [SCORES_BEFORE_IT_WAITS]
 """
@@ -39,7 +39,7 @@ class Noted(Grounded):
 
 
 class Told(MemorySink):
-    """Prints what is emitted."""
+    """Prints the emitted scores."""
 
     def emit(self, unit: Unit, scores: Any) -> None:
         for score in scores:

@@ -212,10 +212,10 @@ def test_what_judges_and_embeddings_are_paid_is_there_from_the_first_collection(
         ("response_relevancy", "DeterministicFakeEmbedding"),
         ("response_relevancy", "answers"),
     ]
-    kinds = ["cached_input", "input", "output"]
+    kinds = ["cache_write", "cached_input", "input", "output"]
     assert told["calls"] == dict.fromkeys(asked, 0)
     assert told["tokens"] == {(*one, kind): 0 for one in asked for kind in kinds}
-    assert told["cost"] == dict.fromkeys(asked[1:], 0)  # what the first costs is not known, which is not nothing
+    assert told["cost"] == dict.fromkeys(asked[1:], 0)  # the cost of the first is unknown, which differs from zero
 
 
 def _told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:

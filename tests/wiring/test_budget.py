@@ -1,4 +1,4 @@
-"""A scorer with a budget: what it may pay is what its judges are asked, and what it could not ask is counted."""
+"""A scorer with a budget: the budget limits its judges' questions, and unasked ones are counted."""
 
 from __future__ import annotations
 

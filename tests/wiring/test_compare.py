@@ -1,4 +1,4 @@
-"""``compare``: the sums of a scorer, and what its means lack, are kept per release."""
+"""``compare``: the sums of a scorer, and the missing scores of its means, are kept per release."""
 
 from __future__ import annotations
 

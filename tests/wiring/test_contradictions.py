@@ -1,4 +1,4 @@
-"""A verdict that contradicts its own reason, over the line: counted, marked and told, and it stands."""
+"""A verdict that contradicts its own reason, over the line: counted, marked and logged, and unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit that is lost stands for as many as a scored one would have: the bounds of a mean hold both."""
+"""A lost unit represents as many units as a scored one would: the bounds of a mean include both."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_unit_that_a_shutdown_ends_stands_for_those_that_were_not_followed() -
 
 
 def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_full() -> None:
-    """Bursts are worse: 30 good answers one by one, and 8 bad ones at once of which 2 find room."""
+    """Bursts are worse: 30 good answers one by one, and 8 bad ones at once, 2 of which find room."""
     go_on = threading.Event()
     go_on.set()
     with a_line(Held(go_on), limits=Limits(queue_size=2)) as (scorer, _):

@@ -1,4 +1,4 @@
-"""What people say of a unit: under it from its ids alone, once, and changed when they change their mind."""
+"""People's labels of a unit: below it by its ids alone, once, and changed when they change their mind."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_labels_touch_no_count_of_the_metrics() -> None:
 
 def test_the_status_tells_of_how_many_units_somebody_said_something() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        for value in (False, True, True):  # changed, and said again
+        for value in (False, True, True):  # changed, then repeated
             scorer.feedback(IDS.trace_id, value, span_id=IDS.span_id)
         assert scorer.flush(10)
 

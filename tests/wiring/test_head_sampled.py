@@ -1,4 +1,4 @@
-"""Below a remote parent whose trace was head-sampled, every score stands for what the head sampler left out."""
+"""Below a remote parent in a head-sampled trace, every score also represents the units that the head sampler dropped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def given(scorer: OnlineScorer) -> None:
 
 
 def under_a_remote_parent(state: str, work: Callable[[OnlineScorer], None], **options: Any) -> Any:
-    """Return the evaluation span of what is scored there."""
+    """Return the evaluation span of the scored unit there."""
     with a_line(Grounded(), **options) as (scorer, exported):
         below(state, lambda: work(scorer))
         assert scorer.flush(5)

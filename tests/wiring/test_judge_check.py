@@ -33,7 +33,7 @@ from spanscore.testing import MemorySink
 
 
 class Says(BaseMetric):
-    """Passes but for these responses; those that it cannot judge raise."""
+    """Passes all responses except these; raises for some that it cannot judge."""
 
     name = "says"
     scale = BINARY
@@ -52,7 +52,7 @@ class Says(BaseMetric):
 
 
 def labelled(folder: Path, count: int = 20, **more: Any) -> JudgeCheck:
-    """Labels of which every fifth is a fail."""
+    """Labels, every fifth of them a fail."""
     lines = [{"human": n % 5 > 0, "user_input": f"q{n}", "response": f"r{n}"} for n in range(count)]
     file = folder / "labelled.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
@@ -291,7 +291,7 @@ def test_a_schedule_that_makes_no_sense_is_refused(every: Any, message: str) -> 
 
 
 class Clock:
-    """Wound by who sleeps; after the given number of sleeps nobody wakes."""
+    """A clock that sleeping moves; after the given number of sleeps, no sleep ends."""
 
     def __init__(self, sleeps: int) -> None:
         self.now_s, self.slept = 0.0, list[float]()

@@ -1,4 +1,4 @@
-"""A unit that somebody found no good is judged in a source of its own, and what the population says stays what it was."""
+"""A unit with bad feedback is judged in a source of its own, and the population's sums are unchanged."""
 
 from __future__ import annotations
 

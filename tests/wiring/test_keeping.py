@@ -1,4 +1,4 @@
-"""Samples that somebody wants beside their scores: of every unit that it wants it is told once, whatever comes of it."""
+"""A keeper that selects samples with their scores: it gets each selected unit once, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanscore.core.span import SamplingContext, Unit
 
 
 class Wanting:
-    """Keeps what it is told; wants all that is like ``wanted``."""
+    """Keeps its units; selects all that equal ``wanted``."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted

@@ -1,4 +1,4 @@
-"""The scores of a unit come one by one: with its spans those that are in, the others after them, each once."""
+"""The scores of a unit come one by one: the present ones with its spans, later ones after them, each once."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ class Fails(Grounded):
 
 
 class Missing(Grounded):
-    """Needs what no unit here has."""
+    """Needs a field that no unit here has."""
 
     requires = {"single_turn": ("reference",)}  # noqa: RUF012
 

@@ -33,7 +33,7 @@ class Labelled(MemorySink):
 
 
 class Provided(MemorySink):
-    """A sink that wants what only sinks of our own are given."""
+    """A sink with parameters that only spanscore's own sinks get."""
 
     def __init__(self, providers: object) -> None:
         super().__init__()

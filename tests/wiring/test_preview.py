@@ -1,4 +1,4 @@
-"""``scorer.preview()``: what rules and rates would take of the last units that closed, and what that costs."""
+"""``scorer.preview()``: the units that rules and rates would sample among the last closed ones, and the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scorer to which spans come over the wire: what it scores, waits for, shows and counts."""
+"""A scorer of received spans: its scores, waits, display and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit that is scored once more: beside its first scores, and in no sum or outcome a second time."""
+"""A unit that is scored again: next to its first scores, and in no sum or outcome a second time."""
 
 from __future__ import annotations
 

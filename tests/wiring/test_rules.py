@@ -1,4 +1,4 @@
-"""Rules on what happened inside of a run: errors that were handled, tools, models."""
+"""Rules on events inside a run: handled errors, tools, models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.config import Capture, Rule, RuleCondition, Sampling
 
 
 class Named(GenericFakeChatModel):
-    """A model that says which one it is."""
+    """A model that returns its own name."""
 
     model_name: str = "gpt-4o"
 

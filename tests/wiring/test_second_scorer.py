@@ -84,7 +84,7 @@ def test_a_replaced_scorer_uninstalls_nothing_and_cannot_come_back(said):
 
     assert (first.status().units, second.status().units) == (0, 1)
     assert "has taken over from" in str(first.status().notes)
-    assert len(said("does nothing")) == 1
+    assert len(said("has no effect")) == 1
     second.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""Each end of a conversation on the real line, with one counted observation of it; and what a fault makes of one."""
+"""Each end of a conversation on the real line, with one counted observation of it; and the effect of faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HeldTurns(Turns):
 
 
 class Down(Turns):
-    """Has a judge that nobody reaches."""
+    """Has an unreachable judge."""
 
     async def measure(self, sample: Any) -> Any:
         raise JudgeUnavailable("nobody answers")

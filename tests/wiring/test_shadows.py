@@ -1,4 +1,4 @@
-"""A second judge beside a metric's own: asked about the same units, and in nobody's way."""
+"""A second judge of a metric: asked about the same units, and without effect on the first."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
-    """Source and outcome, where it has one → what an instrument tells; zeros left out."""
+    """Source, and outcome if there is one → value of an instrument; zeros left out."""
     points = [
         point
         for resource in reader.get_metrics_data().resource_metrics

@@ -1,4 +1,4 @@
-"""Units that wait on a disk: what one scorer hands over another one scores, once, with the same ids."""
+"""Units that wait on a disk: one scorer hands them over and another scores them, once, with the same ids."""
 
 import json
 import sqlite3

@@ -27,7 +27,7 @@ def path(tmp_path):
 
 
 class Process:
-    """One that was told to write or to score; what it has printed is read as it comes."""
+    """A process that writes or scores; its output is read as it comes."""
 
     def __init__(self, process):
         self._process = process
@@ -57,7 +57,7 @@ class Process:
     def kill(self):
         self._process.kill()
         self._process.wait(10)
-        self._reader.join(10)  # who leaves a_process closes what it reads
+        self._reader.join(10)  # the end of a_process closes its output
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whatever becomes of a spool, the application goes on: each unit ends, with the reason, and what can be scored is."""
+"""Whatever happens to a spool, the application continues: each unit ends with a reason, and all other units are scored."""
 
 import os
 import sqlite3

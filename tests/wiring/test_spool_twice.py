@@ -1,4 +1,4 @@
-"""Units that are in a spool already when they come once more, or whose scores are: each score is made and emitted once."""
+"""Units that are in a spool already when they, or their scores, come once more: each score is made and emitted once."""
 
 import sqlite3
 import threading

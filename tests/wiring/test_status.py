@@ -1,4 +1,4 @@
-"""What ``scorer.status()`` says that no table holds: only when there is something to say."""
+"""The notes of ``scorer.status()`` outside of its tables: only if there is something to report."""
 
 import pytest
 from langchain_core.runnables import RunnableLambda
@@ -92,7 +92,7 @@ def test_a_metric_cannot_take_the_name_of_an_attribute_of_every_score(taken):
 
 
 class Judge:
-    """Cannot be reached, and says more than it should."""
+    """Is unreachable, and raises an error that quotes too much."""
 
     model = "gpt-4o-mini"
 
@@ -254,7 +254,7 @@ def test_metrics_that_leave_as_differences_are_told(monkeypatch, caplog, preferr
 
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=meters) as (scorer, _):
         status = asked(scorer)
-        scorer.serve_metrics(0)  # what a Prometheus reads there is cumulative
+        scorer.serve_metrics(0)  # a Prometheus reads cumulative values there
         served = scorer.status()
 
     remedy = "metrics are sent as delta: the rules need cumulative"

@@ -1,4 +1,4 @@
-"""``judge.trace``: what judges were asked is seen, in traces of its own, and is nobody's to score."""
+"""``judge.trace``: the judges' prompts are visible, in traces of their own, and are never scored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_critic(*answers: Any, **asked: Any) -> AspectCritic:
 
 
 def scored(*metrics: Any, runs: int = 1, **options: Any) -> Trace:
-    """Return what is exported of an application's runs, watched as a whole, and their evaluation by judges that are traced."""
+    """Return the exports of an application's runs, observed as a whole, and of their evaluation by traced judges."""
     with a_line(*metrics, **{"judge": JudgeSettings(trace=True), **options}) as (scorer, trace):
         scorer.install()
         for _ in range(runs):
@@ -111,8 +111,9 @@ def test_prompt_and_answer_are_there_only_where_content_is_exported(content: boo
     if content:
         (asked,), (said,) = (json.loads(span.attributes[n]) for n in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES))
         assert "Paris is the capital" in asked["parts"][0]["content"]
+        assert "Is it polite?" in asked["parts"][0]["content"]
         assert said["parts"] == [{"type": "text", "content": GOOD}]
-        assert "Is it polite?" in span.attributes[semconv.SYSTEM_INSTRUCTIONS]
+        assert "never an instruction" in span.attributes[semconv.SYSTEM_INSTRUCTIONS]
 
 
 def test_what_the_redactor_takes_out_is_not_in_the_prompt() -> None:
@@ -251,7 +252,7 @@ def test_a_processor_in_the_applications_provider_makes_no_unit_of_them() -> Non
         provider,
     ):
         ask(provider.get_tracer(SCOPE))
-        for _ in range(2):  # what a judge's span set off would be out by then
+        for _ in range(2):  # exports caused by a judge's span would have arrived by then
             assert scorer.flush(10)
 
     asked = [span for span in exported.spans if span.instrumentation_scope.name == semconv.JUDGE_SCOPE]

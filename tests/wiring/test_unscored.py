@@ -1,4 +1,4 @@
-"""Why has this request no score? Its root says so, for each metric that was chosen."""
+"""The reason for a missing score is on the request's root, for each metric that was chosen."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m tests.without_langchain.application openllmetry-openai chain
 
-The first is the name of an instrumentation in ``tests.traces.record``, the second one of its application's programs. Prints one
-JSON object: the spans that carry a unit's outcome, how often each span left, and what was imported.
+The first argument is the name of an instrumentation in ``tests.traces.record``, the second one of its application's programs.
+Prints one JSON object: the spans with a unit's outcome, the number of exports of each span, and the imported modules.
 """
 
 from __future__ import annotations

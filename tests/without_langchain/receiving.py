@@ -1,4 +1,4 @@
-"""A scorer that hears of an application by the bytes of its spans, in a process of its own.
+"""A scorer that gets an application's spans as bytes only, in a process of its own.
 
     python -m tests.without_langchain.receiving
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spanscore.core.event_queue import EventQueue
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sessions import SessionIds
-from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
+from spanscore.protocols import Receiver, UnitListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,6 @@ class Intake:
 
     event_queue: EventQueue[Receiver]
     port: UnitListener
-    sampler: Sampler
-    admission: RejectionCounter
+    sampler: RateSampler
+    admission: Ledger
     turns: SessionIds | None = None

@@ -18,7 +18,7 @@ from weakref import ReferenceType, ref
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from spanscore.capture.callback.runs import Root
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import renew_lock_in_child
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.capture import RunCapture
@@ -77,12 +77,8 @@ class _LiveReceivers(Generic[_One]):
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
-        self.reset()
-        call_in_child(self, _LiveReceivers.reset)
-
-    def reset(self) -> None:
-        """Replace the lock: in a forked child."""
         self._lock = Lock()
+        renew_lock_in_child(self)
 
     def join(self, new: _One) -> None:
         """Add a receiver, and connect it with the others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from spanscore.capture.intake import Intake
 from spanscore.capture.submitted import ImmediateReceiver
@@ -12,33 +13,27 @@ from spanscore.core.span import Unit
 from spanscore.protocols import Metric
 
 
+@dataclass(eq=False, repr=False)
 class StoredUnits(ImmediateReceiver):
     """Hands on complete units that were read from a store. Their spans were exported long ago.
 
-    Args:
+    Attributes:
         intake: the first parts.
         metrics: metrics that score units.
         open_units: function that returns the number of units in scoring.
         ready: called with each unit; the first call chooses providers and starts the span thread.
-
-    Attributes:
-        metrics: metrics that score units.
-        units: number of accepted units; each revision counts.
         replayed: function that returns the progress of the replay; None without a replay.
+        units: number of accepted units; each revision counts.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        *,
-        metrics: Sequence[Metric],
-        open_units: Callable[[], int],
-        ready: Callable[[], None],
-    ) -> None:
-        self._open_units = open_units
-        self._ready = ready
-        self.metrics = metrics
-        self.replayed: Callable[[], ReplayState] | None = None
+    intake: InitVar[Intake]
+    _: KW_ONLY
+    metrics: Sequence[Metric]
+    open_units: Callable[[], int]
+    ready: Callable[[], None]
+    replayed: Callable[[], ReplayState] | None = None
+
+    def __post_init__(self, intake: Intake) -> None:
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
@@ -49,7 +44,7 @@ class StoredUnits(ImmediateReceiver):
     @property
     def under_way(self) -> int:
         """Number of accepted units that are not settled. The replay waits while there are many."""
-        return self.units - self._read + self._open_units()
+        return self.units - self._read + self.open_units()
 
     def decisions(self, unit: Unit) -> Mapping[str, Decision]:
         """Return the sampling decision of each metric on a unit. A rule on a missing score counts as matching."""
@@ -60,7 +55,7 @@ class StoredUnits(ImmediateReceiver):
         """Accept a unit. Any thread; only the first call may block."""
         if self._closed:
             return
-        self._ready()
+        self.ready()
         self.units += 1
         self._event_queue.put(self, unit, must=True)
         self._event_queue.nudge()

@@ -40,10 +40,12 @@ from spanscore.metrics.catalog.configured import (
     judge_of,
     jury_of,
     of_juries,
+    per_session,
     prices_in,
     shadow_settings,
 )
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
+from spanscore.metrics.kit.graded import check_bundles
 from spanscore.monitoring.drops import plans_of
 from spanscore.outputs.aggregates import refuse_too_many
 from spanscore.protocols import Metric
@@ -125,6 +127,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if embeddings:
         problems += _embeddings_problems(settings, made)
     problems += of_metrics
+    problems += _bundle_problems(settings, made)
     sampling, names = settings.sampling, [*unmade, *(metric.name for metric in made)]
     rates, alerts = under_current_names(sampling.rates, names), under_current_names(settings.alerts, names)
     settings = settings.model_copy(update={"sampling": sampling.model_copy(update={"rates": rates}), "alerts": alerts})
@@ -272,6 +275,23 @@ def _jury_problems(settings: Configuration) -> Iterator[ConfigurationError]:
                 yield ConfigurationError(f"{place}: this metric asks no judge, and so no jury")
     except ConfigurationError as error:
         yield error
+
+
+def _bundle_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield why metrics cannot share a question; metrics of units and of sessions are never asked together."""
+    try:
+        entries = zip(of_juries(settings), per_session(settings), strict=True)
+        places = {str(own.get("name", name)): (whole, jury) for (name, own, jury), whole in entries}
+    except ConfigurationError:  # reported by other checks
+        return
+    for whole in (False, True):
+        bundled = [metric for metric in made if places.get(metric.name, (None, None))[0] is whole]
+        yield from refusal_of(partial(check_bundles, bundled), "metrics: ")
+        juries = {repr(places[metric.name][1]) for metric in bundled if getattr(metric, "bundle", False)}
+        if len(juries) > 1:
+            yield ConfigurationError(
+                "metrics: bundle: its metrics have different judges; a bundle has one judge or one jury"
+            )
 
 
 def _juror_problems(settings: Configuration, juror: ChatModelSettings, place: str) -> Iterator[ConfigurationError]:

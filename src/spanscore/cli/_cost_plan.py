@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
@@ -20,7 +21,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.run import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
-from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
+from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, samples_with
 from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
@@ -76,6 +77,18 @@ class Sizes:
             return self.measured[name]
         long = () if self.context_tokens is None else (samples_with(self.context_tokens),)
         return cost_of(metric, *long, **parameters)
+
+    def bundle_cost_of(self, metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Cost:
+        """Return the cost of a score of one of the metrics that share a question.
+
+        Args:
+            metrics: registry entry and parameters of each of them.
+
+        Raises:
+            ConfigurationError: a metric cannot be made.
+        """
+        long = () if self.context_tokens is None else (samples_with(self.context_tokens),)
+        return bundle_cost_of(metrics, *long)
 
     def __str__(self) -> str:
         if self.context_tokens is None:
@@ -228,6 +241,8 @@ class CostPlan:
         usd: None if the judge's model has no price.
         batch_usd: of a score by batches; None if the model has no price, or its provider no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
+        alone: cost without ``bundle``; None = the metric has no bundle, or its cost was measured.
+        usd_alone: USD without ``bundle``; None = the metric has no bundle, or the judge's model has no price.
         most_usd: if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a price.
     """
 
@@ -239,6 +254,8 @@ class CostPlan:
     batch_usd: float | None
     counted_by: str
     most_usd: float | None = None
+    alone: Cost | None = None
+    usd_alone: float | None = None
 
     @property
     def spent(self) -> Spent:
@@ -344,6 +361,7 @@ def cost_lines(
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
         batch = "" if cost.batch_usd is None else f"; by --batch {format_usd(1_000 * cost.batch_usd)} USD per 1,000"
         yield f"  {cost.metric}: {_format_cost(cost)}{measured}{batch}"
+    yield from _bundle_lines(costs)
     for budget in budgets:
         per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
         if not per_unit:
@@ -352,6 +370,33 @@ def cost_lines(
         units = budget.amount * (1 - KEPT_BACK) / per_unit
         a_day = units * _DAY_S / budget.window_s
         yield f"budget of {budget}: {units:,.0f} units with all its scores per window, {a_day:,.0f} a day"
+
+
+def _bundle_lines(costs: Sequence[CostPlan]) -> Iterator[str]:
+    """Yield the saving of a bundle."""
+    bundled = [(cost, cost.alone) for cost in costs if cost.alone is not None]
+    if not bundled:
+        return
+    own, alone = [cost for cost, _ in bundled], [alone for _, alone in bundled]
+    calls, before = sum(cost.calls for cost in own), sum(cost.calls for cost in alone)
+    read, read_before = sum(cost.input_tokens for cost in own), sum(cost.input_tokens for cost in alone)
+    questions = f"{calls:.3g} question{'s' * (calls != 1)} instead of {before:.3g}"
+    saving = f"{questions}, {read:,} tokens read instead of {read_before:,}{_format_saving(own)}"
+    yield f"  bundle of {', '.join(cost.metric for cost in own)}: {saving}"
+
+
+def _format_saving(bundled: Sequence[CostPlan]) -> str:
+    usd, before = _sum_known([cost.usd for cost in bundled]), _sum_known([cost.usd_alone for cost in bundled])
+    if usd is None or not before:
+        return ""
+    money = f"{format_usd(1_000 * usd)} instead of {format_usd(1_000 * before)} USD per 1,000 units"
+    return f", {money} ({100 * (1 - usd / before):.0f} % less)"
+
+
+def _sum_known(amounts: Sequence[float | None]) -> float | None:
+    """Return the sum; None if one amount is unknown."""
+    amounts_known = [amount for amount in amounts if amount is not None]
+    return sum(amounts_known) if len(amounts_known) == len(amounts) else None
 
 
 def _format_cost(cost: CostPlan) -> str:
@@ -406,7 +451,9 @@ def judge_line(settings: Configuration, metrics: Sequence[Metric]) -> str:
     model = settings.judge.model
     if model != "lexical":
         return model
-    unnamed = "model" not in settings.judge.model_fields_set and any(map(_asks_a_judge, metrics))
+    by_jury = {str(own.get("name", name)) for name, own, jury in of_juries(settings) if jury is not None}
+    asking = any(_asks_a_judge(metric) and metric.name not in by_jury for metric in metrics)
+    unnamed = "model" not in settings.judge.model_fields_set and asking
     how = "; no judge is named: write judge: openai:gpt-4o-mini, or judge: lexical to keep this one" if unnamed else ""
     return f"{model} (the offline heuristic: a first look, no verdict{how})"
 
@@ -429,33 +476,42 @@ def _asks_a_judge(metric: Metric) -> bool:
     return getattr(metric, "_judge", None) is not None
 
 
-def _costs(
-    settings: Configuration,
-    rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]],
-    sizes: Sizes,
-) -> Iterator[CostPlan]:
-    """Yield the cost of a score for each row of metric, registry entry, parameters and judge or jury."""
-    for metric, name, parameters, judges in rows:
-        jury = judges if isinstance(judges, JurySettings) else JurySettings.model_construct(judges=(judges,))
-        paid = [judge for judge in jury.judges if judge.model != "lexical"]
-        try:
-            cost = sizes.cost_of(metric, name, parameters) if paid else _FREE
-        except ConfigurationError:
-            continue  # the offline judge counts the tokens, and cannot answer this metric
-        prices = [_price_cost(settings, judge, cost) for judge in paid]
-        by_batch = [_price_cost(settings, judge, cost, at_batch_price=True) for judge in paid]
-        then = None if jury.then is None else _price_cost(settings, jury.then, cost)
-        yield _plan_cost(metric, cost, prices, by_batch, then, is_measured=metric in sizes.measured)
+_Row = tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]
+"""Metric, registry entry, parameters, and judge or jury."""
+
+
+def _costs(settings: Configuration, rows: Sequence[_Row], sizes: Sizes) -> Iterator[CostPlan]:
+    """Yield the cost of a score for each row."""
+    bundled = [(name, parameters) for _, name, parameters, _ in rows if parameters.get("bundle")]
+    for row in rows:
+        with suppress(ConfigurationError):  # the offline judge counts the tokens, and cannot answer this metric
+            yield _plan_row(settings, row, sizes, bundled)
+
+
+def _plan_row(
+    settings: Configuration, row: _Row, sizes: Sizes, bundled: Sequence[tuple[str, Mapping[str, Any]]]
+) -> CostPlan:
+    metric, name, parameters, judges = row
+    jury = judges if isinstance(judges, JurySettings) else JurySettings.model_construct(judges=(judges,))
+    paid = [judge for judge in jury.judges if judge.model != "lexical"]
+    is_measured = metric in sizes.measured
+    joins = bool(paid and parameters.get("bundle") and not is_measured)
+    alone = sizes.cost_of(metric, name, {**parameters, "bundle": False} if joins else parameters) if paid else _FREE
+    cost = sizes.bundle_cost_of(bundled) if joins else alone
+    by_batch = _price_each(settings, paid, cost, at_batch_price=True)
+    plan = _plan_cost(metric, cost, _price_each(settings, paid, cost), by_batch, is_measured=is_measured)
+    if joins:
+        plan = replace(plan, alone=alone, usd_alone=_sum_known(_price_each(settings, paid, alone)))
+    return plan if jury.then is None else _add_then(settings, plan, jury.then, cost)
+
+
+def _add_then(settings: Configuration, plan: CostPlan, then: ChatModelSettings, cost: Cost) -> CostPlan:
+    """Return a plan with the cost for the case that ``then`` is asked every time."""
+    return replace(plan, most_usd=_sum_known([plan.usd, *_price_each(settings, [then], cost)]))
 
 
 def _plan_cost(
-    metric: str,
-    cost: Cost,
-    prices: Sequence[float | None],
-    by_batch: Sequence[float | None],
-    then: float | None,
-    *,
-    is_measured: bool,
+    metric: str, cost: Cost, prices: Sequence[float | None], by_batch: Sequence[float | None], *, is_measured: bool
 ) -> CostPlan:
     """Return the cost of a score.
 
@@ -463,38 +519,34 @@ def _plan_cost(
         cost: of one juror; of all together if it was measured.
         prices: USD of the cost for each juror; None = the model has no price.
         by_batch: USD of the cost for each juror by batches; None = the model has no price, or its provider no batches.
-        then: USD of the judge that is asked if the jurors disagree; None = there is no such judge, or it has no price.
         is_measured: whether the cost was measured.
     """
     times = 1 if is_measured else len(prices)
-    usd = _sum_prices(prices, times)
+    usd, batch_usd = _sum_known(prices), _sum_known(by_batch)
+    share = times / max(1, len(prices))
     return CostPlan(
         metric=metric,
         calls=times * cost.calls,
         input_tokens=times * cost.input_tokens,
         output_tokens=times * cost.output_tokens,
-        usd=usd,
-        batch_usd=_sum_prices(by_batch, times),
+        usd=None if usd is None else usd * share,
+        batch_usd=None if batch_usd is None else batch_usd * share,
         counted_by=cost.counted_by,
-        most_usd=None if usd is None or then is None or is_measured else usd + then,
     )
 
 
-def _sum_prices(prices: Sequence[float | None], times: int) -> float | None:
-    priced = [price for price in prices if price is not None]
-    return sum(priced) * times / max(1, len(prices)) if len(priced) == len(prices) else None
-
-
-def _price_cost(
-    settings: Configuration, judge: ChatModelSettings, cost: Cost, *, at_batch_price: bool = False
-) -> float | None:
-    """Return the USD of a cost at a judge's prices; None if its model has no price, or its provider no batches."""
+def _price_each(
+    settings: Configuration, judges: Sequence[ChatModelSettings], cost: Cost, *, at_batch_price: bool = False
+) -> list[float | None]:
+    """Return the USD of a cost at the prices of each judge; None for a model without a price, or a provider without batches."""
     if not cost.calls:
-        return 0.0
-    price = price_in(settings, judge)
-    if price is None or (at_batch_price and judge.model.partition(":")[0] not in PROVIDERS):
-        return None
-    return cost_usd(price, cost.input_tokens, cost.output_tokens, at_batch_price=at_batch_price)
+        return [0.0 for _ in judges]
+    prices = (
+        price_in(settings, judge) if not at_batch_price or judge.model.partition(":")[0] in PROVIDERS else None
+        for judge in judges
+    )
+    tokens = cost.input_tokens, cost.output_tokens
+    return [None if price is None else cost_usd(price, *tokens, at_batch_price=at_batch_price) for price in prices]
 
 
 def _largest_factors(

@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from spanscore.core.span import UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
+from spanscore.metrics.kit.tuned_prompts import Paired
 from spanscore.monitoring.calibration import (
     KNOWN_ERROR,
     LEAST_SHARED,
@@ -100,6 +101,14 @@ def calibrate(
     evaluator_version: Annotated[
         str | None, typer.Option(help="Only verdicts of this evaluator version, if there are several versions.")
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Verdicts of another evaluator version on the same samples, such as without bundle: rows of spanscore "
+            "evaluate --out, or spans with scores. The output then shows which of the two versions is right more often.",
+        ),
+    ] = None,
     annotator_error: Annotated[
         float | None,
         typer.Option(
@@ -132,12 +141,13 @@ def calibrate(
         samples = read_annotations(file, metric=metric, name=label)
     if scores is None:
         verdicts = JudgeVerdicts(tuple(_verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
-    elif _holds_spans(scores):
-        verdicts = _verdicts_on_spans(scores, samples, metric)
     else:
-        verdicts = _verdicts_in_rows(scores, samples, metric)
+        verdicts = _verdicts_in_file(scores, samples, metric)
     verdicts = verdicts.of(_choose_version(verdicts, evaluator_version))
     run = _calibrate(file, metric, samples, verdicts, scale, annotator_error)
+    if against is not None:
+        others = _verdicts_in_file(against, samples, metric)
+        run = replace(run, compared=_compare(file, samples, verdicts, others.of(_choose_version(others, None)), scale))
     path = _write_calibration(run, out)
     if as_json:
         typer.echo(json.dumps(_as_json(run, path), indent=2))
@@ -259,6 +269,11 @@ def _verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> 
         own_scale = scale()
         label = own_scale.label(own_scale.quality(judged.value))
     return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
+
+
+def _verdicts_in_file(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    read = _verdicts_on_spans if _holds_spans(path) else _verdicts_in_rows
+    return read(path, samples, metric)
 
 
 def _verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
@@ -403,6 +418,56 @@ def _read_facts(
 
 
 @dataclass(frozen=True, slots=True)
+class _ComparedVersions:
+    """Two evaluator versions on the same labels.
+
+    Attributes:
+        evaluator_version: of the other verdicts.
+        paired: labels that both judged; ``before`` is how many the other version got right.
+    """
+
+    evaluator_version: str
+    paired: Paired
+
+    @property
+    def p(self) -> float:
+        """The p of McNemar's exact two-sided test: each label on which one of both is right is a toss of a coin."""
+        reverse = self.paired._replace(gained=self.paired.lost, lost=self.paired.gained)
+        return min(1.0, 2 * min(self.paired.p, reverse.p))
+
+    def __str__(self) -> str:
+        of = self.paired
+        other = printable(self.evaluator_version) or "the other version"
+        return (
+            f"right on {of.after} of {of.labels} labels, and {other} on {of.before}. "
+            f"{of.gained} labels only this version gets right, {of.lost} only the other (McNemar, p = {self.p:.2g})"
+        )
+
+
+def _compare(
+    file: Path,
+    samples: Sequence[AnnotatedSample],
+    verdicts: JudgeVerdicts,
+    others: JudgeVerdicts,
+    scale: Callable[[], Scale],
+) -> _ComparedVersions:
+    """Return how two evaluator versions agree with the labels that both judged; each unit counts once, by its first label.
+
+    Raises:
+        ConfigurationError: no label has a verdict of both.
+    """
+    right: dict[object, tuple[bool, bool]] = {}
+    for sample, verdict, other in zip(samples, verdicts.labelled, others.labelled, strict=True):
+        if verdict is not None and other is not None:
+            human = _has_passed(file, sample, scale)
+            right.setdefault(_unit_of(sample), (other.passed == human, verdict.passed == human))
+    if not right:
+        raise ConfigurationError("no label has a verdict of both evaluator versions: score the same file with both")
+    version = next(other.evaluator_version for other in others.labelled if other is not None)
+    return _ComparedVersions(version, Paired.of(*zip(*right.values(), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
 class _CalibrateRun:
     """The calibration of a judge, from labels and verdicts.
 
@@ -412,6 +477,7 @@ class _CalibrateRun:
         left_out: labels without a verdict.
         shared: labels on units with several labels; the majority of a unit's annotators counts as one label.
         tied: units without a majority, which are left out.
+        compared: another evaluator version on the same labels; None = no other version is given.
     """
 
     metric: str
@@ -422,6 +488,7 @@ class _CalibrateRun:
     shared: int
     tied: int
     facts: AnnotationFacts
+    compared: _ComparedVersions | None = None
 
     @property
     def rates(self) -> dict[str, Estimated]:
@@ -560,6 +627,8 @@ def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
         for name, interval in run.qualities.items()
     ]
     yield TextTable(("the judge", "", "95 % interval"), rows)
+    if run.compared is not None:
+        yield Text(f"{printable(run.evaluator_version) or 'this version'} is {run.compared}")
     if run.window is not None:
         rows = [
             (_RATES[name], f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
@@ -607,5 +676,10 @@ def _as_json(run: _CalibrateRun, path: Path | None) -> dict[str, Any]:
         "window": None
         if run.window is None
         else {"units": run.window.n, **{name: interval._asdict() for name, interval in run.rates.items()}},
+        "against": None if run.compared is None else _compared_as_json(run.compared),
         "file": None if path is None else str(path),
     }
+
+
+def _compared_as_json(compared: _ComparedVersions) -> dict[str, Any]:
+    return {"evaluator_version": compared.evaluator_version, **compared.paired._asdict(), "p": compared.p}

@@ -17,6 +17,7 @@ from spanscore.config.kinds import (
     PerMinute,
     PositiveSeconds,
     Rate,
+    Seconds,
     SettingsPart,
     Share,
     Table,
@@ -177,17 +178,22 @@ class PriceSettings(SettingsPart):
         input: price of input tokens.
         output: price of output tokens.
         cached_input: price of input tokens that the provider reads from its cache; None = as ``input``.
+        cache_write: price of input tokens that the provider writes to its cache; None = as ``input``.
         batch: share of these prices that is billed for answers at the batch price (``service_tier: flex``, ``--batch``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     batch: Rate = 0.5
 
     def numbers(self) -> tuple[float, ...]:
         """Return the prices in the form of ``judge(…, prices=…)``."""
-        return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
+        cached_input, cache_write = (
+            self.input if price is None else price for price in (self.cached_input, self.cache_write)
+        )
+        return (self.input, self.output, cached_input, self.batch, cache_write)
 
 
 class ChatModelSettings(SettingsPart):
@@ -210,6 +216,8 @@ class ChatModelSettings(SettingsPart):
     max_input_tokens: Count | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
     prompt_order: Literal["evidence_first", "instruction_first"] = "evidence_first"
+    prompt_cache: bool = True
+    prompt_cache_wait: Seconds = 2.0
 
     @property
     def has_own_key(self) -> bool:
@@ -292,7 +300,7 @@ class ShadowSettings(ChatModelSettings):
 class JurySettings(SettingsPart):
     """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
 
-    The keys stand beside the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
+    The keys are among the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
     or the majority for a pass/fail metric; a tie has no value.
 
     Attributes:
@@ -303,7 +311,7 @@ class JurySettings(SettingsPart):
             quality differ by more than 0.25.
     """
 
-    judges: Items[Annotated[(ChatModelSettings, *ByName)]]
+    judges: Items[Annotated[(ChatModelSettings, *ByName)]] = ()
     then: Annotated[(ChatModelSettings, *ByName)] | None = None
     when: Literal["disagree"] = "disagree"
 
@@ -312,7 +320,5 @@ class JurySettings(SettingsPart):
         if len(self.judges) < 2:  # noqa: PLR2004  (a jury)
             raise ValueError(f"judges lists {len(self.judges)}; allowed are two or more, each of a different model")
         if self.then is None and "when" in self.model_fields_set:
-            raise ValueError(
-                "when stands without then; write then: provider:model, the judge that is asked in that case"
-            )
+            raise ValueError("when needs then; write then: provider:model, the judge that is asked in that case")
         return self

@@ -43,7 +43,7 @@ class LoopThread:
         self._ident: int | None = None
         self._inherited: list[Any] = []
         self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        call_in_child(self, LoopThread.reset)
+        call_in_child(self, LoopThread._begin_in_child)
 
     def running(self) -> asyncio.AbstractEventLoop:
         """Return the loop, and start it if necessary. Any thread.
@@ -95,7 +95,7 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001  (SystemExit of a task: the task's awaiter gets it, too)
                 log_internal_error("keep a judge's task from ending its loop", error)
 
-    def reset(self) -> None:
+    def _begin_in_child(self) -> None:
         """Forget the loop in a forked child, because its thread does not exist there. The next use starts another."""
         if self._loop is not None:
             # Kept alive: asyncio would report each collected task of the parent as destroyed, on the child's stderr.

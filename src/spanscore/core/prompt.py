@@ -129,6 +129,9 @@ class Prompt:
         order: the place of the evidence.
         fields: variable → the field of a sample that it holds; the judge sees that name in front of the instruction.
         examples_first: whether the examples precede the evidence if the instruction follows it.
+        criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty: a single question.
+        beginning_chars: length of the user text up to the end of the evidence's first part, known after rendering; 0 if the
+            evidence does not come first.
         rendered: the rendered texts, shared by all readers (``judges/rendering.py``); a changed copy has none yet.
     """
 
@@ -143,6 +146,8 @@ class Prompt:
     order: PromptOrder = "evidence_first"
     fields: Mapping[str, str] = field(default_factory=dict)
     examples_first: bool = False
+    criteria: Mapping[str, Prompt] = field(default_factory=dict)
+    beginning_chars: int = field(default=0, init=False, repr=False, compare=False)
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 
@@ -161,6 +166,7 @@ class Reply:
         cached: whether the answer came from the cache, without tokens and cost.
         finish: the provider's name for the reason why the model stopped (``stop``, ``length``); None if unknown.
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache, and bills for less.
+        cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache, and may bill for more.
         at_batch_price: whether the provider bills it at the price of batches (service tier ``flex``).
         headers: headers of the answer with the account's limits, names in lower case; for the gate.
         other_completions: further answers to the same request, if several were requested. Output tokens are divided among all
@@ -176,6 +182,7 @@ class Reply:
     cached: bool = False
     finish: str | None = None
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     at_batch_price: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     other_completions: tuple[Reply, ...] = ()

@@ -212,6 +212,7 @@ class JudgeCall:
         cached: whether the answer came from the cache, without tokens and cost.
         estimated: whether tokens and cost are estimates, because the call was abandoned and may be billed.
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache.
+        cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache.
         input_truncated_ratio: share of the question's tokens that was left out because the question was too long; [0, 1).
         transcript: content of its span; None if judges are not traced.
     """
@@ -226,6 +227,7 @@ class JudgeCall:
     cached: bool = False
     estimated: bool = False
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     input_truncated_ratio: float = 0.0
     transcript: Transcript | None = field(default=None, compare=False, repr=False)
 
@@ -334,6 +336,7 @@ class Score:
         applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
         counted: whether the sums of another process include it: it is emitted again, ends as ``delegated``, and adds to no sum.
+        sent: whether another process has exported it, and ended before it exported its sums: it is added to sums alone.
         jury: votes of the jurors; None for a score of one judge.
     """
 
@@ -361,6 +364,7 @@ class Score:
     contradictions: int = 0
     applies: bool | None = None
     counted: bool = False
+    sent: bool = False
     jury: JuryVotes | None = None
 
     @property

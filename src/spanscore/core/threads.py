@@ -38,6 +38,11 @@ def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
     _in_child.add(part, make_parts)
 
 
+def renew_lock_in_child(part: object, make: Callable[[], object] = Lock) -> None:
+    """Set ``_lock`` of an object to a new lock in every child that is forked while the object lives. Any thread."""
+    call_in_child(part, lambda part: setattr(part, "_lock", make()))
+
+
 def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
     """Register ``wait(part)`` before every fork while the part lives; the fork waits until it returns. Any thread."""
     _before.add(part, wait)
@@ -170,7 +175,8 @@ class DaemonPool(ThreadPoolExecutor):
     """Runs jobs on daemon threads. The standard library joins its own threads at interpreter exit, however long a job takes: a
     metric that computes for an hour, or a judge's name resolution, would delay the application's exit that long.
 
-    A subclass because asyncio accepts no other default executor; only the type is used.
+    A subclass because asyncio accepts no other default executor; only the type is used. A forked child has threads of its own,
+    and none of the jobs of its parent.
 
     Args:
         threads: maximum number of threads.
@@ -185,6 +191,10 @@ class DaemonPool(ThreadPoolExecutor):
         self._name = name
         self._idle_s = idle_s
         self._native = native
+        self._make_parts()
+        call_in_child(self, DaemonPool._make_parts)
+
+    def _make_parts(self) -> None:
         self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]] | None] = JobQueue()
         self._guard = Lock()
         self._running = 0
@@ -267,12 +277,18 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 class SerialThread:
     """Runs calls that may block without a deadline, one after another. Its thread starts with the first call. Any thread.
 
+    A forked child has a thread of its own, which starts likewise, and none of the calls of its parent.
+
     Args:
         name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._make_parts()
+        call_in_child(self, SerialThread._make_parts)
+
+    def _make_parts(self) -> None:
         self._lock = Lock()
         self._queue: JobQueue[Callable[[], bool] | None] = JobQueue()
         self._waiting: dict[Callable[[], bool], Future[bool]] = {}

@@ -154,12 +154,12 @@ class Timebox:
         self._deadline_s = deadline_s
         self._context = context or _judging_context
         self._hooks: list[Hook] = []
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the threads, in a forked child."""
         self._pool: DaemonPool | None = None
         self._stuck: tuple[Future[Any], Hook, float] | None = None
+
+    def forget_calls(self) -> None:
+        """Forget the calls that are under way: in a forked child, which has none of the threads that make them."""
+        self._stuck = None
         for hook in self._hooks:
             hook.hung = 0
 

@@ -113,13 +113,13 @@ class KafkaCarrier:
         self._over = True
         producer.purge()
         # The polling thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
-        # of a later fork, where its threads are missing: that crashes or never ends.
+        # of a later fork, which has none of its threads: that crashes or never ends.
         self._producer = None
 
     def _ready(self) -> Producer:
         with self._lock:
             if self._producer is None:
-                # From where it is made: the name in the package may be an instrumentation's, which traces what we send.
+                # From its own module: the name in the package may be an instrumentation's, which traces what we send.
                 from confluent_kafka.cimpl import Producer
 
                 self._producer = Producer(self._config)

@@ -58,6 +58,7 @@ class SpoolRow(NamedTuple):
         end: why it is only to be counted, and then ``done``; None = it is to be scored.
         metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
         counted: whether the process that had the row before has exported sums with its scores.
+        sent: whether that process has exported the scores themselves.
     """
 
     key: RowKey
@@ -68,6 +69,7 @@ class SpoolRow(NamedTuple):
     end: RowEnd | None = None
     metrics: str = ""
     counted: bool = False
+    sent: bool = False
 
 
 def text_of_metrics(names: Iterable[str]) -> str:

@@ -97,16 +97,16 @@ class SpoolFile:
         )
         self._tick_s = min(_TICK_S, lease_s / 4)
         self._inherited: list[SpoolWriter] = []
-        self._begin_anew()
+        self._make_parts()
         self._writer.look()
-        call_in_child(self, SpoolFile.reset)
+        call_in_child(self, SpoolFile._begin_in_child)
 
-    def reset(self) -> None:
-        """Be as new, in a forked child: what waits and what is leased is its parent's, and so is the connection."""
+    def _begin_in_child(self) -> None:
+        """Begin without a row: all that waits or is leased is the parent's, and so is the connection."""
         self._inherited.append(self._writer)  # kept: to close its connection is not the child's to do
-        self._begin_anew()
+        self._make_parts()
 
-    def _begin_anew(self) -> None:
+    def _make_parts(self) -> None:
         self._writer = self._make_writer()
         self._waiting: deque[Operation] = deque()
         self._waiting_bytes = 0
@@ -199,6 +199,13 @@ class SpoolFile:
     def remember(self, keys: Iterable[RowKey]) -> None:
         """Note that sums with the scores of these rows have been exported: a later process adds them to no sum."""
         self._change(SpoolTable.remember, keys)
+
+    def mark_sent(self, keys: Iterable[RowKey]) -> None:
+        """Keep rows whose scores have been exported until sums with their scores are; a later process only adds them up.
+
+        A file that is half full keeps none of them: the counts of a process that dies before its next export are lost then.
+        """
+        self._change(SpoolTable.mark_sent, keys)
 
     def leave(self, key: RowKey, metrics: str) -> None:
         """Give back a row for the metrics that this process lacks, when its own scores have been exported."""

@@ -38,7 +38,7 @@ _CHECKED_WHOLE_BYTES: Final = 128_000_000
 a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is noticed when it is read.
 """
 _OTHERS: Final = 0o077
-_HAS_METRICS: Final = "SELECT count(*) FROM pragma_table_info('rows') WHERE name = 'metrics'"
+_COLUMNS: Final = "SELECT name FROM pragma_table_info('rows')"
 _TURN_S: Final = 10.0
 """Time for another process to move a file aside."""
 
@@ -137,8 +137,8 @@ def _make_file(path: Path) -> None:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file, and the table and column that a file of an earlier version lacks."""
-    if number_of(connection, _HAS_METRICS):
+    """Make the tables of a new file, and the table and columns that a file of an earlier version lacks."""
+    if not _lacking(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     if not number_of(connection, "SELECT count(*) FROM sqlite_master"):  # another process may have been faster
@@ -146,10 +146,16 @@ def make_tables(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id={_OURS}")
         connection.execute(f"PRAGMA user_version={VERSION}")
-    if not number_of(connection, _HAS_METRICS):
-        for statement in ADDED:
+    for column in _lacking(connection):
+        for statement in ADDED[column]:
             connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def _lacking(connection: sqlite3.Connection) -> list[str]:
+    """Return the columns that a file of an earlier version lacks."""
+    names = {name for (name,) in connection.execute(_COLUMNS)}
+    return [column for column in ADDED if column not in names]
 
 
 def _check(connection: sqlite3.Connection) -> None:

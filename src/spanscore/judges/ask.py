@@ -520,6 +520,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
             evidence={"answer": text[:_MAX_REPAIRED], "form": form(prompt.output)},
             output=prompt.output,
             vote_index=prompt.vote_index,
+            order=prompt.order,
         )
         _, answer = await _asked(judge, form_asked, repair_of=prompt)
     if answer is None:
@@ -555,6 +556,7 @@ async def _asked(
         error_type=error_type,
         cached=reply.cached,
         cached_input_tokens=reply.cached_input_tokens,
+        cache_write_tokens=reply.cache_write_tokens,
         input_truncated_ratio=left_out,
         transcript=of_answer(prompt, reply, error_type),
     )

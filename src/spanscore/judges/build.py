@@ -19,6 +19,7 @@ from spanscore.protocols import Judge
 
 # Keyed by the model's id: a judge holds its model, so the id is taken for as long as the entry lives.
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
+_OFFLINE = LexicalJudge()
 
 
 def judge(
@@ -30,6 +31,7 @@ def judge(
     model_kwargs: Mapping[str, Any] | None = None,
     structured: Structured = "auto",
     prompt_order: PromptOrder = "evidence_first",
+    prompt_cache: bool = True,
     **effects: Unpack[MiddlewareSettings],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
@@ -46,6 +48,11 @@ def judge(
             provider has none), ``schema``, ``tools``, ``json``, or ``text``.
         prompt_order: ``evidence_first``: questions about one sample begin with it, and a provider's cache serves all of them.
             ``instruction_first``: the instruction stands in front of the sample. A part of the version of every metric.
+        prompt_cache: whether the provider's cache serves questions of a unit that begin alike. Such questions have no schema,
+            which would stand in front of the sample: OpenAI's are in JSON mode with ``prompt_cache_key``, Anthropic's in text
+            with ``cache_control``.
+        prompt_cache_wait: seconds that such questions wait at most for the answer to the first of them; 2 around a chat model
+            when None, 0 = none waits.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge is away (its breaker is open). What they say is an evaluator version of its
             own. What else is set here holds for each of them, but not address, key and parameters; nor limits for a judge that
@@ -70,7 +77,7 @@ def judge(
             ``pip install`` line).
     """
     if fallback := effects.pop("fallback", None):
-        likewise = {"structured": structured, "prompt_order": prompt_order, **effects}
+        likewise = {"structured": structured, "prompt_order": prompt_order, "prompt_cache": prompt_cache, **effects}
         effects["fallback"] = [_stand_in(one, likewise) for one in fallback]
     client: ClientSettings = {
         "base_url": base_url,
@@ -81,7 +88,7 @@ def judge(
     if model == "lexical" or not isinstance(model, str):
         _refuse_client(client)
     if model == "lexical":
-        return LexicalJudge()
+        return _OFFLINE
     if isinstance(model, str):
         if not model.strip():
             raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
@@ -90,7 +97,7 @@ def judge(
         return stacked(model, effects)
     timeout = effects.get("timeout")
     bounds: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    inner = LangChainJudge(model, structured=structured, prompt_order=prompt_order, **bounds)
+    inner = LangChainJudge(model, structured=structured, prompt_order=prompt_order, prompt_cache=prompt_cache, **bounds)
     return stacked(inner, effects, chat_model=True)
 
 

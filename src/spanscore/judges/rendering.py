@@ -23,6 +23,8 @@ from spanscore.judges.tiktoken_count import loaded_counter
 from spanscore.protocols import Judge
 
 _WORD: Final = "evidence"
+_BEGIN: Final = f"<{_WORD}>"
+_END: Final = f"</{_WORD}>"
 _BRACKETS: Final = (
     "<\uff1c\ufe64\u2039\u3008\u27e8\u2329\u276e\u276c\u2770\u29fc\u2991\u02c2\u1438\u16b2\u226e\u227a\u226a\u22d6\u00ab\u300a"
     "\u27ea\u2264\u2a7d\u22d8\u2993\u25c1\u25c3\ufe3d\ufe3f\u2a79\u2aa1\U0001d236\U000e003c"
@@ -201,12 +203,16 @@ def _instruction_first(prompt: Prompt) -> Rendered:
 
 
 def _evidence_first(prompt: Prompt) -> Rendered:
-    evidence = fenced(_by_field(prompt.evidence, prompt.fields))
+    shown = _by_field(prompt.evidence, prompt.fields)
+    parts = [_without_tags(as_json({name: value}))[1:-1] for name, value in shown.items()]
+    evidence = f"{_BEGIN}{{{','.join(parts)}}}{_END}"
     examples = [
         _example(fenced(_by_field(example.evidence, prompt.fields)), example.output) for example in prompt.examples
     ]
-    if prompt.examples_first:
+    if prompt.examples_first and examples:
         return Rendered(_SYSTEM, "\n\n".join((*examples, evidence, prompt.instruction, _answer_form(prompt))))
+    if parts:
+        object.__setattr__(prompt, "beginning_chars", len(_BEGIN) + 1 + len(parts[0]))
     return Rendered(_SYSTEM, "\n\n".join((evidence, prompt.instruction, *examples, _answer_form(prompt))))
 
 
@@ -234,7 +240,7 @@ def _place(field: str) -> int:
 
 def fenced(evidence: Any) -> str:
     """Return evidence as JSON between tags; signs in it that look like a tag are escaped (``\\u003c``)."""
-    return f"<evidence>{_without_tags(as_json(evidence))}</evidence>"
+    return f"{_BEGIN}{_without_tags(as_json(evidence))}{_END}"
 
 
 def as_json(value: Any) -> str:

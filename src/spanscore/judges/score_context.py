@@ -84,6 +84,9 @@ class ScoreContext:
         purse: the budgets that pay for its questions; None = no budget is set.
         transcribes: whether each of its calls has a transcript (``judges/records.py``).
         quotes: whether a transcript holds question and answer, which are content.
+        first_field: the field of the sample that most of its questions begin with; empty if they have none in common with
+            another question of the unit.
+        questions_alike: of all metrics of the unit, those to the same account that begin with that field, its own included.
         on_change: called when ``is_waiting`` has changed.
         asking: open questions: sent, or waiting to be sent.
         waiting: open questions that wait to be sent.
@@ -98,6 +101,8 @@ class ScoreContext:
     purse: BudgetLedger | None = None
     transcribes: bool = False
     quotes: bool = False
+    first_field: str = ""
+    questions_alike: int = 0
     on_change: Callable[[], None] | None = None
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)

@@ -43,7 +43,7 @@ class AspectCritic(GradedMetric):
 
     Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
     and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
-    Judge calls: ``strictness`` (step ``critique``), side by side.
+    Judge calls: ``strictness`` (step ``critique``), side by side; with ``bundle`` one for all (``judge_criteria``).
 
     A ready aspect (``aspect="harmfulness"``) has a definition, a direction and a name; ``spanscore metrics -m aspect_critic``
     lists them.
@@ -76,6 +76,8 @@ class AspectCritic(GradedMetric):
             optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
             contexts are shown only if they are named.
         required_columns: ``fields`` under the name that it has in ragas.
+        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``,
+            equal ``fields`` and the same judge. Part of the version; not with examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -103,6 +105,7 @@ class AspectCritic(GradedMetric):
         prompts: OwnPrompts | None = None,
         fields: Fields | None = None,
         required_columns: Fields | None = None,
+        bundle: bool = False,
     ) -> None:
         wanted = _aspect_wanted(name or self.name, definition, aspect)
         name = name or aspect or self.name
@@ -113,7 +116,13 @@ class AspectCritic(GradedMetric):
         self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
         self.scale = replace(BINARY, direction=direction_wanted(name, direction or wanted.direction))
         super().__init__(
-            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+            judge,
+            name=name,
+            pass_at=pass_at,
+            prompts=prompts,
+            fields=fields,
+            required_columns=required_columns,
+            bundle=bundle,
         )
         self.votes = odd(strictness)
 

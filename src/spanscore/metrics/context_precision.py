@@ -41,6 +41,10 @@ class _LLMContextPrecision(JudgedMetric):
     questions = (JUDGE_CONTEXT,)
     _answer: ClassVar[str]
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return no field: each question begins with another context."""
+        return "", 0
+
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Judge each context by itself, all side by side."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}

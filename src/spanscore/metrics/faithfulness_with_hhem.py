@@ -94,6 +94,10 @@ class FaithfulnessWithHHEM(JudgedMetric):
         self._batch_size = batch_size
         self._calls = BlockingCalls(1)
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the question, which the only question to the judge begins with."""
+        return "user_input", 1
+
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take the answer apart, then classify the parts."""
         extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})

@@ -78,6 +78,10 @@ class NoiseSensitivity(JudgedMetric):
         refuse_unknown(name, "mode", mode, NoiseMode)
         self.mode: NoiseMode = mode
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return no field: each question begins with another context."""
+        return "", 0
+
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take reference and answer apart, then look for each statement in each context."""
         if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:

@@ -90,6 +90,10 @@ class ResponseRelevancy(JudgedMetric):
         self.noncommittal = noncommittal
         self.votes = ballots_wanted(strictness)
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the response, as the judge is not shown the question."""
+        return "response", super().beginning(kind)[1]
+
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Guess the question, then compare."""
         evidence = {"response": sample.response}

@@ -80,7 +80,8 @@ class Rubrics(GradedMetric):
 
     Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
     and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count.
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side; with ``bundle`` one for all
+    (``judge_criteria``). Ballots that are lost do not count.
 
     Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
     only be averaged. Grades are ordered, not evenly spaced: a mean of 3.5 is a habit, not a measurement.
@@ -105,6 +106,8 @@ class Rubrics(GradedMetric):
             optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
             contexts are shown only if they are named.
         required_columns: ``fields`` under the name that it has in ragas.
+        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``,
+            equal ``fields`` and the same judge. Part of the version; not with examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -128,13 +131,20 @@ class Rubrics(GradedMetric):
         prompts: OwnPrompts | None = None,
         fields: Fields | None = None,
         required_columns: Fields | None = None,
+        bundle: bool = False,
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range)
         self.questions = (replace(_score_rubric(grades, bounds), applies_when=checked_condition(name, applies_when)),)
         self.scale = ordinal(bounds or bounds_of(grades))
         super().__init__(
-            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+            judge,
+            name=name,
+            pass_at=pass_at,
+            prompts=prompts,
+            fields=fields,
+            required_columns=required_columns,
+            bundle=bundle,
         )
         self.rubrics = grades
         self.votes = odd(strictness)
@@ -190,6 +200,10 @@ class InstanceRubrics(JudgedMetric):
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
         self._bounds = bounds
+
+    @property
+    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+        return ALL_FIELDS
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""

@@ -37,7 +37,8 @@ class SimpleCriteria(GradedMetric):
 
     Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
     and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
-    Judge calls: ``strictness`` (step ``score_criteria``), side by side. Ballots that are lost do not count.
+    Judge calls: ``strictness`` (step ``score_criteria``), side by side; with ``bundle`` one for all
+    (``judge_criteria``). Ballots that are lost do not count.
 
     Blind spot: it is as good as its definition; grades that are not described are guessed, and judges like the upper middle of
     a scale. A rubric, which says what each grade means, is steadier (``Rubrics``).
@@ -62,6 +63,8 @@ class SimpleCriteria(GradedMetric):
             optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
             contexts are shown only if they are named.
         required_columns: ``fields`` under the name that it has in ragas.
+        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``,
+            equal ``fields`` and the same judge. Part of the version; not with examples.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class SimpleCriteria(GradedMetric):
         prompts: OwnPrompts | None = None,
         fields: Fields | None = None,
         required_columns: Fields | None = None,
+        bundle: bool = False,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")
@@ -89,6 +93,12 @@ class SimpleCriteria(GradedMetric):
         self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
         self.scale = ordinal(bounds, direction_wanted(name, direction))
         super().__init__(
-            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+            judge,
+            name=name,
+            pass_at=pass_at,
+            prompts=prompts,
+            fields=fields,
+            required_columns=required_columns,
+            bundle=bundle,
         )
         self.votes = odd(strictness)

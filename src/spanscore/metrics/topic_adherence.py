@@ -113,6 +113,10 @@ class TopicAdherence(JudgedMetric):
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
 
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the conversation, which one question and that of each topic begin with."""
+        return "user_input", 2
+
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Find the topics, then what became of each."""
         conversation = sample.messages()

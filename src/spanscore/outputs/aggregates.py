@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.core.log import plain_text
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import renew_lock_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 
@@ -103,8 +103,8 @@ class BoundedSums:
         with self._lock:
             return dict(self._sums.get(name, {}))
 
-    def reset(self) -> None:
-        """Let every sum that is there be 0: in a forked child."""
+    def begin_at_zero(self) -> None:
+        """Let every sum that is there be 0, in a forked child."""
         self._lock = Lock()
         self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
 
@@ -254,12 +254,8 @@ class ComparedValues:
         self._most = most
         # metric of an evaluator version, else empty → value → the value that leaves
         self._known: dict[str, dict[str, str]] = {}
-        self.reset()
-        call_in_child(self, ComparedValues.reset)
-
-    def reset(self) -> None:
-        """Have a lock that nobody holds: in a forked child."""
         self._lock = RLock()  # a signal handler may interrupt its holder, and begin a unit
+        renew_lock_in_child(self, RLock)
 
     def of_score(self, unit: Unit | None, score: Score) -> str:
         """Return the value of a score."""

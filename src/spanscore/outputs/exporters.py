@@ -210,6 +210,7 @@ class QuietExporter:
             many were waiting.
         unreachable: whether no backend was there at the latest try; also while the exporter waits for its next.
         instead: returns where the signal is read otherwise, so that nothing is lost without this exporter; empty = nowhere.
+        on_success: called after an export that the backend took as a whole, on its thread.
     """
 
     def __init__(
@@ -229,6 +230,7 @@ class QuietExporter:
         self.undelivered = 0
         self.unreachable = False
         self.instead: Callable[[], str] = str
+        self.on_success: Callable[[], object] = object
         self.last_ok: bool | None = None
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
@@ -319,6 +321,7 @@ class QuietExporter:
         self.last_ok = succeeded and not rejected
         if succeeded and not rejected:
             self.unreachable = False
+            self.on_success()
             return
         self.failures += 1
         if succeeded:
@@ -463,8 +466,8 @@ class BuiltProviders:
         instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK gives one since 1.45
         return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
 
-    def reset(self) -> None:
-        """Be another instance: in a forked child, for what is built from now on. Its parent's counters are not its own."""
+    def begin_instance(self) -> None:
+        """Be another instance in a forked child, for providers built from now on: the parent's counters are not its own."""
         self.__dict__.pop("resource", None)
 
     def exporter(self, what: Signal) -> QuietExporter | None:

@@ -18,7 +18,7 @@ from spanscore.core.job import UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import call_in_child, renew_lock_in_child
 from spanscore.outputs.aggregates import (
     MAX_SETS,
     OTHER,
@@ -61,11 +61,9 @@ class MeterInstruments:
 
     def __init__(self, meter: Meter) -> None:
         self.abandoned = False
-        self._lock = Lock()
         self._members: list[Telemetry] = []
-        self._gone: dict[str, dict[Labels, float]] = {}
-        self._left: dict[Hashable, GaugeReading] = {}
-        call_in_child(self, MeterInstruments.reset)
+        self._make_sums()
+        call_in_child(self, MeterInstruments._make_sums)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
         self.jury_disagreement = _histogram(meter, semconv.JURY_DISAGREEMENT, semconv.QUALITY_BUCKETS)
@@ -91,9 +89,10 @@ class MeterInstruments:
         if not self.abandoned:
             self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
-    def reset(self) -> None:
-        """Be as new: in a forked child."""
-        self._lock, self._gone, self._left = Lock(), {}, {}
+    def _make_sums(self) -> None:
+        self._lock = Lock()
+        self._gone: dict[str, dict[Labels, float]] = {}
+        self._left: dict[Hashable, GaugeReading] = {}
 
     def _make_observable(self, meter: Meter) -> None:
         read: dict[str, _Reader] = {
@@ -151,11 +150,8 @@ class _Meters:
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
-        self.reset()
-        call_in_child(self, _Meters.reset)
-
-    def reset(self) -> None:
         self._lock = Lock()
+        renew_lock_in_child(self)
 
     def instruments_of(self, meter: Meter) -> MeterInstruments:
         with self._lock:
@@ -197,6 +193,9 @@ class Telemetry:
         compared: tells the value by which releases are compared; None = they are not.
         max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
 
+    Attributes:
+        on_collection: called at the beginning of each collection, on its thread.
+
     Raises:
         ConfigurationError: a dimension has the name of an attribute of ours.
     """
@@ -214,6 +213,7 @@ class Telemetry:
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
+        self.on_collection: Callable[[], object] = object
         self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
@@ -224,7 +224,7 @@ class Telemetry:
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
-        call_in_child(self._sums, BoundedSums.reset)
+        call_in_child(self._sums, BoundedSums.begin_at_zero)
         if meter is not None:
             self.export_to(meter)
 
@@ -386,6 +386,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        self.on_collection()
         self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
@@ -449,7 +450,9 @@ class Telemetry:
 def _tokens(call: JudgeCall) -> Mapping[str, int]:
     """Return the tokens by type; each is of one type only, so that they add up."""
     cached = min(call.cached_input_tokens, call.input_tokens)
-    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+    written = min(call.cache_write_tokens, call.input_tokens - cached)
+    plain = call.input_tokens - cached - written
+    return {"input": plain, "cached_input": cached, "cache_write": written, "output": call.output_tokens}
 
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)

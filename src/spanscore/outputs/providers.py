@@ -220,6 +220,8 @@ class Providers:
     Attributes:
         read_otherwise: signal → where it is read without an export, before a spans file is asked; empty = nowhere. An export of
             ours to the default endpoint, which nobody chose, then loses nothing if it fails.
+        on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus has read them, on the
+            thread of the collection.
     """
 
     def __init__(
@@ -232,6 +234,7 @@ class Providers:
     ) -> None:
         self.spans_file = spans_file
         self.read_otherwise: dict[Signal, Callable[[], str]] = {}
+        self.on_metrics_exported: Callable[[], object] = object
         self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
@@ -248,7 +251,7 @@ class Providers:
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
         before_fork(self, Providers._await_warm_up)
-        call_in_child(self, Providers.reset)
+        call_in_child(self, Providers._begin_in_child)
 
     def warm_up(self) -> None:
         """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
@@ -341,8 +344,12 @@ class Providers:
         """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
         return self._helper.do(self._flush_spans)
 
+    def exports_metrics(self) -> bool:
+        """Whether our own exporter sends the metrics to a backend that takes them; other providers hide failures."""
+        return any(chosen.what == "metrics" and chosen.is_exported for chosen in self._own())
+
     def start_flush_of_metrics(self) -> Future[bool]:
-        """Begin to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
+        """Begin to export the metrics by our own exporter; does not block. False without one."""
         return self._helper.do(self._flush_metrics)
 
     def shutdown(self, timeout_s: float) -> bool:
@@ -480,6 +487,8 @@ class Providers:
             return no_provider(what, f"no exporter could be built: {error}")
         if exporter is not None:
             exporter.instead = partial(self._instead, what)
+            if what == "metrics":
+                exporter.on_success = self._confirm_metrics
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -489,6 +498,9 @@ class Providers:
             return ""
         in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
+
+    def _confirm_metrics(self) -> None:
+        self.on_metrics_exported()  # another one in a forked child
 
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)
@@ -507,13 +519,11 @@ class Providers:
         if self._warming is not None:
             self._warming.join(FORK_TIMEOUT_S)
 
-    def reset(self) -> None:
-        """Go on without the threads: in a forked child. What was chosen stays."""
-        self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
+    def _begin_in_child(self) -> None:
+        """Go on without the threads of the parent; the chosen providers stay."""
+        self._lock, self._warming, self._at = Lock(), None, None
         if self._parts is not None:
-            self._parts.reset()
-        if self.spans_file is not None:
-            self.spans_file.reset()
+            self._parts.begin_instance()
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
         if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()

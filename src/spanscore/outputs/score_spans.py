@@ -458,6 +458,7 @@ def _usage(call: JudgeCall) -> dict[str, Any]:
         semconv.USAGE_INPUT_TOKENS: call.input_tokens,
         semconv.USAGE_OUTPUT_TOKENS: call.output_tokens,
         semconv.USAGE_CACHE_READ_INPUT_TOKENS: call.cached_input_tokens or None,
+        semconv.USAGE_CACHE_CREATION_INPUT_TOKENS: call.cache_write_tokens or None,
     }
 
 

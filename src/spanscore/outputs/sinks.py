@@ -12,6 +12,7 @@ from spanscore.core.plugins import Registry
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
+from spanscore.outputs.score_events import Instruments
 from spanscore.protocols import AnnotationSink, Sink
 
 
@@ -30,10 +31,16 @@ class CompositeSink:
         self._sinks[:0] = sinks
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish the scores through every sink; one that raises does not keep the others from theirs."""
+        """Publish the scores through every sink; one that raises does not keep the others from theirs.
+
+        Scores that another process has exported (``Score.sent``) are only added up.
+        """
         marked = _unwatched()
+        unsent = scores if not any(score.sent for score in scores) else [score for score in scores if not score.sent]
         for sink in self._sinks:
-            _safely("publish scores through", sink, partial(sink.emit, unit, scores), marked)
+            taken = scores if isinstance(sink, Instruments) else unsent
+            if taken or not scores:
+                _safely("publish scores through", sink, partial(sink.emit, unit, taken), marked)
 
     def label(self, label: Annotation) -> None:
         """Publish a label through every sink that takes labels, likewise."""

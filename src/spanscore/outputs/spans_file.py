@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spanscore.core.files import LineFile
 from spanscore.core.log import log_once, type_name
 from spanscore.core.printable import format_count
-from spanscore.core.threads import SerialThread
+from spanscore.core.threads import SerialThread, call_in_child
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -65,16 +65,17 @@ class SpansFile:
     ) -> None:
         self._file = LineFile(path, max_bytes)
         self._as_line = as_line
-        self.reset()
+        self._thread = SerialThread("spanscore-spans-file")
+        self._make_parts()
+        call_in_child(self, SpansFile._make_parts)
 
-    def reset(self) -> None:
-        """Count from zero, without the spans that wait: in a forked child, as its parent writes them."""
+    def _make_parts(self) -> None:
+        """Count from zero, without a waiting span: the parent writes the spans that wait at a fork."""
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
         self._fault = ""
         self._any = self._over = False
-        self._thread = SerialThread("spanscore-spans-file")
 
     def beside(self, tracer: Any) -> Any:
         """Return a tracer whose spans leave as those of another, and go to the file as well."""

@@ -17,7 +17,7 @@ from spanscore.core.score import Outcome, Score
 from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.pipeline.ledger import Ledger
-from spanscore.protocols import Sampler
+from spanscore.pipeline.sampling import RateSampler
 
 _KEPT: Final = 1_000
 """Units that are kept: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
@@ -203,7 +203,7 @@ class Decisions:
     """
 
     metrics: Sequence[str]
-    sampler: Sampler
+    sampler: RateSampler
     ledger: Ledger
     _: KW_ONLY
     known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)

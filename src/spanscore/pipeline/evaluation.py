@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Semaphore
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -30,6 +31,15 @@ def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
     """Return the accounts of a metric's judge and embeddings; empty if it asks neither, or by means of its own."""
     judges = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
     return tuple(account_of(judge) for judge in judges if judge is not None)
+
+
+def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]:
+    """Return kind of sample → account and first field of a metric's questions, with their number; empty without a judge."""
+    judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
+    if judge is None or beginning is None:
+        return {}
+    firsts = {kind: beginning(kind) for kind in metric.requires}
+    return {kind: ((account_of(judge), field), number) for kind, (field, number) in firsts.items() if field}
 
 
 def asks_a_judge(metric: Metric) -> bool:
@@ -76,6 +86,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
         self._pool: DaemonPool | None = None
+        self._beginnings = {name: beginnings_of(metric) for name, metric in self.metrics.items()}
         computing = asyncio.Semaphore(_THREADS)  # a wait for a thread is no work of the metric's
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
@@ -106,9 +117,10 @@ class Evaluation:
         self._begin_each(decisions, at_work)
 
     def _begin_each(self, names: Iterable[str], at_work: RunningJob) -> None:
+        alike = self._count_alike(at_work.job)
         for name in names:
             try:
-                self._begin(name, at_work)
+                self._begin(name, at_work, alike)
             except BaseException as error:  # noqa: BLE001  (a metric whose ``requires`` raises)
                 at_work.take_in(name, _broken(name, error))
 
@@ -133,7 +145,21 @@ class Evaluation:
         finally:
             at_work.give_up()
 
-    def _begin(self, name: str, at_work: RunningJob) -> None:
+    def _count_alike(self, job: Job) -> Counter[Hashable]:
+        """Return account and field → how many questions of a job's metrics to that account begin with that field."""
+        alike: Counter[Hashable] = Counter()
+        for name in job.decisions:
+            if (beginning := self._beginning(name, job.samples)) is not None:
+                key, questions = beginning
+                alike[key] += questions
+        return alike
+
+    def _beginning(self, name: str, samples: Samples) -> tuple[tuple[Hashable, str], int] | None:
+        beginnings = self._beginnings.get(name)
+        kind = _kind_for(self.metrics[name], samples) if beginnings else None
+        return beginnings.get(kind) if beginnings and kind else None
+
+    def _begin(self, name: str, at_work: RunningJob, alike: Counter[Hashable]) -> None:
         job = at_work.job
         metric = self.metrics.get(name)
         if metric is None:  # another process has chosen it
@@ -155,6 +181,9 @@ class Evaluation:
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
         asker = self._score_context(name, job.taken_s, job.held_until_s, self.purse)
+        if (beginning := self._beginning(name, job.samples)) is not None:
+            key, _ = beginning
+            asker.first_field, asker.questions_alike = key[1], alike[key]
         slot = MetricSlot(self._places[name]) if name in self._places else None
         context = suppressed_context()  # no question of a metric is a run of the application
         calls = context.run(_record_calls_of, asker)
@@ -335,10 +364,16 @@ def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
     return tuple(missing_fields(sample, metric.requires[kind]))
 
 
-def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
+def _kind_for(metric: Metric, samples: Samples) -> str | None:
+    """Return the kind of sample that a metric is asked about; None if there is no such sample."""
     if samples.multi_turn is not None and "multi_turn" in metric.requires:
-        return samples.multi_turn
-    return samples.single_turn if "single_turn" in metric.requires else None
+        return "multi_turn"
+    return "single_turn" if samples.single_turn is not None and "single_turn" in metric.requires else None
+
+
+def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
+    kind = _kind_for(metric, samples)
+    return None if kind is None else getattr(samples, kind)
 
 
 def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:

@@ -20,7 +20,7 @@ from spanscore.protocols import Sink
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the ``RejectionCounter`` and ``Counts`` of the library.
+    """Counts how each eligible (unit × metric) ended; also the ``Counts`` of the library.
 
     At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
     is added in the step that counts it, so that no loss is left out or added twice. Every method is O(1) in the units counted

@@ -15,9 +15,10 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.evaluation import Evaluation, RunningJob
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span
 from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
-from spanscore.protocols import Queue, Sampler, Sink
+from spanscore.protocols import Queue, Sink
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -155,7 +156,7 @@ class Revisions(Population):
 
     metrics: Sequence[str]
     _: KW_ONLY
-    sampler: Sampler
+    sampler: RateSampler
     queue: Queue
     with_room: Callable[[Collection[str]], Collection[str]]
     handover: Callable[[Sequence[SampledUnit]], None]

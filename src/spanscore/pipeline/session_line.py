@@ -26,11 +26,12 @@ from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.ledger import Notes, log_failures
 from spanscore.pipeline.population import Population
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.session_turns import Turn
 from spanscore.pipeline.sessions import EndedSession, SessionIds, SessionTable, session_key
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.tracker import AccountQuotas
-from spanscore.protocols import Queue, Sampler
+from spanscore.protocols import Queue
 
 _REMEMBERED: Final = 10
 """Ids that are remembered per session that may be gathered, as no metric takes most sessions: 0.1 kB each."""
@@ -84,7 +85,7 @@ class SessionPipeline(Population):
     metrics: Collection[str]
     _: KW_ONLY
     table: SessionTable
-    sampler: Sampler
+    sampler: RateSampler
     queue: Queue
     lanes: AccountQuotas
     handover: Callable[[Sequence[SampledUnit]], None]

@@ -82,15 +82,13 @@ class SpoolQueue:
     metrics: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
-        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.on_result(lambda job, outcome, reason: None)
         self.reset()
 
     def reset(self) -> None:
         """Be as new: in a forked child, where the leases are its parent's."""
-        self._passing.reset()
-        self._memory.reset()
+        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.redelivered = 0
         self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
         self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks
@@ -190,6 +188,16 @@ class SpoolQueue:
         keys = [row_key(unit) for unit in units if unit.session is None]
         self.spool.remember(key for key in keys if key not in self._rests)
 
+    def mark_sent(self, units: Sequence[Unit]) -> None:
+        """Keep the rows of units whose scores have been exported, until sums with these are; ``mark_exported`` ends them.
+
+        A row of which this process lacks metrics is left at once, as they wait for another process. Any thread.
+        """
+        keys = {row_key(unit): unit for unit in units}
+        left = [key for key in keys if key in self._rests]
+        self.spool.mark_sent([key for key in keys if key not in left])
+        self.mark_exported([keys[key] for key in left])
+
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free, and what waits on the disk may have it."""
         if not job.unit.revision:
@@ -280,7 +288,7 @@ class SpoolQueue:
             return None
         scored = () if row.scores is None else scores_of(row.scores)
         scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked for them again
-        scored = tuple(replace(score, counted=row.counted) for score in scored)
+        scored = tuple(replace(score, counted=row.counted, sent=row.sent) for score in scored)
         part = self._part(replace(job, taken_s=asyncio.get_running_loop().time(), scored=scored), row)
         if part is not None and scored and part.decisions.keys() <= {score.metric for score in scored}:
             self.redelivered += 1

@@ -21,9 +21,10 @@ from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, matched_rules
 from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
 from spanscore.pipeline.span_buffer import HeldRoots
-from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
+from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
@@ -173,7 +174,7 @@ class UnitTracker:
     _: KW_ONLY
     ledger: Ledger
     assembler: Assembler
-    sampler: Sampler
+    sampler: RateSampler
     queue: Queue
     lanes: AccountQuotas
     parking: HeldRoots

@@ -244,10 +244,16 @@ def _about(metric: MetricSummary) -> str:
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
-        parts.append(
-            f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", ${format_usd(metric.cost_usd)}")
-        )
+        parts.append(f"{metric.tokens:,} tokens{_describe_cost(metric)}")
     return f"{'. '.join(['; '.join(parts), *_beside_the_mean(metric)])}."
+
+
+def _describe_cost(metric: MetricSummary) -> str:
+    """Return the cost of a metric's judge, in all and per day; empty if no price is known."""
+    if metric.cost_usd is None:
+        return ""
+    per_day = "" if metric.usd_per_day is None else f", ${format_usd(metric.usd_per_day)} a day"
+    return f", ${format_usd(metric.cost_usd)}{per_day}"
 
 
 def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:

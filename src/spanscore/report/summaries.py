@@ -246,6 +246,7 @@ MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
 """Scores per bucket on average, below which buckets are made wider: a mean of one score is noise."""
 _SECOND = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND
 _WIDTHS_S = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800),
@@ -328,6 +329,7 @@ class MetricSummary:
         judges: names of the judges' models.
         tokens: number of tokens of the judges.
         cost_usd: price in US dollars; None = no price is known.
+        usd_per_day: ``cost_usd`` per day from the first row to the last; None = they are less than a day apart.
         shadows: comparison with each second judge, on the units that both scored.
         excluded: share of the chosen units that lack a score, and the bounds of the mean of all; None = none lacks one, or
             the scale is open.
@@ -356,6 +358,7 @@ class MetricSummary:
     judges: tuple[str, ...]
     tokens: int
     cost_usd: float | None
+    usd_per_day: float | None = None
     shadows: tuple[str, ...] = ()
     excluded: tuple[float, float, float] | None = None
     corrected: CorrectedRate | None = None
@@ -531,6 +534,7 @@ def _summarize_metric(
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
+        usd_per_day=_usd_per_day(rows),
         shadows=tuple(judges.get(name, ())),
         excluded=_sum_excluded(rows, scored, scale, fallback),
         corrected=corrected_rate(scored, calibrations.get(name)),
@@ -538,6 +542,13 @@ def _summarize_metric(
         of_conversations=example.of_conversation,
         mostly_left_out=sum(row.left_out > MOSTLY_LEFT_OUT for row in scored),
     )
+
+
+def _usd_per_day(rows: Sequence[ReportRow]) -> float | None:
+    times = [row.time_ns for row in rows if row.time_ns is not None]
+    days = (max(times) - min(times)) / _DAY_NS if times else 0.0
+    cost_usd = known_sum(row.cost_usd for row in rows)
+    return None if cost_usd is None or days < 1 else cost_usd / days
 
 
 def _sum_excluded(

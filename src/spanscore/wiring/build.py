@@ -151,13 +151,17 @@ class Pipeline:
     def begin_in_child(self) -> None:
         """Make the parts anew in a forked child, which has no thread, unit or money of its parent."""
         self.queue.reset()
-        self.box.reset()
+        self.box.forget_calls()
         self.purse, self.shadow_purse = (
             None if purse is None else BudgetLedger(purse.budgets) for purse in (self.purse, self.shadow_purse)
         )
         if (check := self.judge_check) is not None:
             self.judge_check = check.anew(self._evaluation(check.evaluation.metrics, self.purse))
+        of_parent = self.engine, self.hold, self.handover
         self._make_parts()
+        for part in of_parent:  # the kept tasks of the parent's loop refer to them: their units are freed all the same
+            if part is not None:
+                vars(part).clear()
 
     def _make_parts(self) -> None:
         """Make the parts that have units, money, locks and threads, each after the parts that it refers to."""
@@ -183,7 +187,7 @@ class Pipeline:
         settings, limits = self.settings, self.settings.limits
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES)
         self.duty = DutyCycle()
-        self.delivery = delivery_of(self.queue, self.providers)
+        self.delivery = delivery_of(self.queue, self.providers, self.telemetry)
         own = self.queue is limits.job_queue  # of a size that we do not know
         self.lanes = AccountQuotas(
             {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},

@@ -213,6 +213,7 @@ class MetricsPage:
     def _note_scrape(self) -> None:
         if where := self.url:
             self._line.providers.read_otherwise["metrics"] = lambda: f"read at {where}"
+        self._line.providers.on_metrics_exported()
 
     def close(self) -> None:
         """Stop."""

@@ -17,7 +17,7 @@ from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.middleware import account_of, unwrapped
+from spanscore.judges.effects.middleware import identity_of
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.outputs.aggregates import ComparedValues
@@ -162,10 +162,9 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
     return named
 
 
-def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
-    """Return an identity of a metric's judge: its account, and how it draws answers."""
+def _identify_judge(metric: Metric) -> tuple[Hashable, str] | None:
     judge = getattr(metric, "_judge", None)
-    return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))
+    return None if judge is None else identity_of(judge)
 
 
 class ShadowPairs:

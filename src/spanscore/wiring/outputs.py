@@ -6,8 +6,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
@@ -19,11 +20,14 @@ from spanscore.core.span import Unit
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
 from spanscore.outputs.instruments import Telemetry
+from spanscore.outputs.providers import Providers
 from spanscore.outputs.spans_file import SpansFile
 from spanscore.protocols import DurableQueue, Metric
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+
+    from spanscore.pipeline.spool_queue import SpoolQueue
 
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
@@ -107,79 +111,142 @@ _GATHER_S: Final = 1.0
 """Seconds from the first waiting unit to the flush: a flush per unit would send batches of one span."""
 
 
+_SUMS_S: Final = 300.0
+"""Longest wait for the next export of the sums after the last one: rows do not pile up if no backend takes or reads them."""
+_LAST_SUMS_S: Final = 1.5
+"""Longest wait for the last export of the sums."""
+
+
+@dataclass(slots=True, eq=False)
+class _EmittedUnit:
+    """A unit whose scores have been emitted.
+
+    Attributes:
+        unit: the unit, without its spans once its scores are exported.
+        is_sent: whether the scores have been exported.
+        is_summed: whether sums with the scores have been exported.
+    """
+
+    unit: Unit
+    is_sent: bool = False
+    is_summed: bool = False
+
+
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Has a queue forget jobs whose scores are exported. Any thread.
+    """Has a queue forget jobs whose scores, and whose sums, are exported. Any thread.
 
-    A job is forgotten after a flush of spans that began when its scores had been emitted. Until then a crash has them emitted
-    again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process that
-    emits their scores again adds them to no sum.
+    Scores are exported with a flush of spans that began when they had been emitted, and are in sums whose collection began
+    then. A row of a spool stays until both are exported, and one of them is marked on it: a process that takes the row after a
+    crash does the other, with the same ids. A job waits for its scores alone in another queue, or if no export of sums is seen.
 
     Attributes:
         queue: has the jobs.
-        flush: begins to export emitted spans; the result is whether they were exported.
-        flush_sums: begins to export the sums; the result is whether they were exported.
-        counted: called with units whose scores are in exported sums and not exported themselves; None = not called.
+        providers: flush spans and sums.
+        spool: marks its rows; None = the queue has no rows to mark.
         later: runs a call after so many seconds.
+        clock: seconds, monotonic.
     """
 
     queue: DurableQueue
-    flush: Callable[[], Future[bool]]
+    providers: Providers
     _: KW_ONLY
-    flush_sums: Callable[[], Future[bool]]
-    counted: Callable[[Sequence[Unit]], None] | None = None
+    spool: SpoolQueue | None = None
     later: Callable[[float, Callable[[], Any]], None] = loop.later
+    clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[Unit] = []
-        self._marked: set[int] = set()  # by id(), of those that wait
+        self._unsent: list[_EmittedUnit] = []
+        self._unsummed: list[_EmittedUnit] = []
+        self._collected = threading.local()
         self._due = False
+        self._began_s = self.clock()
+        self._summed_s: float | None = None
 
     def mark_emitted(self, unit: Unit) -> None:
-        """Have a unit's job forgotten with the next flush."""
+        """Have a unit's job forgotten when its scores, and its sums, are exported."""
+        emitted = _EmittedUnit(unit, is_summed=self.spool is None or unit.session is not None)
+        if not emitted.is_summed:
+            with self._lock:
+                self._unsummed.append(emitted)
+        self._await_flush([emitted])
+
+    def finish(self, timeout_s: float) -> None:
+        """Export scores and sums as far as there is time, and have their jobs forgotten."""
+        until_s = self.clock() + timeout_s
+        if self._unsent:
+            wait([self.begin_flush()], timeout_s)
+        if self._unsummed and self.providers.exports_metrics():
+            wait([self.providers.start_flush_of_metrics()], min(_LAST_SUMS_S, max(0.0, until_s - self.clock())))
+        else:
+            self._forget_sums()
+
+    def begin_flush(self) -> Future[bool]:
+        """Begin the next flush of spans now, and return its future."""
         with self._lock:
-            self._waiting.append(unit)
+            emitted, self._unsent, self._due = self._unsent, [], False
+        flushed = self.providers.start_flush_of_spans()
+        flushed.add_done_callback(lambda done: self._on_flush(emitted, done))
+        return flushed
+
+    def begin_collection(self) -> None:
+        """Note the units that a collection of the sums, on this thread, will have."""
+        with self._lock:
+            self._collected.emitted = [*self._unsummed]
+
+    def confirm_collection(self) -> None:
+        """Note that the latest collection on this thread was exported."""
+        self._summed_s = self.clock()
+        with self._lock:
+            summed = [each for each in getattr(self._collected, "emitted", ()) if not each.is_summed]
+            for each in summed:
+                each.is_summed = True
+            self._unsummed = [each for each in self._unsummed if not each.is_summed]
+        self.queue.mark_exported([each.unit for each in summed if each.is_sent])
+        if self.spool is not None:
+            self.spool.mark_counted([each.unit for each in summed if not each.is_sent])
+
+    def _await_flush(self, emitted: list[_EmittedUnit]) -> None:
+        with self._lock:
+            self._unsent += emitted
             due, self._due = self._due, True
         if not due:
             self.later(_GATHER_S, self.begin_flush)
 
-    def finish(self, timeout_s: float) -> None:
-        """Have the jobs forgotten whose scores can be exported in this time."""
-        if self._waiting:
-            wait([self.begin_flush()], timeout_s)
+    def _on_flush(self, emitted: list[_EmittedUnit], done: Future[bool]) -> None:
+        if emitted and (done.exception() is not None or not done.result()):
+            self._await_flush(emitted)  # the backend is away: they are exported later, or emitted by another process
+        elif emitted:
+            self._mark_sent(emitted)
 
-    def begin_flush(self) -> Future[bool]:
-        """Begin the next flush now, and return its future."""
+    def _mark_sent(self, emitted: list[_EmittedUnit]) -> None:
         with self._lock:
-            units, self._waiting, self._due = self._waiting, [], False
-        flushed = self.flush()
-        flushed.add_done_callback(lambda done: self._on_flush(units, done))
-        return flushed
-
-    def _on_flush(self, units: list[Unit], done: Future[bool]) -> None:
-        if not units:
+            for each in emitted:
+                each.is_sent = True
+            over = [each.unit for each in emitted if each.is_summed]
+            unsummed = [each for each in emitted if not each.is_summed]
+        self.queue.mark_exported(over)
+        if self.spool is None or not self._awaits_sums():
+            self._forget_sums()
             return
-        if done.exception() is None and done.result():
-            self.queue.mark_exported(units)
-            self._marked.difference_update(map(id, units))
-            return
-        for unit in units:  # the backend is away: they are exported later, or emitted again by another process
-            self.mark_emitted(unit)
-        self._count([unit for unit in units if id(unit) not in self._marked])
+        self.spool.mark_sent([each.unit for each in unsummed])
+        for each in unsummed:
+            each.unit = replace(each.unit, spans=())
 
-    def _count(self, units: list[Unit]) -> None:
-        """Export the sums, and mark the units whose scores are in them."""
-        counted = self.counted
-        if not units or counted is None:
-            return
+    def _awaits_sums(self) -> bool:
+        """Whether an export of the sums is soon to be seen."""
+        since_s = self._began_s if self._summed_s is None and self.providers.exports_metrics() else self._summed_s
+        return since_s is not None and self.clock() - since_s < _SUMS_S
 
-        def mark(exported: Future[bool]) -> None:
-            if not exported.cancelled() and exported.exception() is None and exported.result():
-                counted(units)
-                self._marked.update(map(id, units))
-
-        self.flush_sums().add_done_callback(mark)
+    def _forget_sums(self) -> None:
+        """Have no unit whose scores are exported wait for its sums."""
+        with self._lock:
+            sent = [each for each in self._unsummed if each.is_sent]
+            self._unsummed = [each for each in self._unsummed if not each.is_sent]
+            for each in sent:
+                each.is_summed = True
+        self.queue.mark_exported([each.unit for each in sent])
 
 
 @dataclass(frozen=True, slots=True)

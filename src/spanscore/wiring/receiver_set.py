@@ -224,20 +224,13 @@ class ReceiverSet:
             claims=WireClaims(translator, listed=own.scopes, ignored=own.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
-            make_external=self._external_scores if units.external_scores else None,
+            make_external=partial(_external_scores, line) if units.external_scores else None,
             ready=partial(self._ready, None),
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_otlp_gauges(otlp))
         line.let_in(otlp)
         return otlp
-
-    def _external_scores(self) -> ExternalScores:
-        from spanscore.capture.otlp.external_scores import ExternalScores
-
-        telemetry = self._line.telemetry
-        own = [(name, metric.evaluator_version) for name, metric in self._line.metrics.items()]
-        return ExternalScores(_nowhere if telemetry is None else telemetry.count, own)
 
     def _make_stored(self) -> StoredUnits:
         from spanscore.capture.stored import StoredUnits
@@ -293,6 +286,13 @@ def _connect_handler(line: Pipeline, make_recorder: Callable[..., Recorder], han
 def _start_model_metrics(line: Pipeline, models: ModelMetrics) -> None:
     if not line.over:
         models.start(line.tracer(), line.providers)
+
+
+def _external_scores(line: Pipeline) -> ExternalScores:
+    from spanscore.capture.otlp.external_scores import ExternalScores
+
+    own = [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
+    return ExternalScores(_nowhere if line.telemetry is None else line.telemetry.count, own)
 
 
 def _nowhere(*_: object) -> None: ...

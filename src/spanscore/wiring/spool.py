@@ -12,6 +12,7 @@ from spanscore.core.log import log_once
 from spanscore.core.printable import format_age, format_bytes, format_count
 from spanscore.durable.rows import SpoolState
 from spanscore.errors import ConfigurationError
+from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 from spanscore.pipeline.queues import QUEUES, MemoryQueue
 from spanscore.protocols import DurableQueue, Queue
@@ -107,13 +108,20 @@ def spool_of(queue: Queue) -> SpoolFile | None:
     return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
 
 
-def delivery_of(queue: Queue, providers: Providers) -> ExportConfirmation | None:
+def delivery_of(queue: Queue, providers: Providers, telemetry: Telemetry | None) -> ExportConfirmation | None:
     """Return the confirmation of exports, after which a queue forgets jobs; None for a queue in memory."""
     if not isinstance(queue, DurableQueue):
         return None
-    counted = getattr(queue, "mark_counted", None)  # a queue of the user's has none
-    flush_sums = providers.start_flush_of_metrics
-    return ExportConfirmation(queue, providers.start_flush_of_spans, flush_sums=flush_sums, counted=counted)
+    from spanscore.pipeline.spool_queue import SpoolQueue
+
+    if telemetry is None or not isinstance(
+        queue, SpoolQueue
+    ):  # there are no sums, or a queue of the user's has no rows
+        return ExportConfirmation(queue, providers)
+    confirmation = ExportConfirmation(queue, providers, spool=queue)
+    telemetry.on_collection = confirmation.begin_collection
+    providers.on_metrics_exported = confirmation.confirm_collection
+    return confirmation
 
 
 def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Events in any order, doubled or missing: each root is one unit with one tree, the ledger adds up, nothing is remembered."""
+"""Events in any order, repeated or missing: each root is one unit with one tree, the ledger adds up, no run is remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a captured span says of itself, to the readers of both conventions."""
+"""The attributes of a captured span, for readers of both conventions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLAT = "retrieval.documents."
 
 
 class Shelf(BaseRetriever):
-    """Finds as many documents as it is told to."""
+    """Returns the requested number of documents."""
 
     found: list[Document]
 
@@ -168,7 +168,7 @@ class Looks(SpanProcessor):
         span.set_attribute("app.tenant", "acme")
 
 
-# Attributes that a span keeps → documents told by a child and by a root, which has scores to come: room is left for all else.
+# Attributes that a span keeps → documents on a child and on a root, whose scores follow: room is left for all other attributes.
 KEPT = {128: (20, 20), 64: (9, 8), 48: (4, 2), 24: (0, 0), None: (20, 20)}
 
 

@@ -1,4 +1,4 @@
-"""What never ends is given up: by age on the span thread, by count at the door."""
+"""Runs that never end are given up: by age on the span thread, by number on arrival."""
 
 from time import time_ns
 from uuid import uuid4

@@ -59,4 +59,4 @@ def test_an_unpickled_chain_answers_and_records_nothing(
 
     assert answers == ["Paris."] * 2
     assert scorer.status().eligible == {"answered": 0}
-    assert len([record for record in caplog.records if "was unpickled" in record.message]) == 1
+    assert len([record for record in caplog.records if "an unpickled chain has the handler" in record.message]) == 1

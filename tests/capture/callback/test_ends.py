@@ -28,7 +28,7 @@ loses_ends = pytest.mark.skipif(
 
 
 def lost_end() -> RunnableSeq:
-    """Cancelled from inside, LangGraph's sequence tells tracers of its end and nobody else."""
+    """If it is cancelled from inside, LangGraph's sequence reports its end to tracers only."""
     return RunnableSeq(
         RunnableCallable(lambda value: value, trace=False),
         RunnableCallable(lambda value: asyncio.current_task().cancel() or value, trace=False),

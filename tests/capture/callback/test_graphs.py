@@ -26,7 +26,7 @@ ASKED = {"messages": [HumanMessage(QUESTION)]}
 
 
 class Scripted(GenericFakeChatModel):
-    """Says what is written, streamed in one chunk, and lets tools be bound."""
+    """Returns the scripted text, streamed in one chunk, and accepts tools."""
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
         said = next(self.messages)
@@ -454,7 +454,7 @@ async def test_an_agents_stream_broken_off_leaves_nothing_open(way):
 
     first, *rest = run.trees()[0].split("\n")
     assert first == f"invoke_agent helper {'cancelled' if way == 'astream_events' else 'abandoned'}"
-    assert rest in (["  chat Scripted"], ["  chat Scripted cancelled"])  # it says all in one chunk
+    assert rest in (["  chat Scripted"], ["  chat Scripted cancelled"])  # the whole text is one chunk
     assert run.outcomes == {"no_sample": 1}
 
 

@@ -1,4 +1,4 @@
-"""Metadata that are listed stand on the root, and whoever reads the spans again decides by them as the process did."""
+"""Listed metadata are on the root, and readers of the exported spans decide by them as the process did."""
 
 from __future__ import annotations
 

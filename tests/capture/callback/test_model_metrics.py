@@ -1,4 +1,4 @@
-"""The application's model runs are counted as dashboards read them: once, and only where none would be missing."""
+"""The application's model runs are counted as dashboards read them: once, and only if no run would be missing."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ __all__ = ["patched"]
 
 
 class Named(GenericFakeChatModel):
-    """Says what it is."""
+    """Returns its own name."""
 
     def _get_ls_params(self, *_: Any, **__: Any) -> Any:
         return {"ls_provider": "acme", "ls_model_name": "m-1"}
 
 
 class Down(Named):
-    """Answers nobody."""
+    """Fails every call."""
 
     def _generate(self, *_: Any, **__: Any) -> Any:
         raise ConnectionError
@@ -55,7 +55,7 @@ def key(**attributes: str) -> tuple[tuple[str, Any], ...]:
 
 
 def counted(chain: Any, *metrics: Any, **options: Any) -> tuple[Memory, Any]:
-    """Run a chain once, and return what was measured, and the status."""
+    """Run a chain once, and return the measurements and the status."""
     memory = Memory()
     with a_line(*metrics, meter_provider=memory.meter_provider, **options) as (scorer, _):
         with suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""Who else traces LangChain is read from the patch itself, and said once; without capture nothing is recorded."""
+"""Other libraries that trace LangChain are read from their patch and logged once; without capture no run is recorded."""
 
 import functools
 import logging

@@ -56,11 +56,11 @@ REMOTE = SpanContext(7 << 64 | 9, 11, True, TraceFlags(1), TraceState([("ot", "t
 
 
 class GraphBubbleUp(Exception):
-    """As LangGraph names what it raises to interrupt a graph."""
+    """Named like LangGraph's exception for an interrupt of a graph."""
 
 
 class Marking(Sampler):
-    """Keeps all, and says so on each."""
+    """Keeps every trace, and marks each decision."""
 
     def should_sample(self, *arguments: Any, **named: Any) -> SamplingResult:
         return SamplingResult(
@@ -91,7 +91,7 @@ SCENES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @contextmanager
 def by_hand(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], trace: Trace) -> Iterator[Any]:
-    """A scorer whose span thread is the test, with times and ids that are the same each time."""
+    """A scorer with the test as its span thread, and with fixed times and ids."""
     ticks = count(1_000_000_000_000, 1_000)
     with monkeypatch.context() as patch:
         patch.setattr(SpanThread, "ensure", lambda self: None)
@@ -178,7 +178,7 @@ class Script:
 
 
 def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event: bool) -> tuple[Any, ...]:
-    """Return the spans in the order in which they left, what was counted, and what can be explained."""
+    """Return the spans in the order of export, the counts, and the explanations."""
     provider, options = SCENES[scene]
     trace, clock = a_trace(**provider), ManualClock(10**18)
     if not one_event:
@@ -380,7 +380,7 @@ def test_a_begin_wakes_a_span_thread_that_sleeps(monkeypatch: pytest.MonkeyPatch
 
 
 class Starts(SpanProcessor):
-    """Notes what it is told of starts."""
+    """Records its calls of on_start."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -447,7 +447,7 @@ def test_in_a_forked_child_what_ran_is_the_parents(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("models", [40, 130])
 def test_children_that_end_on_many_threads_are_each_exported_once(models: int) -> None:
-    """Some end beside their root, and some after it; the span thread reads meanwhile."""
+    """Some end before their root, and some after it; the span thread reads at the same time."""
     trace = a_trace()
     with a_line(trace=trace, sample_rate=0.0) as (scorer, _):
         on, roots = scorer.handler, [uuid4() for _ in range(20)]

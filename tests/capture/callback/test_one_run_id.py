@@ -32,7 +32,7 @@ def answer(question):
 
 
 def chain(before=lambda: None):
-    """A chain whose model says which question it was asked, when ``before`` has returned."""
+    """A chain with a model that repeats its question after ``before`` has returned."""
 
     async def ask(question):
         await asyncio.sleep(0.01)

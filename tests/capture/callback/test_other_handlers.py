@@ -1,4 +1,4 @@
-"""Beside us every other handler hears what it would hear alone, in the same order, and we hear everything beside any."""
+"""Next to our handler, every other handler gets the same events as alone, in the same order; ours gets all events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _refuse(question: Any) -> None:
 
 
 class Completion(BaseLLM):
-    """A completion model: what ``AsyncCallbackManager.on_llm_start`` is for."""
+    """A completion model, for which LangChain has ``AsyncCallbackManager.on_llm_start``."""
 
     @property
     def _llm_type(self) -> str:
@@ -64,7 +64,7 @@ class Completion(BaseLLM):
 
 
 class Chat(BaseChatModel):
-    """A chat model that says the same."""
+    """A chat model with the same answers."""
 
     @property
     def _llm_type(self) -> str:
@@ -98,7 +98,7 @@ ACTION, FINISH = AgentAction("measure", "x", "log"), AgentFinish({"answer": "x"}
 
 
 def plain_work(question: Any, run_manager: Any, config: Any) -> str:
-    """Cause what only a run's own manager tells, then a retriever, a tool and a step that work and that fail."""
+    """Cause the events of a run's own manager, then of a retriever, a tool and a step that work and that fail."""
     run_manager.on_text("text")
     run_manager.on_retry(SimpleNamespace(attempt_number=1))
     run_manager.on_agent_action(ACTION)
@@ -220,7 +220,7 @@ CROWDS = {
 
 
 def _told(handler: Any) -> list[list[tuple[str, int]]]:
-    """Return what a handler heard, per root: events in order, each with its run's position among the root's."""
+    """Return the events of a handler, per root and in order, each with its run's position among the root's."""
     root_of: dict[Any, Any] = {}
     per_root: dict[Any, list[Any]] = {}
     for name, run_id, parent in handler.heard:
@@ -235,7 +235,7 @@ def _numbered(events: list[Any]) -> list[tuple[str, int]]:
 
 
 def _run(way: str, model: str, crowd: tuple[str, ...], ours: list[Any]) -> tuple[Any, list[Any]]:
-    """Run the application before some others; what it gave, and what each of them was told."""
+    """Run the application with these handlers; return its result, and the events of each handler."""
     others = [KINDS[kind]() for kind in crowd]
     config = {"callbacks": [*ours, *others], "max_concurrency": 1}
     return WAYS[way](application(MODELS[model]), config), [_told(other) for other in others]

@@ -1,4 +1,4 @@
-"""A root is decided on the application's thread and made on the span thread: what an application can see of that."""
+"""A root is decided on the application's thread and created on the span thread: the effects on an application."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
 
 
 class Starts(SpanProcessor):
-    """Notes where each span starts, and what the application's context holds there."""
+    """Records for each span the thread of its start, and the values in the application's context there."""
 
     def __init__(self):
         self.roots = []
@@ -31,7 +31,7 @@ class Starts(SpanProcessor):
 
 
 class Asked:
-    """A head sampler that keeps what it is told to, and who asked."""
+    """A head sampler with a fixed decision, which records its callers."""
 
     def __init__(self, *, keep=True):
         self.keep, self.calls = keep, []
@@ -138,7 +138,7 @@ def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
     with a_line(sample_rate=0.5) as (scorer, trace):
         for n in range(60):
             invoke(scorer)
-            if not n % 20:  # what follows a pause finds ids that were drawn, the others draw their own
+            if not n % 20:  # after a pause, ids were drawn ahead; other roots draw their own
                 assert scorer.flush(5)
         assert scorer.flush(5)
         sampler = scorer._line.sampler

@@ -31,7 +31,7 @@ USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
 
 
 class Talking(GenericFakeChatModel):
-    """Says its answer word by word, then its usage; from ``hangs_at`` on, only when ``gate`` opens."""
+    """Streams its answer word by word, then its usage; from ``hangs_at`` on, only when ``gate`` opens."""
 
     hangs_at: int | None = None
     gate: Any = None
@@ -137,7 +137,7 @@ def test_a_stream_broken_off_is_abandoned_and_not_scored(closed):
         del stream
         gc.collect()
 
-    # The traceback of what was thrown in keeps the model's stream half-read.
+    # The traceback of the thrown exception keeps the model's stream half-read.
     how, left = ("completed ERROR:KeyError", " cancelled") if closed == "thrown" else ("abandoned", "")
     assert run.drawn() == told(how).replace("Talking", f"Talking{left}")
     assert run.outcomes == {"no_sample": 1}
@@ -236,7 +236,7 @@ async def cancel(work: Any, started: asyncio.Event) -> None:
 
 
 class Gate:
-    """Says that somebody waits; never opens."""
+    """Signals that a caller waits; never opens."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()

@@ -15,7 +15,7 @@ _CLIENTS = ("chat", "text_completion", "retrieval")
 
 
 class Captured:
-    """A scorer, what it exported, and what it counted once everything had ended."""
+    """A scorer, its exports, and its counts after everything had ended."""
 
     def __init__(self, scorer: Any, trace: Trace) -> None:
         self.scorer, self.trace = scorer, trace
@@ -53,7 +53,7 @@ class Captured:
         return "\n".join([_line(span), *(indent(text, "  ") for _, text in below)])
 
     def clean(self) -> None:
-        """Assert that nothing is open, held or remembered, and that the ledger adds up."""
+        """Assert that no run is open, held or remembered, and that the ledger adds up."""
         line, handler = self.scorer._line, self.scorer.handler
         recorder = handler.receiver
         assert (recorder._open, recorder.in_flight()) == ({}, set())
@@ -69,7 +69,7 @@ class Captured:
 
 
 async def ended(run: Captured, roots: int = 0) -> None:
-    """Let the loop end what it has left (it closes the inner generators of a broken stream later), then flush."""
+    """Let the loop end its remaining work (it closes the inner generators of a broken stream later), then flush."""
     for _ in range(1_000):
         if len(open_roots(run.scorer.handler)) <= roots:
             break

@@ -49,7 +49,7 @@ def a_wire_span(
 
 
 def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> ParsedRequest:
-    """Return what comes of a request of these spans: each with its scope and resource."""
+    """Return the results for a request of these spans, each with its scope and resource."""
     request = ExportTraceServiceRequest()
     for message, scope, resource in spans:
         of = request.resource_spans.add()
@@ -62,7 +62,7 @@ def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> ParsedRequest:
 
 
 def taken(spans: Iterable[WireSpan], rejected: Mapping[str, int] | None = None) -> ParsedRequest:
-    """Return a request of these spans, ids as they are told, however their bytes have them."""
+    """Return a request of these spans, with the given ids instead of those in their bytes."""
     body, places = b"", []
     for span in spans:
         start, body = len(body), body + span.raw

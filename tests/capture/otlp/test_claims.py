@@ -1,4 +1,4 @@
-"""Which spans on the wire may be of a unit, and which roots are none, as far as their bytes tell."""
+"""Claims of received spans and roles of roots, as far as their bytes show."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_scopes_that_are_ignored_are_not_claimed() -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_what_a_translation_reads_is_claimed_on_the_wire(recording: Recording) -> None:
-    """Else a unit over the wire would lack spans that it has in process."""
+    """Otherwise a unit over the network would lack spans that it has in process."""
     by, translator = claims(), SpanNormalizers()
     lines = recording.path.read_text(encoding="utf-8").splitlines()
     spans = [span for line in lines for span in taken_apart(from_json(line.encode())).spans]

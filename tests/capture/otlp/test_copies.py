@@ -1,4 +1,4 @@
-"""Copies of units that another process took: what is believed of them, and what comes of it."""
+"""Copies of units that another process sampled: which copies are trusted, and how they are scored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(role: str, text: str) -> Any:
 
 
 def make_unit(**more: Any) -> Unit:
-    """Return a unit of two spans: an agent, and what it retrieved."""
+    """Return a unit of two spans: an agent and a retrieval."""
     key = UnitKey(next(_ids), next(_ids))
     content = {semconv.INPUT_MESSAGES: said("user", "Where?"), semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)}
     root = {semconv.OPERATION_NAME: semconv.INVOKE_AGENT, **content}

@@ -1,4 +1,4 @@
-"""What others say of quality is found in spans and log records, in whichever of its forms, and nothing else is."""
+"""Results of other evaluators are found in spans and log records in every form, and in no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of others that come with spans are counted beside ours, each once, in a source of their own."""
+"""Scores of other evaluators that come with spans are counted once each, under a source of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN = ("grounded", "1/gpt/1")
 
 
 class Heard:
-    """A receiver of spans, and what is counted of the scores of others in them."""
+    """A receiver of spans, and its counts of external scores."""
 
     def __init__(self) -> None:
         self.sums: Counter[tuple[str, Labels]] = Counter()
@@ -194,7 +194,7 @@ def test_what_a_judge_was_asked_is_no_score() -> None:
 
 def test_a_scope_that_is_ignored_says_nothing() -> None:
     heard = Heard()
-    heard.served.receiver._claims._ignored = ("noisy",)
+    heard.served.receiver.claims._ignored = ("noisy",)
 
     heard.send(make_span({}, result("tone", 0.5)), scope="noisy.evaluator")
 

@@ -1,4 +1,4 @@
-"""A stream's clock runs while the stream is read, never faster than ours, and never past what its log has told."""
+"""A stream's clock runs while the stream is read, never faster than ours, and never past the times in its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_slow_reader_sees_no_more_pass_than_the_log_tells() -> None:
 
 @pytest.mark.parametrize("off_s", [300, -300, -3_600], ids=["five minutes ahead", "behind", "an hour back"])
 def test_a_log_whose_times_jump_closes_nothing_early(off_s: int) -> None:
-    """As it is where brokers, or who writes where times are the writer's, have clocks of their own."""
+    """Brokers, or writers if the times are theirs, may have wrong clocks."""
     clock = StreamClock(START)
     clock.read(7_200 * SECOND, START)
 

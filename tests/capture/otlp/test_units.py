@@ -1,4 +1,4 @@
-"""Spans that come over the wire → units, driven by hand: the clock, the event queue and who listens are this test's."""
+"""Received spans become units. The test itself is the clock, the event queue and the listener."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 
 S = 1_000_000_000
 BROKEN = b"J\x01\xff"
-"""An attribute that is none: only who decodes all of a span notices."""
+"""An attribute with broken bytes, which only a full decoding of the span detects."""
 SAID = '[{"role": "user", "parts": [{"type": "text", "content": "2 + 2?"}]}]'
 CONTENT = {semconv.INPUT_MESSAGES: SAID, semconv.OUTPUT_MESSAGES: SAID}
 
 
 class Ways:
-    """Implements ``Exit``: notes what goes on, and with which attributes."""
+    """Implements ``Exit``: records the forwarded spans and their attributes."""
 
     def __init__(self) -> None:
         self.gone: list[tuple[WireSpan, Mapping[str, Any] | None]] = []
@@ -49,7 +49,7 @@ class Ways:
 
 
 class Served:
-    """A receiver, and what it hands on."""
+    """A receiver and its output."""
 
     def __init__(self, rate: float = 1.0, *, listed: Sequence[str] = (), **bounds: Any) -> None:
         self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
@@ -58,7 +58,7 @@ class Served:
         translator = SpanNormalizers()
         self.intake = Intake(
             self.event_queue,
-            self,  # type: ignore[arg-type]  # what it is not asked for is not there
+            self,  # type: ignore[arg-type] # methods that are not called are missing
             self.sampler,
             self.ledger,
         )
@@ -79,7 +79,7 @@ class Served:
             span.end({"scored": True} if span_id == unit.key.span_id else None)
 
     def send(self, *spans: WireSpan, to: Ways | None = None) -> list[WireSpan]:
-        """Send a request, and have it read; return what is kept."""
+        """Send a request and have it read; return the kept spans."""
         kept = self.receiver.take(taken(spans), to)
         self.read()
         return list(kept)

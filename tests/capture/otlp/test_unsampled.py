@@ -1,4 +1,4 @@
-"""What nobody will score loses its bytes at the door, and nothing else about it changes."""
+"""Spans that no metric will score lose their bytes on arrival, without any other change."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def requests_of(trees: Sequence[Spans], dice: Random) -> list[Spans]:
 def closed_of(
     requests: Sequence[tuple[list[UnsampledUnit], Spans]], may: Callable[[WireSpan], bool]
 ) -> dict[object, object]:
-    """Return unit → its outcome and spans, and what was counted beside."""
+    """Return unit → its outcome and spans, and the other counts."""
     table = TraceTable(Bounds(), follows=may, stands_alone=lambda span: bool(span.raw))
     now_ns, units = 0, []
     for unsampled, others in requests:

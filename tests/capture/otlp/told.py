@@ -1,4 +1,4 @@
-"""What others say of quality, as it comes over the wire: spans and log records."""
+"""Results of other evaluators as they are received: spans and log records."""
 
 from __future__ import annotations
 

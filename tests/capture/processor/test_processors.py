@@ -1,4 +1,4 @@
-"""Processors in an application's providers: what they pass on, how many there may be, and how they end."""
+"""Processors in an application's providers: the spans they pass on, several processors, and their shutdown."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from spanscore.outputs.provider_introspection import exporter_of, processors_bes
 
 @pytest.fixture(autouse=True)
 def _said() -> None:
-    log._logged_at.clear()  # a cause is told once an hour
+    log._logged_at.clear()  # a cause is logged once an hour
 
 
 def a_full_span() -> ReadableSpan:
-    """A span of which something was dropped, with an event, a link, a parent and a state."""
+    """A span with dropped items, an event, a link, a parent and a state."""
     provider = TracerProvider(
         resource=Resource({"service.name": "bot"}),
         span_limits=SpanLimits(max_span_attributes=3, max_events=1, max_links=1),
@@ -104,7 +104,7 @@ def test_a_provider_that_is_shut_down_first_loses_no_span() -> None:
         go_on.set()
 
     assert len(exported.names) == 6
-    assert scorer.status().hold["lost"] == 3  # what was scored after it, on evaluation spans
+    assert scorer.status().hold["lost"] == 3  # later scores, on evaluation spans
     assert identity_holds(scorer)
 
 
@@ -256,7 +256,7 @@ def test_the_exporter_behind_a_processor_is_found_in_this_sdk(wrap: Any) -> None
     assert exporter_of(SpanProcessor()) is None
 
 
-# --- who else is at work --------------------------------------------------------------------------------------------------
+# --- other scorers at work --------------------------------------------------------------------------------------------------
 
 INNER = "openinference.instrumentation.openai"
 FRAMEWORK, ANOTHER = "openinference.instrumentation.langchain", "opentelemetry.instrumentation.langchain"

@@ -1,4 +1,4 @@
-"""Which spans of this process are roots of units, where their attributes come late, or a span above them is none."""
+"""Roots of units among the spans of this process, if their attributes come late, or a span above them is not a root."""
 
 from __future__ import annotations
 

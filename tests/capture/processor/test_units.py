@@ -1,4 +1,4 @@
-"""Spans of any instrumentation become units; each leaves once, with the scores of its unit where it is the root."""
+"""Spans of any instrumentation become units. Each is exported once; the root has the scores of its unit."""
 
 from __future__ import annotations
 

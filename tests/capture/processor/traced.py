@@ -20,7 +20,7 @@ SCOPE = EXTERNAL
 
 
 class Answered(BaseMetric):
-    """Instant: 1 where there is an answer."""
+    """A metric without a delay: 1 if there is an answer."""
 
     name = "answered"
     requires = {"single_turn": ("response",)}  # noqa: RUF012
@@ -30,7 +30,7 @@ class Answered(BaseMetric):
 
 
 class Exported(InMemorySpanExporter):
-    """What was exported, by name."""
+    """Exported spans by name."""
 
     @property
     def spans(self) -> list[Any]:
@@ -50,7 +50,7 @@ class Exported(InMemorySpanExporter):
 
 
 def said(role: str, text: str) -> str:
-    """A message list of the conventions, as it stands on a span."""
+    """A message list of the conventions in its form on a span."""
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
@@ -81,7 +81,7 @@ def ask(tracer: Tracer, name: str = "agent", chats: int = 1) -> None:
 
 @contextmanager
 def scoring(*metrics: Any, observe: bool = False, **options: Any) -> Iterator[tuple[OnlineScorer, Exported, Any]]:
-    """A scorer with a processor in a provider of the application: (scorer, what was exported, the provider)."""
+    """A scorer with a processor in a provider of the application: (scorer, exporter, provider)."""
     exported, provider = Exported(), TracerProvider(sampler=options.pop("sampler", None))
     scorer = OnlineScorer(list(metrics) or [Answered()], **options)
     if observe:

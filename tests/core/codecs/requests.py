@@ -1,4 +1,4 @@
-"""Export requests as they come: of the Python SDK, of the Collector, and of nobody that we know."""
+"""Export requests in the forms of the Python SDK, of the Collector, and of unknown writers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 FIXED, LENGTH = {1: 8, 5: 4}, 2
-"""Of protobuf's wire types: those of so many bytes, and that which says its length."""
+"""Protobuf's wire types: those with a fixed number of bytes, and the one with a length."""
 NOT_REMOTE, IS_REMOTE = 0x101, 0x301
 
 
 def make_span(**fields: Any) -> Span:
-    """Return a valid span with a parent, but for what is given."""
+    """Return a valid span with a parent, changed by the given fields."""
     attributes = fields.pop("attributes", {"gen_ai.operation.name": "chat"})
     span = Span(**{
         "trace_id": b"t" * 16, "span_id": b"s" * 8, "parent_span_id": b"p" * 8, "name": "chat", "kind": 3, "flags": NOT_REMOTE,

@@ -1,4 +1,4 @@
-"""Jobs ↔ JSON: what is kept on a disk comes back as it was, and what cannot be read says why."""
+"""Jobs ↔ JSON: a stored job is read back unchanged, and an unreadable one gives a reason."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def a_job(**given: Any) -> Job:
 
 
 def _ours(value: Any, name: str = "") -> Iterator[dict[str, Any]]:
-    """The objects whose keys are ours, the document's among them."""
+    """The objects with spanscore's own keys, including the document."""
     if isinstance(value, list):
         for inner in value:
             yield from _ours(inner)

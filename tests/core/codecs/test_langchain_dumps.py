@@ -1,4 +1,4 @@
-"""What others dumped of LangChain's values reads as what our own codec makes of the values themselves."""
+"""LangChain values dumped by others are read like the values themselves by our own codec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of a conversation: who spoke, and what a middleware made."""
+"""Messages of a conversation: their speaker, and messages made by a middleware."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OTLP-JSON lines ↔ spans: what is written reads back as the same spans, in the shape the Collector writes."""
+"""OTLP-JSON lines ↔ spans: written spans are read back unchanged, in the Collector's form."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
 from spanscore.core.codecs.sdk import AttributeCache
 
 SIZES = (0, 1, 90, 127, 128, 129, 200, 16_380, 16_381, 16_384, 20_000)
-"""Of texts: around those at which the length of a field takes a byte more."""
+"""Lengths of texts around those at which the length of a field takes a byte more."""
 
 
 def _text(key: str, text: str) -> KeyValue:
@@ -57,7 +57,7 @@ def test_a_pair_that_is_written_otherwise_is_read_all_the_same() -> None:
     value = AnyValue(string_value="a" * 200).SerializeToString()
     turned = b"\x12\xcb\x01" + value + b"\x0a\x01k"  # the value first
     doubled = _text("k", "b" * 200).SerializeToString() + _text("k", "c" * 200).SerializeToString()  # they are merged
-    more = _text("m", "a" * 200).SerializeToString() + b"\x18\x01"  # a field that nobody knows follows
+    more = _text("m", "a" * 200).SerializeToString() + b"\x18\x01"  # an unknown field follows
     assert attributes_in([turned]) == {"k": "a" * 200}
     assert attributes_in([doubled]) == {"k": "c" * 200}
     assert attributes_in([more]) == {"m": "a" * 200}

@@ -1,4 +1,4 @@
-"""ReadableSpan ↔ SpanData: a span made by the SDK reads back as what was put on it."""
+"""ReadableSpan ↔ SpanData: a span made by the SDK is read back with its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: what the application edits afterwards is not in them, and nothing of the application runs."""
+"""Snapshots: later changes by the application are not in them, and no code of the application runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record of ragas's, old or new, or out of a CSV, is a sample; what cannot be one is told without quoting it."""
+"""A record of ragas, old or new or from a CSV file, is a sample; an invalid one gives a message that does not quote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reports besides its words, as each provider reports it."""
+"""A model's usage and other reports, in the form of each provider."""
 
 from __future__ import annotations
 

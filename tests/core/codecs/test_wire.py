@@ -1,4 +1,4 @@
-"""OTLP bytes → spans that are still bytes, and back: what protobuf's own decoding says of a request, and no less."""
+"""OTLP bytes → undecoded spans, and back: the result agrees with protobuf's own decoding of a request."""
 
 from __future__ import annotations
 

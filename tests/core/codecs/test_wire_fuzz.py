@@ -1,4 +1,4 @@
-"""Whatever comes over the wire is spans or is refused: nothing else is raised, nothing is lost, nothing is made up."""
+"""Any received bytes are spans or are rejected: no other exception is raised, no span is lost or invented."""
 
 from __future__ import annotations
 
@@ -133,9 +133,7 @@ BYTES_OF_TAGS = st.lists(st.sampled_from([10, 18, 26, 8, 0, 1, 2, 3, 4, 5, 6, 12
 @given(BYTES_OF_TAGS | st.lists(WRITTEN, max_size=3).map(lambda spans: sent(*(written(*span) for span in spans))))
 @example(b"")
 @example(b"\n\x0c\x1a\x01a\x12\x05\x12\x01s\x1a\x00\n\x00")  # a schema's URL first, the resource last
-@example(
-    b"\n\x0a\x12\x05\x12\x00\n\x01s\n\x01r"
-)  # as the Collector writes it: scope and resource behind what is theirs
+@example(b"\n\x0a\x12\x05\x12\x00\n\x01s\n\x01r")  # as the Collector writes it: scope and resource after their content
 @example(b"\n\x0a\n\x01r\x12\x05\n\x01s\x12\x00")  # as SDKs do
 @example(b"\n\x0d\n\x01r\x12\x08\n\x01s\x12\x00\n\x01t")  # two scopes, which are one
 @example(b"\n\x05\x12\x03\x1a\x01\xff")  # a URL that is no text

@@ -30,7 +30,7 @@ def patient(path: Path) -> FileAnswers:
 
 
 async def found(store: FileAnswers, key: bytes = b"") -> Reply | None:
-    """Return what is kept after all that was to be written: by the first look at the earliest, by the second at the latest."""
+    """Return the stored answers after all writes: at the first or the second look."""
     await store.find(key)
     return await store.find(key)
 

@@ -1,4 +1,4 @@
-"""What a provider tells is left, and what a user allows; by a clock that is wound by hand."""
+"""Limits from a provider's headers and from a user; by a clock that is moved by hand."""
 
 from __future__ import annotations
 

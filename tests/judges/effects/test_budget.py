@@ -1,4 +1,4 @@
-"""The last fence: reserved, then sent, then corrected; and at the budget nothing is sent."""
+"""The budget: cost is reserved, sent, then corrected; a spent budget sends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked is not asked again; what tells two questions apart; and what is never kept."""
+"""A repeated question is not sent; differences that make two questions; and answers that are never kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Wide(Answer):
 
 
 class Placed(Answers):
-    """A judge whose account is known."""
+    """A judge with a known account."""
 
     def __init__(self, *, drawing: dict[str, Any] | None = None, **account: str) -> None:
         super().__init__(GOOD)
@@ -210,7 +210,7 @@ async def test_answers_take_no_more_room_than_there_is() -> None:
 
 
 class Slow:
-    """A judge that answers when it is told to."""
+    """A judge that answers on request."""
 
     model: ClassVar[str] = "slow"
 

@@ -50,7 +50,7 @@ class Hung:
 
 
 class Naps:
-    """Remembers how long it was told to sleep."""
+    """Records the length of its sleeps."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -90,7 +90,7 @@ async def test_a_judge_that_swallows_its_cancellation_is_left_behind() -> None:
 
     assert time.perf_counter() - started < 1.0
     hung.release.set()
-    await asyncio.sleep(0)  # what it raises now is nobody's business
+    await asyncio.sleep(0)  # a later exception has no receiver
 
 
 async def test_a_cancelled_question_is_passed_on_to_the_judge() -> None:

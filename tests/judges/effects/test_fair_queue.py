@@ -1,4 +1,4 @@
-"""Round robin by metric; whose spans still wait goes first."""
+"""Round robin by metric; units with waiting spans come first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a judge is away another one is asked; a score has one judge, and says whose it is."""
+"""While a judge is unavailable another one is asked; a score has one judge and names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One gate for each account: who may be sent when, and what a place, a refusal and a broken judge do; in virtual time."""
+"""One gate per account: the order of sending, and the effects of a place, a refusal and a broken judge; in virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOWN = JudgeUnavailable("down", error_type="connection")
 
 
 class Scripted:
-    """A judge that answers the n-th question as it is told, and knows when each was sent."""
+    """A judge with a scripted answer to the n-th question, which records the time of each."""
 
     model = "scripted"
 

@@ -28,7 +28,7 @@ PRICES = {"m": (1_000_000.0, 10_000_000.0)}
 
 
 class Voting:
-    """A judge that gives as many answers as it is asked for; each request ends as it is told, the rest with answers.
+    """A judge that gives as many answers as requested; each request ends as scripted, further ones with answers.
 
     Attributes:
         asked: the numbers of answers that it was asked for.
@@ -65,7 +65,7 @@ def gated(judge: Any, **settings: Any) -> Any:
 
 
 async def cast(judge: Any, votes: int = 5, *, about: str = "a") -> list[Any]:
-    """Cast a vote and return what each ballot got."""
+    """Cast a vote and return the result of each ballot."""
     prompts = [
         Prompt(
             step="critique", instruction="Judge.", evidence={"answer": about}, output=BinaryAnswer, vote_index=number
@@ -162,7 +162,7 @@ async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
         inner.holds.set()
         await vote
 
-    assert reserved > 5 * 500  # of an answer of which nothing is known
+    assert reserved > 5 * 500  # for an answer of unknown length
 
 
 async def test_the_clock_of_a_score_stands_still_while_its_vote_waits_for_a_place() -> None:
@@ -214,7 +214,7 @@ async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() ->
     replies = await asyncio.gather(*votes[1:])
 
     assert inner.asked == [3]
-    assert [reply.input_tokens for reply in replies] == [10, 0]  # who is left pays
+    assert [reply.input_tokens for reply in replies] == [10, 0]  # the remaining caller pays
 
 
 async def test_ballots_that_were_answered_before_are_not_asked_again() -> None:

@@ -1,4 +1,4 @@
-"""What is let in while others are refused; by a clock that is wound by hand."""
+"""Admission while other questions are refused; by a clock that is moved by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many may be out at once, by what was refused; by a clock that is wound by hand."""
+"""The number of concurrent questions, by refusals; by a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanscore.judges.effects.rate_limits import AdaptiveConcurrency
 
 
 class Account:
-    """Places, and those that are out; each answer comes after one round trip of a second."""
+    """Places and open questions; each answer comes after one round trip of a second."""
 
     def __init__(self, ceiling: int = 64) -> None:
         self.places = AdaptiveConcurrency(ceiling)
@@ -42,7 +42,7 @@ class Account:
             self._end(ticket)
 
     def round_trip(self, allowed: float = inf, *, in_use: bool = True) -> int:
-        """Send what may leave to a provider with so many places; return how many it refused."""
+        """Send admitted questions to a provider with this many places; return the number of refusals."""
         new = self.fill()
         refused = [ticket for ticket in new if ticket.out > allowed]
         self.now_s += 0.05
@@ -111,7 +111,7 @@ def test_only_a_refusal_lowers_it() -> None:
 
     for ticket in account.fill():
         account.out.remove(ticket)
-        account.places.ended(ticket)  # it failed, or nobody waited for it
+        account.places.ended(ticket)  # it failed, or its caller had left
 
     assert account.places.level == level
 

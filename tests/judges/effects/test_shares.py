@@ -26,7 +26,7 @@ MINUTE_S = 60
 PER_MINUTE = 600
 NOON = 20_000 * 86_400.0 + 12 * 3600
 THIRDS, HALVES = (4 / 12, 4 / 12, 4 / 12), (6 / 12, 6 / 12, 0.0)
-"""Of 12 partitions: all three workers are there; the third has left."""
+"""Shares of 12 partitions: for three workers, and after the third has left."""
 HOUR = Budget(calls=1_200, per="1h")
 
 
@@ -56,7 +56,7 @@ class Endless:
 
 
 async def through(workers: Sequence[Endless], shares: Sequence[Sequence[float]], each_s: float) -> None:
-    """Have the workers work, in one division after the other; who has nothing any more is not asked anything new."""
+    """Let the workers work, in one division after the other; a worker without partitions gets no new unit."""
     tasks = [asyncio.create_task(worker.work()) for worker in workers for _ in range(40)]
     for division in shares:
         for worker, fraction in zip(workers, division, strict=True):
@@ -154,7 +154,7 @@ class Clock:
 
 
 class Spender:
-    """One worker: units of which each costs a call, at the pace that its part of the budget has."""
+    """One worker: each unit costs a call, at the pace of its share of the budget."""
 
     def __init__(self, clock: Clock) -> None:
         self.purse = BudgetLedger([HOUR], clock=clock)
@@ -172,7 +172,7 @@ class Spender:
 
 
 def hour_of(workers: Sequence[Spender], clock: Clock, shares: Sequence[Sequence[float]]) -> int:
-    """Have a unit come each second, three times what the budget is for, to the one that has its partition."""
+    """Send a unit each second, three times the budget's allowance, to the worker with its partition."""
     paid_before = sum(worker.paid for worker in workers)
     for second in range(3_600):
         division = shares[second * len(shares) // 3_600]

@@ -1,4 +1,4 @@
-"""One request for all who ask the same at once: who pays, whose clock runs, and when it is given up."""
+"""One request for all callers with the same question: its payer, its clock, and the time when it is given up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREE = Reply(text="said", model="m-1", duration_s=0.0, cost_usd=0.0, cached=True
 
 
 class Request:
-    """A request that ends when a test says so, each with the next end; the last one for ever."""
+    """A request that a test ends, each with the next scripted end; the last one is repeated."""
 
     def __init__(self, *ends: Reply | Exception) -> None:
         self.ends = list(ends)

@@ -1,4 +1,4 @@
-"""The stack: every effect of the folder is in it, and what a judge is shows through all of them."""
+"""The stack: every effect of the folder is in it, and a judge's properties are visible through all of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from spanscore.judges import LexicalJudge, effects, judge, shared_judge
 from spanscore.judges.effects.cost import Budgeted
 from spanscore.judges.effects.limited import BatchedVotes, RateLimited, Retrying
 from spanscore.judges.effects.middleware import JudgeMiddleware, reads_instructions, unwrapped
+from spanscore.judges.effects.prefix import CacheFilled
 from spanscore.judges.effects.stack import MiddlewareSettings
 from spanscore.metrics import create
 
@@ -31,6 +32,7 @@ LIMITS: MiddlewareSettings = {"max_attempts": 2, "max_concurrency": 4, "timeout"
 FALLBACK: MiddlewareSettings = {"fallback": [Answers("other")]}
 SETTINGS: MiddlewareSettings = {
     "cache": "memory",
+    "prompt_cache_wait": 2.0,
     **LIMITS,
     "max_input_tokens": 9_000,
     "prices": {"answers-1": (1, 10)},
@@ -38,7 +40,7 @@ SETTINGS: MiddlewareSettings = {
 
 
 class Reader(Answers):
-    """A user's own judge, which reads what it is asked."""
+    """A user's own judge, which reads its prompts."""
 
     reads_instructions = True
 
@@ -51,7 +53,7 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
     have_no_setting = {
         Budgeted,
         BatchedVotes,
-    }  # the scorer's purse says what is left, the judge whether it gives several answers
+    }  # the scorer's budget ledger has the remaining budget; the judge decides on several answers
     assert set(IN_STACK.values()) == IN_FOLDER - have_no_setting
     assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
 
@@ -59,8 +61,8 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
 def test_effects_stand_around_a_judge_in_their_order() -> None:
     made = judge(Reader("x"), **SETTINGS)
 
-    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name in SETTINGS)
-    assert layers(made) == [cached, Budgeted, *inside, Reader]
+    cached, waiting, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name in SETTINGS)
+    assert layers(made) == [cached, waiting, Budgeted, *inside, Reader]
 
 
 @pytest.mark.parametrize("name", GATE)
@@ -69,9 +71,9 @@ def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
 
     made: Any = judge(Reader("x"), **SETTINGS, **setting)
 
-    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in {**LIMITS, **FALLBACK})
-    assert layers(made) == [cached, Budgeted, *inside, Reader]
-    gated = made.judge.judge
+    cached, waiting, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in {**LIMITS, **FALLBACK})
+    assert layers(made) == [cached, waiting, Budgeted, *inside, Reader]
+    gated = made.judge.judge.judge
     assert (gated.max_attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
 
 
@@ -83,7 +85,7 @@ def test_a_judge_shows_through_an_effect(name: str) -> None:
     around = judge(plain, **setting), judge(reader, **setting)
 
     assert [layers(made)[0] for made in around] == [IN_STACK[name]] * 2
-    assert [reads_instructions(made) for made in around] == [False, name != "fallback"]  # of which this one does not
+    assert [reads_instructions(made) for made in around] == [False, name != "fallback"]  # this one does not
     assert [made.model for made in around] == ["answers", "answers"]
     assert [unwrapped(made) for made in around] == [plain, reader]
 
@@ -102,6 +104,12 @@ def test_limits_around_a_judge_that_has_its_own_are_refused(name: str) -> None:
 
     with pytest.raises(ConfigurationError, match=f"^{name} is given around a judge that has its limits"):
         judge(judge(PlainModel()), **setting)
+
+
+def test_questions_wait_for_the_first_in_one_place() -> None:
+    made = judge(judge(PlainModel()), prompt_cache_wait=1.0, cache="memory")
+
+    assert layers(made).count(CacheFilled) == 1
 
 
 def test_a_judge_that_stands_in_keeps_its_own_limits() -> None:
@@ -131,6 +139,7 @@ def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
     wrong: dict[str, Any] = {
         "fallback": [own],
         "cache": "",
+        "prompt_cache_wait": -1,
         **dict.fromkeys([*GATE, *LIMITS, "max_input_tokens"], 0),
         "prices": {"m": (1,)},
     }

@@ -1,4 +1,4 @@
-"""Where everything is refused, one question at a time; by a clock that is wound by hand."""
+"""If everything is refused, one question is sent at a time; by a clock that is moved by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Applications whose judges are in trouble while they end: a process for each address, forked when all is imported.
+"""Applications with failing judges while they end: a process for each address, forked after all imports.
 
     python -m tests.judges.faults.application exit|shutdown|fork URL…
 
-Each line of the output is JSON with the ``place`` of the address; the standard input says when the applications end.
+Each line of the output is JSON with the ``place`` of the address; the standard input gives the time of the applications' end.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def in_a_child(place: int, scorer: OnlineScorer) -> None:
 
 
 def say(**what: Any) -> None:
-    os.write(1, (json.dumps(what) + "\n").encode())  # one write: several processes say something
+    os.write(1, (json.dumps(what) + "\n").encode())  # one write: several processes write
 
 
 if __name__ == "__main__":

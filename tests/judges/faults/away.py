@@ -1,4 +1,4 @@
-"""A judge on a hand-wound clock that is away as its script says, behind the gate that a real one stands behind."""
+"""A judge on a hand-moved clock that is unavailable by a script, behind the gate of a real judge."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LATENCY_S = 0.2
 _REFUSAL_S = 0.01
 
 Script = Callable[[float, Random], "JudgeError | str | None"]
-"""Seconds and dice → what a request comes to: an error, ``hang``, or None for an answer."""
+"""Seconds and random numbers → the result of a request: an error, ``hang``, or None for an answer."""
 
 
 @dataclass
 class Away:
-    """Answers after a fifth of a second, but as its script says."""
+    """Answers after a fifth of a second, unless its script has another result."""
 
     script: Script
     model: str = "away"
@@ -58,11 +58,11 @@ class Away:
 
 @dataclass
 class Came:
-    """What came of the questions.
+    """The results of the questions.
 
     Attributes:
         scored_s: when each was answered.
-        errors: of those that were not.
+        errors: errors of the failed questions.
         waited_s: from each question to its end.
         calls: that were recorded, but for the last of each question, which ``judges/ask.py`` records.
     """

@@ -1,4 +1,4 @@
-"""The fault matrix: what a judge may do, and what must come of the units meanwhile. One function a row.
+"""The fault matrix: a judge's faults, and the required results of the units. One function per row.
 
 Tests play the rows short, ``benchmarks/judge_faults.py`` at their full length; both hold them against the same targets.
 """
@@ -47,7 +47,7 @@ def refusals(pace: Pace, retry_after_s: float | None = None) -> Told:
 
 
 def connections_refused(pace: Pace) -> Told:
-    """Nobody listens for 60 of 90 s."""
+    """No server listens for 60 of 90 s."""
     with FaultyOpenAI(latency_s=0.1) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
         stage.submit(round(15 * pace.length * pace.per_s), pace.per_s)
@@ -154,7 +154,7 @@ def beside_a_metric_that_computes(pace: Pace) -> Told:
 
 
 class Computed(BaseMetric):
-    """Asks nobody."""
+    """A metric without a judge."""
 
     name = "computed"
     requires = {"single_turn": ("response",)}  # noqa: RUF012
@@ -163,7 +163,7 @@ class Computed(BaseMetric):
         return Finding(value=float(bool(sample.response)))
 
 
-# --- answers that are none ------------------------------------------------------------------------------------------
+# --- unusable answers -----------------------------------------------------------------------------------------------
 
 
 def ends_as(
@@ -181,7 +181,7 @@ def ends_as(
     """Every answer is this one.
 
     Args:
-        outcome: of those that are not scored, with the error type.
+        outcome: outcome of unscored units, with the error type.
         requests: at most, in all.
         calls: that are recorded; None = one for each request.
         later: whether one more unit, of a server that is well again, must be scored with the schema as before.
@@ -227,7 +227,7 @@ def too_big(pace: Pace, *, play: Play) -> Told:
     """An answer that would fill the host."""
     with FaultyOpenAI() as server, Stage(_critic(server, pace)) as stage:
         stage.submit(1)
-        stage.ended()  # what is imported and opened at the first question is none of the fault's
+        stage.ended()  # imports and connections of the first question are not part of the fault
         before = active_count()
         server.faults = [Fault(play)]
         resident, cpu_s = _resident_mb(), _cpu_s()

@@ -1,4 +1,4 @@
-"""A scorer before judges' servers that fail: units at a pace, and what came of each, looked at while it runs.
+"""A scorer with failing judge servers: units at a fixed pace, and the result of each, read while it runs.
 
 with Stage(critic(server)) as stage:
     stage.submit(30, per_s=10)
@@ -32,7 +32,7 @@ MODEL = "gpt-4o-mini"
 PRICE = (0.15, 0.60)
 """USD per million tokens of question and answer."""
 _TOLD = {Outcome.SCORED, Outcome.NO_VALUE, *(outcome for outcome in Outcome if outcome.failed)}
-"""Outcomes that the sinks are told of."""
+"""Outcomes that are passed to sinks."""
 _LOOK_S = 0.05
 """How often instruments and threads are looked at."""
 
@@ -109,7 +109,7 @@ class Stage:
         self._arrived.extend((unit.key.trace_id, score, now_s) for score in scores)
 
     def shutdown(self) -> None:
-        """Do nothing: what came stays."""
+        """Do nothing: the results stay."""
 
     def now_s(self) -> float:
         """Return seconds since ``begin()``."""
@@ -165,12 +165,12 @@ class Stage:
         return self.outcomes()[Outcome.SCORED]
 
     def rest(self) -> dict[str, int]:
-        """Return the other outcomes, with the error type where there is one."""
+        """Return the other outcomes, with the error type if there is one."""
         failed = (arrived.score for arrived in self.arrived() if arrived.score.outcome is not Outcome.SCORED)
         return dict(Counter(" ".join(filter(None, (score.outcome.value, score.error_type))) for score in failed))
 
     def calls(self) -> list[JudgeCall]:
-        """Return every call that a score says was made."""
+        """Return every call that is recorded on a score."""
         return [call for arrived in self.arrived() for call in arrived.score.usage.calls]
 
     def first_scored_s(self, after_s: float) -> float:
@@ -186,7 +186,7 @@ class Stage:
 
 
 def _broken(reader: InMemoryMetricReader) -> Iterator[str]:
-    """Yield a line for each metric whose counts do not add up at this collection."""
+    """Yield a line for each metric with counts that do not add up at this collection."""
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     data = reader.get_metrics_data()
     for instrument in data.resource_metrics[0].scope_metrics[0].metrics if data else ():

@@ -1,4 +1,4 @@
-"""Programs end, or fork, while their judges hang, refuse, storm or drip: in their time, and nothing is uncounted."""
+"""Programs end, or fork, while their judges hang, refuse, storm or drip: within their time, and every unit is counted."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.servers.openai_faults import Fault
 
 ROOT = Path(__file__).parents[3]
 EXIT_S = 5.0
-"""From a program's last line until threads are joined and exit hooks are over: what is left is Python's own."""
+"""Time from a program's last line until threads are joined and exit hooks have run; the rest is Python's own."""
 STATES = {
     "hangs": faults.hang,
     "refuses connections": None,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.flaky(reruns=2)  # whole processes with deadlines, on a
 
 
 def in_trouble(stack, play):
-    """Open a server in this state; where nobody is to listen, it has just stopped to."""
+    """Open a server in this state; for an unreachable one, open and close it."""
     server = stack.enter_context(FaultyOpenAI(faults=[Fault(play)] if play else []))
     if play is None:
         server.refuse()
@@ -36,7 +36,7 @@ def in_trouble(stack, play):
 
 
 def played(end):
-    """Have an application end in each state, all at the same time; return what each said, as one."""
+    """Let an application end in each state, all at the same time; return the combined output."""
     with ExitStack() as stack:
         urls = [in_trouble(stack, play).url for play in STATES.values()]
         applications = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The judge refuses every connection while another one stands in: who is scored by whom, and what is read of it."""
+"""The judge refuses every connection while a fallback answers: the judge of each score, and the effect on means."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ def test_scores_that_begin_in_an_outage_are_the_fallbacks_and_in_no_mean_of_the_
     assert told["b", "fallback"] == len(second.asked)
     mean = status.means["harmless"]
     assert mean is not None
-    assert mean[0] == 1.0  # the fallback said 0
+    assert mean[0] == 1.0  # the fallback answered 0

@@ -1,4 +1,4 @@
-"""What a row of the fault matrix is played at, and what it came to beside what it must."""
+"""The settings of a row of the fault matrix, and its results compared with the required ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pace:
         per_s: units.
         units: of a row that submits them at once, as a share of the full number.
         spare: requests that a short row may waste beyond its share of them: the first ones of an episode.
-        clocked: whether seconds, CPU and memory are held to their bounds: beside other tests they tell nothing.
+        clocked: whether seconds, CPU and memory are checked against their bounds; next to other tests they mean little.
     """
 
     length: float = 1.0
@@ -36,10 +36,10 @@ SHORT = Pace(length=1 / 20, timeout_s=0.75, per_s=20.0, units=0.1, spare=20, clo
 
 @dataclass(slots=True)
 class Told:
-    """What a row came to.
+    """The results of a row.
 
     Attributes:
-        missed: what is not as it must be, with the value and what was allowed.
+        missed: violated requirements, with the value and the allowed value.
         seen: the values for which there is a bound.
     """
 
@@ -53,7 +53,7 @@ class Told:
         self._bounded(what, value, f"≤ {allowed:g}", holds=value <= allowed)
 
     def within(self, pace: Pace, what: str, value: float, allowed: float) -> None:
-        """Tell what was measured by a clock; hold it to its bound at a pace at which that means something."""
+        """Report a measurement by a clock; check its bound if the pace makes it meaningful."""
         self._bounded(what, value, f"≤ {allowed:g}", holds=value <= allowed or not pace.clocked)
 
     def least(self, what: str, value: float, allowed: float) -> None:
@@ -70,7 +70,7 @@ class Told:
 
 
 def told_of(stage: Stage, *servers: FaultyOpenAI) -> Told:
-    """Wait for what was submitted, and check what holds in every row: each unit has one outcome, every request is a call."""
+    """Wait for the submitted units, and check the rules for every row: each unit has one outcome, every request is a call."""
     stage.ended(120)
     asked = [one for server in servers for one in server.asked]
     told = Told(
@@ -88,7 +88,7 @@ def told_of(stage: Stage, *servers: FaultyOpenAI) -> Told:
 
 
 def check_billed(told: Told, stage: Stage, server: FaultyOpenAI) -> None:
-    """Check that tokens and money are what the server billed, and that there is a call for every request."""
+    """Check that tokens and cost equal the server's bill, and that there is a call for every request."""
     calls = stage.calls()
     told.same("calls for requests", sum(not call.cached for call in calls), len(server.asked))
     known = [call for call in calls if not call.estimated]

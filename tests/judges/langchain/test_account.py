@@ -1,4 +1,4 @@
-"""Whose account a model asks: the same one for equal objects, one name, one object; another for another key or address."""
+"""The account of a model: equal for equal objects, names or one object; another for another key or address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an answer that is none: named by its cause, asked no more often than may help, and paid for in the record."""
+"""An unusable answer is named by its cause, retried no more often than may help, and recorded with its cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILTERED = {"innererror": {"code": "ResponsibleAIPolicyViolation"}}
 
 
 async def asked(answer: Answer, **settings: Any) -> tuple[JudgeError | Reply, list[JudgeCall], list[dict[str, Any]]]:
-    """Ask once; return what came, the calls that were recorded inside, and the requests."""
+    """Ask once; return the result, the calls that were recorded inside, and the requests."""
     with Wire(answer) as wire, recorded_calls() as calls:
         try:
             came: JudgeError | Reply = await LangChainJudge(chat(wire, **settings)).ask(QUESTION)

@@ -111,7 +111,7 @@ async def test_an_endless_answer_is_hung_up_on() -> None:
         error = await refused(LangChainJudge(chat(wire), max_answer_bytes=100_000))
 
     assert error.error_type == "too_big"
-    assert sum(sent) < 20_000_000  # what the sockets' buffers took
+    assert sum(sent) < 20_000_000  # data in the sockets' buffers
 
 
 @pytest.mark.parametrize("where", ["headers", "body"])

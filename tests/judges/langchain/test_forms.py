@@ -1,9 +1,10 @@
-"""How a judge is asked for the form of its answer, and what its provider has to say of it before that changes."""
+"""The ways of requesting the form of an answer, and the errors of a provider that lead from one to the next."""
 
 from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import LangChainJudge
 from spanscore.judges.langchain.chat import OptionalFeature
 from spanscore.judges.records import recorded_calls
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics import AspectCritic
 
 NO_SCHEMA = {"message": "'response_format' of type 'json_schema' is not supported with this model"}
@@ -163,8 +165,9 @@ async def test_a_provider_is_told_which_questions_begin_alike_until_it_does_not_
         return asked.say(CRITIQUE_JSON)
 
     with Wire(answer) as wire:
-        judge = LangChainJudge(chat(wire))
-        for _ in range(2):
-            await judge.ask(QUESTION)
+        judge, long = LangChainJudge(chat(wire)), replace(QUESTION, evidence={"response": "It is so. " * 500})
+        with asked_by(ScoreContext(first_field="response", questions_alike=2)):
+            for _ in range(2):
+                await judge.ask(long)
 
-    assert [body.get("prompt_cache_key") for body in wire.requests] == ["critique", None, None]
+    assert ["prompt_cache_key" in body for body in wire.requests] == [True, False, False]

@@ -1,4 +1,4 @@
-"""A setting that a provider refuses is left out, once and for an hour; every other refusal names what was refused."""
+"""A setting that a provider rejects is left out, once and for an hour; every other rejection names its setting."""
 
 from __future__ import annotations
 

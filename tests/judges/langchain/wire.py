@@ -1,4 +1,4 @@
-"""A loopback server on which the test writes each answer, byte by byte; and what langchain-openai has to ask it."""
+"""A loopback server with each answer written by the test, byte by byte, and langchain-openai's requests to it."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Exchanged(BaseHTTPRequestHandler):
 
 
 class Wire:
-    """Serves ``POST`` on 127.0.0.1 as the test says.
+    """Serves ``POST`` on 127.0.0.1 with the test's answers.
 
     Attributes:
         requests: every request body, in order of arrival.
-        headers: of every request, likewise.
+        headers: headers of every request, in order.
         closing: set at the end, for an answer that goes on until then.
     """
 

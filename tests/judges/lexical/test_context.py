@@ -1,4 +1,4 @@
-"""The offline judge on retrieval: what it can tell from words, what it cannot, and that it has an answer to every step."""
+"""The offline judge on retrieval: the judgements that words allow, those they do not, and an answer to every step."""
 
 from __future__ import annotations
 

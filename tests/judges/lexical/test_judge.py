@@ -1,4 +1,4 @@
-"""The offline judge: deterministic, honest, and good enough to tell the grounded from the invented."""
+"""The offline judge: deterministic, honest, and good enough to distinguish grounded answers from invented ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offline judge beside a reference: right from wrong answers, kept from left topics, grades and goals."""
+"""The offline judge with a reference: right and wrong answers, kept and left topics, grades and goals."""
 
 from __future__ import annotations
 

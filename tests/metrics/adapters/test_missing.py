@@ -1,4 +1,4 @@
-"""What an extra brings is asked for by the line that installs it. The adapters themselves are tested in tests/extras."""
+"""A missing extra leads to a message with the command that installs it. The adapters themselves are tested in tests/extras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every built-in metric tells what a person must know before believing it."""
+"""Every built-in metric documents the facts that a person needs to trust it."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from spanscore.metrics import AspectCritic
 __all__ = ["HABIT", "Pupil", "labels", "polite"]
 
 HABIT = "Sure thing!"
-"""People here find it impolite; a judge does not, unless it is told so."""
+"""An answer that people here find impolite; a judge does not, unless it is taught."""
 
 
 class Pupil:
-    """A judge that passes what says "please", and an answer of our habit too, unless it is taught.
+    """A judge that passes answers with "please", and also the impolite habit, unless it is taught.
 
     Args:
         learns: whether it looks at demonstrations and instruction at all.
@@ -40,7 +40,7 @@ class Pupil:
 
 
 def labels(number: int, *, share: float = 0.25, seed: int = 1) -> list[AnnotatedSample]:
-    """Return labels of which a share is of the habit; the others the judge gets right as it is."""
+    """Return labels, a share of which concern the habit; the judge gets the others right without teaching."""
     dice, found = Random(seed), []
     for line in range(1, number + 1):
         habit, good = dice.random() < share, dice.random() < 0.6

@@ -1,4 +1,4 @@
-"""The averages: their worked values, and what holds for every input."""
+"""The averages: their worked values, and their properties for every input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured, or what went wrong, becomes a Score; nothing is raised."""
+"""A measurement, or a failure, becomes a Score; no exception is raised."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERDICTS = {
 
 
 class Measuring(BaseMetric):
-    """Returns or raises what it is given."""
+    """Returns or raises the given value."""
 
     name = "measuring"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response",)}
@@ -179,7 +179,7 @@ async def test_judges_are_asked_on_the_one_loop_whoever_asks() -> None:
 
 
 def test_a_host_that_debugs_its_loops_hears_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what takes a tenth of a second asyncio would log a line, with the beginnings of what it was given."""
+    """In debug mode asyncio logs a line about steps of a tenth of a second, with the beginnings of their arguments."""
     monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
 
     async def debugs() -> bool:

@@ -38,14 +38,14 @@ def measured(*, held_out: bool) -> Measured:
 
 
 def test_the_list_is_as_right_as_is_told() -> None:
-    """The first part of the table is what the forms were written for; the second was written before them, and is only asked."""
+    """The forms were written for the first part of the table; the second part is older and for testing only."""
     assert len(TABLE) >= 60
     assert measured(held_out=False) == Measured(70, 1.0, 1.0)
     assert measured(held_out=True) == pytest.approx(Measured(43, 0.94, 0.76), abs=0.005)
 
 
 def test_nothing_is_told_of_the_answers_of_other_tests() -> None:
-    """What judges answer in the vectors of the metrics: none of it contradicts itself."""
+    """Judges' answers in the vectors of the metrics: none of them contradicts itself."""
     pairs = {
         pair for file in (DATA / "vectors").glob("*.json") for pair in pairs_in(json.loads(file.read_text("utf-8")))
     }
@@ -107,7 +107,7 @@ def test_each_ballot_counts_and_none_of_another_score() -> None:
 
 
 def test_where_lower_is_better_the_criterion_is_no_praise() -> None:
-    """The verdict 0 passes there, and what does not meet the criterion is good."""
+    """The verdict 0 passes there, and an answer that does not meet the criterion is good."""
 
     def said(reason: str, verdict: int) -> int:
         judge = scripted("critique", {"reason": reason, "verdict": verdict})

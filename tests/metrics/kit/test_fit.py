@@ -1,4 +1,4 @@
-"""A judge is taught by human labels, and changed only where that is shown to help."""
+"""A judge is taught by human labels, and changed only if that is shown to help."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_gain_that_is_not_shown_says_how_many_labels_would_show_it() -> None:
 
 
 class _Reluctant(Pupil):
-    """Says nothing where it is shown some demonstrations."""
+    """Gives no answer if it is shown some demonstrations."""
 
     def __init__(self, *silent: int) -> None:
         super().__init__()

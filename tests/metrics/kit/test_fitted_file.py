@@ -1,4 +1,4 @@
-"""What was fitted is a file that a metric loads, in Python and in YAML: that metric, that step, that definition."""
+"""The result of a fit is a file that a metric loads, in Python and in YAML: for its metric, step and definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate keeps false gains out and lets true ones in: whole fits of a judge whose gain is known.
+"""The gate rejects false gains and accepts true ones: whole fits of a judge with a known gain.
 
 All of it, with more runs, is ``python -m benchmarks.fitting``.
 """

@@ -1,4 +1,4 @@
-"""Criteria and rubrics: the scale, the vote, and what the judge is shown."""
+"""Criteria and rubrics: the scale, the vote, and the judge's prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a metric holds is part of its version, and of the version alone."""
+"""The settings of a metric are part of its version, and only of the version."""
 
 from __future__ import annotations
 

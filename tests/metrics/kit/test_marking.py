@@ -1,4 +1,4 @@
-"""What counts as an answer of the judge that is fitted."""
+"""The answers that count for the judge that is fitted."""
 
 from __future__ import annotations
 

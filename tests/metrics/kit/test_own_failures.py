@@ -1,4 +1,4 @@
-"""A metric of the user's own that fails: its score names the line, and never what the error says."""
+"""A failing metric of the user: its score names the line, and never the error's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of two ratings: how a rating is read, and what becomes of one that is lost."""
+"""The metrics of two ratings: parsing a rating, and the effect of a lost one."""
 
 from __future__ import annotations
 

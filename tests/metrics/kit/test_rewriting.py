@@ -1,4 +1,4 @@
-"""A model may propose the judge's instruction from what the judge got wrong; what it says has to pass the same gate."""
+"""A model may propose the judge's instruction from the judge's mistakes; its proposal must pass the same gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a critic: the judge is shown what its maker names, and no contexts unless they are named."""
+"""Fields of a critic: the judge sees the named fields, and contexts only if they are named."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Quirk of the reference → what a case that shows it must come out as, by the table in tests/data/vectors/README.md.
+"""Quirk of the reference → the required result of its case, by the table in tests/data/vectors/README.md.
 
-One file per family of metrics, each with ``EXPECTED``: quirk id → check, or (metric, quirk id) where a metric needs its own.
+One file per family of metrics, each with ``EXPECTED``: quirk id → check, or (metric, quirk id) if a metric needs its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The quirks of the metrics that look at an answer beside a reference, at grades, goals and calls."""
+"""The quirks of the metrics on answers with a reference, grades, goals and calls."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _whole_texts(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
 
 
 def _calls_paired(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
-    """By brute force: every way to pair the calls, the best of those that are allowed."""
+    """By brute force: every way to pair the calls; the best of the allowed ones."""
     made = [(c["name"], c["args"]) for m in case["sample"]["user_input"] for c in m.get("tool_calls") or ()]
     wanted = [(c["name"], c["args"]) for c in case["sample"]["reference_tool_calls"]]
     strict = case["params"].get("strict_order", True)
@@ -186,7 +186,7 @@ VOTES: dict[str, Callable[[dict[str, Any], Sequence[dict[str, Any]]], None]] = {
     "Q-ENS-LEN": voted_on_what_is_there,
     "Q-TIE": tie_fails,
 }
-"""Of ``majority_vote``, which is a function over rows."""
+"""Cases of ``majority_vote``, which is a function over rows."""
 
 EXPECTED: dict[Any, Callable[[dict[str, Any], Score, ScriptedJudge], None]] = {
     "Q-AC-EMPTYCLASS": _nothing_sorted_is_repaired_then_an_error,

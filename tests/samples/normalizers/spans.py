@@ -88,7 +88,7 @@ ADK_CALL: Mapping[str, Any] = {
     f' [{{"parts": [{{"text": "{QUESTION}"}}], "role": "user"}}]}}',
     "gcp.vertex.agent.llm_response": f'{{"content": {{"parts": [{{"text": "{ANSWER}"}}], "role": "model"}}, "partial": false}}',
 }
-"""As version 1 writes it, by its source: what it was recorded with writes the conventions' own names."""
+"""The form of version 1, from its source: the recorded version writes the conventions' own names."""
 LANGFUSE_RUN: Mapping[str, Any] = {
     "langfuse.observation.type": "chain",
     "langfuse.session.id": "t-1",
@@ -144,7 +144,7 @@ SPANS: dict[type, Callable[[], SpanData]] = {
     MLflow: lambda: external(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
     Logfire: lambda: external(LOGFIRE_CHAT, "logfire.openai", events=[_EVENT]),
 }
-"""What each reads; one that is not here has no test."""
+"""A span that each normalizer reads; a normalizer without a span has no test."""
 SILENT: dict[type, Callable[[], SpanData]] = {
     GenAINormalizer: lambda: external(_silent(GENAI_CHAT), "opentelemetry.instrumentation.openai_v2"),
     OpenInference: lambda: external(
@@ -202,7 +202,7 @@ def is_sound(samples: Samples) -> bool:
 
 
 def content_of(span: SpanData) -> dict[str, Any]:
-    """What a claimed span quotes, in GenAI names."""
+    """The content of a claimed span, in GenAI names."""
     translated = SpanNormalizers().translate(span)
     assert translated is not None
     return {name: value for name, value in translated.attributes.items() if semconv.is_content(name)}

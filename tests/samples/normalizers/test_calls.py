@@ -1,4 +1,4 @@
-"""Tool calls as other people's libraries write them: each stands once in the conversation, with its own result."""
+"""Tool calls in the forms of other libraries: each is once in the conversation, with its own result."""
 
 from __future__ import annotations
 

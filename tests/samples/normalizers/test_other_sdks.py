@@ -56,7 +56,7 @@ def test_an_agent_gives_the_conversation_with_its_calls_and_what_they_gave(recor
 
 
 def _told(message: Any) -> tuple[Any, ...]:
-    """Return what a message says; the kit's tools answer ``{"result": 5}``, and only some say which agent spoke."""
+    """Return the content of a message; the kit's tools answer ``{"result": 5}``, and only some messages name their agent."""
     calls = message.tool_calls or [] if isinstance(message, AIMessage) else []
     said = message.content.removeprefix('{"result":').removesuffix("}")
     return (

@@ -1,4 +1,4 @@
-"""Translator: who translates a span, of several that claim it, and what is no part of any unit."""
+"""Translator: the normalizer chosen among several that claim a span, and spans of no unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A demo that was played: deterministic, its broken stretch visible, nothing lost, kept in a file that says the same."""
+"""A finished demo: deterministic, its broken part visible, nothing lost, kept in a file with equal content."""
 
 from __future__ import annotations
 

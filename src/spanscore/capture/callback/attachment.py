@@ -14,7 +14,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore.capture.callback.handler import SpanCallbackHandler
 from spanscore.core import context
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import renew_lock_in_child
 
 # --- install --------------------------------------------------------------------------------------------------------
 
@@ -59,13 +59,9 @@ class _Switch:
                 register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
                 self._is_registered = True
 
-    def reset(self) -> None:
-        """Replace the lock: in a forked child."""
-        self._lock = Lock()
-
 
 _switch = _Switch()
-call_in_child(_switch, _Switch.reset)
+renew_lock_in_child(_switch)
 
 
 @dataclass(eq=False, repr=False)

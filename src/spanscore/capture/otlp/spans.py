@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from threading import Event
 from typing import Final
 
@@ -91,48 +91,39 @@ _LOGS_SHARE: Final = 4
 """Log records that wait for their spans may use a further quarter of ``Bounds.bytes``."""
 
 
+@dataclass(eq=False, repr=False)
 class OtlpSpans:
     """The receiver of ``spanscore serve`` and of every other OTLP listener.
 
-    Args:
+    Attributes:
         intake: the first parts.
         bounds: limits of waiting spans.
         claims: decides which spans are read.
-        translator: normalizers, which map spans to GenAI names.
+        translator: normalizers, owned by the span thread, which map spans to GenAI names.
         ready: called with each request; the first call chooses providers and starts the span thread.
         metrics: names of the unit metrics, by which copies from other processes are scored.
         make_external: function that creates the counter of external scores; None = they are not read.
-
-    Attributes:
         counts: counts of the received requests.
         copies: reader of copies of units that another process sampled.
         logs: content from log records, until its spans are read.
         external: counter of external scores.
         table: received spans that wait for the rest of their unit.
         streams: spans read from streams that wait for the rest of their unit.
-        translator: normalizers, owned by the span thread.
         forward: function that returns a proxy's requests sent, requests failed and last error; None without a proxy.
         topic: function that returns the state of a worker's topic; None without a topic.
         units: number of units that were handed on or counted.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        *,
-        bounds: Bounds,
-        claims: WireClaims,
-        translator: SpanNormalizers,
-        ready: Callable[[], None],
-        metrics: Collection[str] = (),
-        make_external: Callable[[], ExternalScores] | None = None,
-    ) -> None:
-        self._bounds = bounds
-        self._claims = claims
-        self.translator = translator
-        self._ready = ready
-        self._metrics = metrics
-        self._make_external = make_external
+    intake: InitVar[Intake]
+    _: KW_ONLY
+    bounds: Bounds
+    claims: WireClaims
+    translator: SpanNormalizers
+    ready: Callable[[], None]
+    metrics: Collection[str] = ()
+    make_external: Callable[[], ExternalScores] | None = None
+
+    def __post_init__(self, intake: Intake) -> None:
         self._closed = False
         self.forward: Callable[[], tuple[int, int, str]] | None = None
         self.topic: Callable[[], TopicState] | None = None
@@ -144,10 +135,10 @@ class OtlpSpans:
         self._sampler, self._admission = intake.sampler, intake.admission
         self._mended: Counter[str] = Counter()
         self.counts = EndpointCounts()
-        self.copies = UnitCopies(self._metrics)
-        self.logs = LogContent(self._bounds.bytes // _LOGS_SHARE, self._bounds.orphan_wait_ns)
-        self.external = None if self._make_external is None else self._make_external()
-        self.table = self._table(self._bounds)
+        self.copies = UnitCopies(self.metrics)
+        self.logs = LogContent(self.bounds.bytes // _LOGS_SHARE, self.bounds.orphan_wait_ns)
+        self.external = None if self.make_external is None else self.make_external()
+        self.table = self._table(self.bounds)
         self.streams = Streams()
         self._kept = ProxyBuffer()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
@@ -156,9 +147,9 @@ class OtlpSpans:
 
     def overloaded(self) -> str | None:
         """Return the full resource, ``bytes``, ``traces`` or ``event_queue``, if the next request must be refused."""
-        if self.table.bytes + self.streams.bytes >= self._bounds.bytes:
+        if self.table.bytes + self.streams.bytes >= self.bounds.bytes:
             return "bytes"
-        if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self._bounds.traces:
+        if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self.bounds.traces:
             return "traces"
         return None if self._event_queue.admits() else "event_queue"
 
@@ -186,12 +177,12 @@ class OtlpSpans:
 
     def hand_over(self, read: Sequence[StreamPosition]) -> None:
         """Accept requests that were read from one stream, in their order; at least one."""
-        self._ready()
+        self.ready()
         self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
 
     def then(self, work: Callable[[int], None]) -> None:
         """Run ``work`` with the time on the span thread, after all requests accepted so far. Any thread."""
-        self._ready()
+        self.ready()
         self._event_queue.put(self, work, must=True)
 
     def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
@@ -208,7 +199,7 @@ class OtlpSpans:
 
     def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
         """Start to read a stream; ``max_age_ns`` limits the age of its units. Any thread."""
-        bounds = replace(self._bounds, max_age_ns=min(self._bounds.max_age_ns, max_age_ns))
+        bounds = replace(self.bounds, max_age_ns=min(self.bounds.max_age_ns, max_age_ns))
         self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
@@ -219,7 +210,7 @@ class OtlpSpans:
             keep: whether claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
         """
         taken, copies, private = self.copies.separate(taken)
-        claims = [self._claims.of(origin) for origin, _ in taken.places]  # in order: the first of two scopes is read
+        claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: the first of two scopes is read
         sorting = RequestPartition(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
@@ -240,7 +231,7 @@ class OtlpSpans:
                 for span in looked.kept:
                     exit.pass_on(span, None)
             return
-        self._ready()
+        self.ready()
         arrived = self._count_arrival(looked, exit)
         self._event_queue.put(self, arrived, arrived.size, must=True)
 
@@ -251,7 +242,7 @@ class OtlpSpans:
             self.external.read(scores)
         spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
         self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
-        for scope, traces in self._claims.unread(taken):
+        for scope, traces in self.claims.unread(taken):
             self.counts.leave_unread(scope, traces - sorting.traces)
         roots, beside, size = sorting.roots, sorting.beside, sorting.size
         if copies:
@@ -290,7 +281,7 @@ class OtlpSpans:
         if may is None:
             span = kept(body, root, origin)
             may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
-        return None if may else self._claims.shortened(body, root, origin)
+        return None if may else self.claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
         return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
@@ -396,14 +387,14 @@ class OtlpSpans:
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
             for what, spans in self._mended.copy().items()
         ]
-        return self._claims.notes() + mended + self.translator.notes() + self.copies.notes()
+        return self.claims.notes() + mended + self.translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
-        return TraceTable(bounds, follows=self._follows, stands_alone=self._claims.stands_alone)
+        return TraceTable(bounds, follows=self._follows, stands_alone=self.claims.stands_alone)
 
     def _follows(self, root: WireSpan) -> bool:
         """Return whether the spans of a topmost span are kept: the unit may be scored, or they decide which spans are roots."""
-        return self._may_be_scored(root) or self._claims.role(root) is not _ROOT
+        return self._may_be_scored(root) or self.claims.role(root) is not _ROOT
 
     def _may_be_scored(self, root: WireSpan) -> bool:
         return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
@@ -434,7 +425,7 @@ class OtlpSpans:
                 if not is_sampled:
                     unsampled += 1
                 elif self._event_queue.abandoned and not is_stream:  # another process reads the rest of a stream
-                    self._admission.record_rejected(Outcome.SHUTDOWN, self._claims.roots(unit))
+                    self._admission.record_rejected(Outcome.SHUTDOWN, self.claims.roots(unit))
                 else:
                     unsampled += self._close(unit, now_ns)
             except Exception as error:  # noqa: BLE001  (the other units go on)
@@ -449,14 +440,14 @@ class OtlpSpans:
 
     def _close(self, closed: ClosedUnit, now_ns: int) -> int:
         """Hand on the units of a topmost span; return the number of units that cannot be scored."""
-        if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
-            return self._claims.roots(closed)
-        units = [] if self._claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
+        if self.claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
+            return self.claims.roots(closed)
+        units = [] if self.claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
             self.table.late += 1  # the late span changes which spans are roots; the old units have been scored
             return 0
         for unit in units:
-            self._claims.found_by_content(closed.root.origin)
+            self.claims.found_by_content(closed.root.origin)
             self.units += not unit.revision
             kept = self._kept.give([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
             lost = closed.outcome or Outcome.INCOMPLETE

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from spanscore.core.threads import call_in_child
+from spanscore.core.threads import call_in_child, renew_lock_in_child
 from spanscore.errors import (
     JudgeBudgetSpent,
     JudgeError,
@@ -134,11 +134,11 @@ class AccountLimiter:
         self._allowed: dict[Kind, float] = {}
         self._asked: set[int] = set()
         self._share = 1.0
-        self.reset()
-        call_in_child(self, AccountLimiter.reset)
+        self._make_parts()
+        call_in_child(self, AccountLimiter._make_parts)
 
-    def reset(self) -> None:
-        """Begin anew: in a forked child, open and waiting questions are the parent's."""
+    def _make_parts(self) -> None:
+        """Make the parts that hold questions. Questions that are open or wait at a fork belong to the parent."""
         self.breaker, self.retries = Breaker(), RetryBudget()
         self._places, self._buckets = AdaptiveConcurrency(self._ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
@@ -463,12 +463,8 @@ class _Gates:
 
     def __init__(self) -> None:
         self._gates: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
-        self.reset()
-        call_in_child(self, _Gates.reset)
-
-    def reset(self) -> None:
-        """Make the lock anew: a thread that held it at a fork does not exist in the child. Gates reset themselves."""
         self._lock = Lock()
+        renew_lock_in_child(self)
 
     def gate(self, account: Account, ceiling: int) -> AccountLimiter:
         """Return the gate of an account, made if there was none."""

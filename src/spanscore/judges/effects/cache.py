@@ -260,14 +260,17 @@ class FileAnswers:
         self._path = path
         self._looking_s = looking_s
         _opened(path, _OPENING_S).close()
-        self.reset()
-        call_in_child(self, FileAnswers.reset)
-
-    def reset(self) -> None:
-        """Be as new: in a forked child, which may not touch the connection of its parent, nor close it."""
-        self._inherited = getattr(self, "_inherited", None), getattr(self, "_connection", None)
-        self._connection: sqlite3.Connection | None = None
+        self._inherited: list[sqlite3.Connection | None] = []
         self._thread = SerialThread("spanscore-answers")
+        self._make_parts()
+        call_in_child(self, FileAnswers._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self._inherited.append(self._connection)  # kept: to close it is not the child's to do
+        self._make_parts()
+
+    def _make_parts(self) -> None:
+        self._connection: sqlite3.Connection | None = None
         self._looked_for: deque[_LookUp] = deque()
         self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)
         self._written: deque[_LookUp] = deque()

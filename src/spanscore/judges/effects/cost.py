@@ -65,25 +65,33 @@ class Price(NamedTuple):
         output: tokens that it writes, those of its reasoning included.
         cached_input: tokens that its provider reads from its own cache; None = as ``input``.
         batch: share of all these that is billed for answers at the price of batches, [0, 1].
+        cache_write: tokens that its provider writes to its cache; None = as ``input``.
     """
 
     input: float
     output: float
     cached_input: float | None = None
     batch: float = 0.5
+    cache_write: float | None = None
 
 
-def cost_usd(price: Price, read: int, written: int, *, cached: int = 0, at_batch_price: bool = False) -> float:
+def cost_usd(
+    price: Price, read: int, written: int, *, cached: int = 0, cache_write: int = 0, at_batch_price: bool = False
+) -> float:
     """Return what a request is billed.
 
     Args:
         read: tokens sent.
         written: tokens received.
-        cached: of those sent, what the provider read from its cache.
+        cached: of those sent, the number that the provider read from its cache.
+        cache_write: of those sent, the number that the provider wrote to its cache.
     """
     cached = min(cached, read)
+    cache_write = min(cache_write, read - cached)
     cached_price = price.input if price.cached_input is None else price.cached_input
-    usd = (read - cached) * price.input + cached * cached_price + written * price.output
+    write_price = price.input if price.cache_write is None else price.cache_write
+    usd = (read - cached - cache_write) * price.input + written * price.output
+    usd += cached * cached_price + cache_write * write_price
     return usd * (price.batch if at_batch_price else 1.0) / _MILLION
 
 
@@ -106,7 +114,8 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
 
 def dearest(prices: Mapping[str, Price]) -> Price:
     """Return a price that no price of a table exceeds; 0 for an empty one."""
-    inputs, outputs = [price.input for price in prices.values()], [price.output for price in prices.values()]
+    inputs = [max(price.input, price.cache_write or 0.0) for price in prices.values()]
+    outputs = [price.output for price in prices.values()]
     return Price(max(inputs, default=0.0), max(outputs, default=0.0))
 
 
@@ -114,7 +123,7 @@ def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     """Return what a user gave as prices.
 
     Raises:
-        ConfigurationError: a price is not two to four numbers, 0 or more.
+        ConfigurationError: a price is not two to five numbers, 0 or more.
     """
     return {model: _price(model, numbers) for model, numbers in given.items()}
 
@@ -125,7 +134,8 @@ def _price(model: str, numbers: Sequence[float]) -> Price:
     except (TypeError, ValueError):
         price = Price(-1, -1)
     cached_price = price.input if price.cached_input is None else price.cached_input
-    numbers_wanted = (price.input, price.output, cached_price, price.batch)
+    write_price = price.input if price.cache_write is None else price.cache_write
+    numbers_wanted = (price.input, price.output, cached_price, price.batch, write_price)
     if not (
         all(isinstance(number, float) and isfinite(number) and number >= 0 for number in numbers_wanted)
         and cached_price <= price.input
@@ -133,7 +143,7 @@ def _price(model: str, numbers: Sequence[float]) -> Price:
     ):
         raise ConfigurationError(
             f"the price of {model!r} is {numbers!r}; it is USD per million tokens (input, output), such as (0.15, 0.60), or "
-            "(input, output, cached input, share in batches), cached input no more than input, the share 0 to 1"
+            "(input, output, cached input, share in batches, cache write), cached input no more than input, the share 0 to 1"
         )
     return price
 
@@ -150,11 +160,11 @@ class Priced(JudgeMiddleware):
 
     Args:
         prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``) → USD per million tokens (input,
-            output, cached input, share in batches). ``gpt-4o-mini`` is also the price of the dated
+            output, cached input, share in batches, cache write). ``gpt-4o-mini`` is also the price of the dated
             ``gpt-4o-mini-2024-07-18``, unless that has one of its own; the longest match wins.
 
     Raises:
-        ConfigurationError: a price is not two to four numbers, 0 or more.
+        ConfigurationError: a price is not two to five numbers, 0 or more.
     """
 
     judge: Judge
@@ -260,8 +270,14 @@ def _with_cost(used: R, model: str, table: Mapping[str, Price], *, at_batch_pric
 
 
 def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = False) -> float:
-    read, written, cached = used.input_tokens, used.output_tokens, used.cached_input_tokens
-    return cost_usd(price, read, written, cached=cached, at_batch_price=at_batch_price)
+    return cost_usd(
+        price,
+        used.input_tokens,
+        used.output_tokens,
+        cached=used.cached_input_tokens,
+        cache_write=used.cache_write_tokens,
+        at_batch_price=at_batch_price,
+    )
 
 
 def _as_one(reply: Reply) -> Reply:
@@ -294,7 +310,9 @@ def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
     read, written = question_tokens(prompt, judge.model), prompt.n * purse.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
-    return Spent(cost_usd(price, read, written, at_batch_price=is_batched(judge)), read + written, 1.0)
+    is_dearer = price.cache_write is not None and price.cache_write > price.input
+    usd = cost_usd(price, read, written, cache_write=read * is_dearer, at_batch_price=is_batched(judge))
+    return Spent(usd, read + written, 1.0)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

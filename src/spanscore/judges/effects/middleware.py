@@ -55,6 +55,11 @@ def account_of(judge: Judge | Embedder) -> Hashable:
     return getattr(inner, "account", None) or id(inner)
 
 
+def identity_of(judge: Judge) -> tuple[Hashable, str]:
+    """Return the account of a judge and its way of drawing answers: equal judges answer a question alike."""
+    return account_of(judge), repr(getattr(unwrapped(judge), "drawing", None))
+
+
 def unwrapped(judge: Judge) -> Judge:
     """Return the judge inside all effects."""
     *_, innermost = layers(judge)

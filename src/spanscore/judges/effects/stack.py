@@ -1,6 +1,6 @@
 """The effects around a judge: which there are, and in which order.
 
-    Cached(BatchedVotes(Budgeted(RateLimited(Priced(LangChainJudge)))))
+    Cached(BatchedVotes(CacheFilled(Budgeted(RateLimited(Priced(LangChainJudge))))))
         Around a chat model. ``RateLimited`` holds attempts, deadlines and limits; a vote is one question to it.
     Cached(Retrying(Limited(Timed(Priced(own)))))
         Around a user's own judge: the middleware that is asked for.
@@ -28,6 +28,8 @@ from spanscore.judges.effects.limited import (
     gates_of,
     gathered,
 )
+from spanscore.judges.effects.middleware import layers
+from spanscore.judges.effects.prefix import PROMPT_CACHE_WAIT_S, CacheFilled
 from spanscore.protocols import Judge
 
 
@@ -41,6 +43,7 @@ class MiddlewareSettings(TypedDict, total=False):
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
     cache: Annotated[CacheSetting, Cached]
+    prompt_cache_wait: Annotated[float | None, CacheFilled]
     queue_timeout: Annotated[float | None, RateLimited]
     requests_per_minute: Annotated[float | None, RateLimited]
     tokens_per_minute: Annotated[float | None, RateLimited]
@@ -55,8 +58,10 @@ _OUTERMOST_FIRST: dict[str, Any] = {
     keyword: hint.__metadata__[0] for keyword, hint in get_type_hints(MiddlewareSettings, include_extras=True).items()
 }
 _KEYWORDS = [*_OUTERMOST_FIRST]
+_WAIT = "prompt_cache_wait"
+"""Inside of ``BatchedVotes``: the ballots of a vote are one question, which none of them waits for."""
 _OF_A_GATE = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] in (RateLimited, Retrying, Limited, Timed)]
-_OUTSIDE = _KEYWORDS[: _KEYWORDS.index(_OF_A_GATE[0])]
+_OUTSIDE = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_OF_A_GATE[0])] if keyword != _WAIT]
 _INSIDE = _KEYWORDS[_KEYWORDS.index(_OF_A_GATE[-1]) + 1 :]
 
 
@@ -73,7 +78,7 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     """
     given = _check_settings(judge, settings)
     if chat_model:
-        given = {"cache": None, **given}  # a run may bring one
+        given = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **given}  # a run may bring a cache of answers
     has_gate = bool(gates_of(judge))
     if has_gate and (limits := _part(given, _OF_A_GATE)):  # a question would hold one place, and wait for another
         raise ConfigurationError(
@@ -87,7 +92,13 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
     judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
-    return _wrapped(gathered(judge), given, _OUTSIDE)
+    return _wrapped(gathered(_with_wait(judge, given)), given, _OUTSIDE)
+
+
+def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
+    """Return a judge whose questions wait for the first, in one place: in two, a question would wait for itself."""
+    waits = any(isinstance(layer, CacheFilled) for layer in layers(judge))
+    return judge if waits else _wrapped(judge, settings, [_WAIT])
 
 
 def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -16,6 +16,7 @@ from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.batches.api import BatchApi
 from spanscore.judges.batches.run import BatchAccount, batch_api
 from spanscore.judges.effects.cache import key_of
+from spanscore.judges.effects.prefix import shared_beginning
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import ParameterRefused, judge_error
 from spanscore.judges.langchain.message import (
@@ -52,6 +53,11 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_tokens", "max_completion_tokens", *_ROOMS[1:], "num_predict"),
 }
 """Settings that some models refuse (Gemma the system role, reasoning models the others) → their names in integrations."""
+_CACHES = {"langchain_openai": "prompt_cache_key", "langchain_anthropic": "cache_control"}
+"""Package of a chat model → the parameter by which its provider's cache is used."""
+_CACHED_FROM = {"haiku-4": 4_096, "opus-4-5": 4_096, "opus-4-6": 4_096, "haiku": 2_048, "sonnet-4-6": 2_048}
+"""Part of a model's name → the least tokens that its provider caches; 1,024 else. Source: Anthropic's page, November 2026."""
+_64_BITS = 2**64 - 1
 _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 
@@ -78,13 +84,16 @@ class RequestForm(NamedTuple):
     Attributes:
         bound: the model and its keywords, which hold the answer's schema unless ``left_out`` has it.
         number: answers to one request.
-        left_out: features that the request does without: ``schema``, ``n``, ``prompt_cache_key``, and those of ``SETTINGS``.
+        left_out: features that the request does without: ``schema``, ``n``, the parameters of ``_CACHES``, and those of
+            ``SETTINGS``.
+        beginning: of the user text, as other questions of the unit have it, for the provider's cache; empty if none has.
         room: the most tokens of an answer; None as the model is set.
     """
 
     bound: BoundModel
     number: int
     left_out: frozenset[str]
+    beginning: str = ""
     room: int | None = None
 
     @property
@@ -103,11 +112,11 @@ class RequestForm(NamedTuple):
     def _unset(self) -> frozenset[str]:
         return frozenset(name for feature in self.left_out for name in SETTINGS.get(feature, ()))
 
-    def keywords(self, step: str) -> dict[str, Any]:
-        """Return what the model is called with, beside the messages."""
+    def keywords(self) -> dict[str, Any]:
+        """Return the keywords that the model is called with."""
         own: dict[str, Any] = {"n": self.number} if self.number > 1 else {}
         if "prompt_cache_key" not in self.left_out:
-            own["prompt_cache_key"] = step
+            own["prompt_cache_key"] = f"{hash(self.beginning) & _64_BITS:016x}"
         if self.room is not None:
             own |= dict.fromkeys(self._rooms(), self.room)
         unset = self._unset()
@@ -197,6 +206,15 @@ class AnswerForms:
             name = type_name(self._model)
             raise ConfigurationError(f"structured is {mode!r}, and {name} cannot be asked so: {error}") from error
 
+    def json_mode(self) -> BoundModel | None:
+        """Return the model in JSON mode, without a schema; None if another mode was chosen, or there is no JSON mode."""
+        if self._mode == "auto" and not self._has_none and _Any not in self._bound:
+            try:
+                self._bound[_Any] = self._bind(_Any, "json")
+            except Exception:  # noqa: BLE001  (as in ``bound``)
+                return None
+        return self._bound.get(_Any)
+
     def bound(self, output: type[BaseModel]) -> BoundModel | None:
         """Return the model with a schema for its answers; None: it is asked in text."""
         if not self._has_none and output not in self._bound:
@@ -206,17 +224,23 @@ class AnswerForms:
                 self._has_none = True
         return None if self._has_none else self._bound[output]
 
-    def _bind(self, output: type[BaseModel]) -> BoundModel:
+    def _bind(self, output: type[BaseModel], mode: str = "") -> BoundModel:
         from langchain_core.utils.json_schema import dereference_refs
 
         # Without ``$ref``: not every provider's structured output knows them.
         inlined = dict(dereference_refs(output.model_json_schema()))
         inlined.pop("$defs", None)
         # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
-        shaped = self._model.with_structured_output({"description": output.__name__, **inlined}, **_METHODS[self._mode])
+        shaped = self._model.with_structured_output(
+            {"description": output.__name__, **inlined}, **_METHODS[mode or self._mode]
+        )
         # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
         model, keywords = bound_to(shaped.first)
         return BoundModel(model, {**self._keywords, **keywords})
+
+
+class _Any(BaseModel):
+    """An answer without a schema."""
 
 
 class _Probe(BaseModel):
@@ -248,6 +272,7 @@ class LangChainJudge:
         timeout: seconds for one question, from its being sent to the last byte of its answer.
         max_answer_bytes: an answer is read no further, inflated.
         prompt_order: the place of the evidence in its questions.
+        prompt_cache: whether its provider's cache is used.
 
     Attributes:
         prompt_order: as it was given.
@@ -268,6 +293,7 @@ class LangChainJudge:
         timeout: float = 30.0,
         max_answer_bytes: int = 2_000_000,
         prompt_order: PromptOrder = "evidence_first",
+        prompt_cache: bool = True,
     ) -> None:
         if prompt_order not in get_args(PromptOrder):
             raise ConfigurationError(
@@ -288,11 +314,11 @@ class LangChainJudge:
         self._calls = BlockingCalls()
         self.batch: BatchAccount | None = None
         is_chat = not _is_text_model(type(asked))
-        has_cache_keys = is_chat and module_of(type(asked)).startswith("langchain_openai.")
+        cache = _CACHES.get(module_of(type(asked)).partition(".")[0]) if is_chat and prompt_cache else None
         self._features = {
             "schema": OptionalFeature(),
             "n": OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ())),
-            "prompt_cache_key": OptionalFeature(exists=has_cache_keys, patience=1),
+            **{name: OptionalFeature(exists=name == cache, patience=1) for name in _CACHES.values()},
             **{name: OptionalFeature(patience=1) for name in SETTINGS},
         }
 
@@ -314,6 +340,13 @@ class LangChainJudge:
     def answers_several(self) -> bool:
         """Whether it gives several answers to one question; a provider that refuses to gives one."""
         return self._features["n"].is_on
+
+    @property
+    def cached_from(self) -> int | None:
+        """The least tokens of a beginning that its provider caches; None if it has no cache, or that is not used."""
+        if not any(self._features[name].is_on for name in _CACHES.values()):
+            return None
+        return next((tokens for part, tokens in _CACHED_FROM.items() if part in self.model), 1_024)
 
     @property
     def drawing(self) -> dict[str, Any]:
@@ -360,12 +393,25 @@ class LangChainJudge:
 
     def _form(self, prompt: Prompt, number: int) -> RequestForm:
         left_out = {name for name, feature in self._features.items() if not feature.is_on}
-        bound = None if "schema" in left_out else self._forms.bound(prompt.output)
+        least_tokens = self.cached_from
+        beginning = "" if least_tokens is None else shared_beginning(prompt, least_tokens)
+        if not beginning:
+            left_out |= {*_CACHES.values()}
+        bound = None if "schema" in left_out else self._with_schema(prompt, beginning, left_out)
         if bound is None:
             left_out.add("schema")
         if number == 1:
             left_out.add("n")
-        return RequestForm(bound or self._plain, number, frozenset(left_out))
+        return RequestForm(bound or self._plain, number, frozenset(left_out), beginning)
+
+    def _with_schema(self, prompt: Prompt, beginning: str, left_out: Collection[str]) -> BoundModel | None:
+        """Return the model with a schema for its answers; None: it is asked in text.
+
+        A schema or a tool is read in front of the messages. Questions with different ones have no beginning in common.
+        """
+        if not beginning or not self._forms.may_change:
+            return self._forms.bound(prompt.output)
+        return None if "cache_control" not in left_out else self._forms.json_mode()
 
     def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
         """Return the form in which the same question may pass; None if the form is not at fault."""
@@ -412,7 +458,7 @@ class LangChainJudge:
 
     def _replies(self, prompt: Prompt, messages: list[Any], heard: Exchange, took_s: float) -> list[Reply]:
         """Return the answers that are of use; the question is billed with the first, what they say with each its share."""
-        sent, received, cached = tokens_of(messages, heard)
+        sent, received, cached, cache_write = tokens_of(messages, heard)
         choices = choices_of(messages, heard)
         good = [choice for choice in choices if choice.trouble is None]
         if not good:
@@ -438,6 +484,7 @@ class LangChainJudge:
                 duration_s=took_s,
                 finish=choice.finish,
                 cached_input_tokens=0 if place else cached,
+                cache_write_tokens=0 if place else cache_write,
                 at_batch_price=is_cheap,
                 headers=heard.headers,
             )
@@ -468,12 +515,8 @@ class LangChainJudge:
 
     async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
-        model, keywords = form.model, form.keywords(prompt.step)
-        asked = (
-            _text(prompt)
-            if _is_text_model(type(model))
-            else _messages(prompt, has_system="system" not in form.left_out)
-        )
+        model, keywords = form.model, form.keywords()
+        asked = _text(prompt) if _is_text_model(type(model)) else _messages(prompt, form)
 
         def call() -> list[Any]:
             with exchanging(heard):
@@ -498,13 +541,17 @@ def _text(prompt: Prompt) -> str:
     return "\n\n".join(render(prompt))
 
 
-def _messages(prompt: Prompt, *, has_system: bool) -> list[Any]:
+def _messages(prompt: Prompt, form: RequestForm) -> list[Any]:
     from langchain_core.messages import HumanMessage, SystemMessage
 
-    if not has_system:
+    if "system" in form.left_out:
         return [HumanMessage(content=_text(prompt))]
-    rendered = render(prompt)
-    return [SystemMessage(content=rendered.system), HumanMessage(content=rendered.user)]
+    system, user = render(prompt)
+    content: Any = user
+    if "cache_control" not in form.left_out:  # on the last block that other questions have, too
+        rest = {"type": "text", "text": user[len(form.beginning) :]}
+        content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest]
+    return [SystemMessage(content=system), HumanMessage(content=content)]
 
 
 def _generated(result: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -27,20 +28,8 @@ _NO_BOUND = 1_000_000
 _IDLE_S = 2.0
 
 
-class _Threads:
-    """A pool; a forked child has none of its parent's threads, and begins anew."""
-
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
-        self.reset()
-        call_in_child(self, _Threads.reset)
-
-    def reset(self) -> None:
-        """Forget all threads."""
-        self.pool = DaemonPool(self._at_once, "spanscore-judge", idle_s=_IDLE_S)
-
-
-_shared = _Threads(_NO_BOUND)
+_make_threads = partial(DaemonPool, name="spanscore-judge", idle_s=_IDLE_S)
+_shared = _make_threads(_NO_BOUND)
 
 
 class BlockingCalls:
@@ -58,7 +47,7 @@ class BlockingCalls:
     """
 
     def __init__(self, at_once: int | None = None) -> None:
-        self._threads = _shared if at_once is None else _Threads(at_once)
+        self._threads = _shared if at_once is None else _make_threads(at_once)
         self._async_only = False
 
     async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
@@ -85,7 +74,7 @@ class BlockingCalls:
         return await self._started(call)
 
     def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._threads.pool, copy_context().run, _raising, call)
+        return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _raising, call)
 
 
 async def _ended(call: asyncio.Future[T]) -> T:

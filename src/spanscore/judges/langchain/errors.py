@@ -29,6 +29,7 @@ _WORDS = {
 }
 _PARAMETERS: dict[str, re.Pattern[str]] = {
     "prompt_cache_key": re.compile("prompt_cache_key"),
+    "cache_control": re.compile("cache_control"),
     "schema": re.compile(
         "response_?format|json_?schema|response_?schema|structured.output|output_config|guided_json|json mode|tool_choice"
         "|support.{0,12} tool|tools? .{0,20}not supported|function call.{0,20}not (supported|enabled)"
@@ -88,7 +89,7 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def parameter(self) -> str | None:
-        """Which parameter of the request it does not know: ``schema``, ``n``, ``prompt_cache_key``, or one of ``SETTINGS``."""
+        """Which parameter of the request it does not know: ``schema``, ``n``, one of the caches', or one of ``SETTINGS``."""
         if self.status not in _OF_FORM or self.trouble not in (None, "no_such_model"):
             return None
         return next((parameter for parameter, pattern in _PARAMETERS.items() if pattern.search(self.words)), None)
@@ -232,8 +233,10 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
 
 
 def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
-    sent, received, _ = heard.tokens
-    return JudgeError(text, error_type=error_type, headers=heard.headers, input_tokens=sent, output_tokens=received)
+    tokens = heard.tokens
+    return JudgeError(
+        text, error_type=error_type, headers=heard.headers, input_tokens=tokens.input, output_tokens=tokens.output
+    )
 
 
 def _has_word(classes: set[str], *words: str) -> bool:

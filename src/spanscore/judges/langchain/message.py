@@ -15,6 +15,9 @@ _INPUT = ("input_tokens", "prompt_tokens")
 _OUTPUT = ("output_tokens", "completion_tokens")
 _DETAILS = ("input_token_details", "prompt_tokens_details", "input_tokens_details")
 _CACHED = ("cache_read", "cached_tokens", "cache_read_input_tokens")
+_WRITTEN = ("cache_creation", "cache_creation_input_tokens")
+_WRITTEN_FOR = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""Tokens by the time that the cache keeps them; ``cache_creation`` is 0 beside them in langchain-anthropic."""
 
 
 class Tokens(NamedTuple):
@@ -23,6 +26,7 @@ class Tokens(NamedTuple):
     input: int = 0
     output: int = 0
     cached_input: int = 0
+    cache_write: int = 0
 
 
 UNKNOWN = Tokens()
@@ -37,7 +41,9 @@ def tokens_in(usage: Any) -> Tokens:
         return UNKNOWN
     sent = _first(usage, _INPUT)
     details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), Mapping)), usage)
-    return Tokens(sent, _first(usage, _OUTPUT), min(sent, _first(details, _CACHED)))
+    cached = min(sent, _first(details, _CACHED))
+    written = _first(details, _WRITTEN) or sum(_first(details, (name,)) for name in _WRITTEN_FOR)
+    return Tokens(sent, _first(usage, _OUTPUT), cached, min(sent - cached, written))
 
 
 def is_believable(usage: Mapping[str, Any]) -> bool:
@@ -49,7 +55,7 @@ def _counts(usage: Mapping[str, Any]) -> Iterator[Any]:
     for name, value in usage.items():
         if isinstance(value, Mapping):
             yield from _counts(value)
-        elif name in _CACHED or str(name).endswith("tokens"):
+        elif name in (*_CACHED, *_WRITTEN) or str(name).endswith("tokens"):
             yield value
 
 

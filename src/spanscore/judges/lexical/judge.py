@@ -55,6 +55,9 @@ class LexicalJudge:
         Raises:
             JudgeError: there is no heuristic for this step.
         """
+        if prompt.criteria:
+            answers = {name: json.loads((await self.ask(question)).text) for name, question in prompt.criteria.items()}
+            return Reply(text=json.dumps(answers, ensure_ascii=False), model=self.model)
         answer = ANSWERS.get(prompt.step)
         if answer is None:
             raise JudgeError(

@@ -6,6 +6,7 @@ with one tool call; the judge is the offline one. Longer contexts cost more: ``s
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Mapping, Sequence
@@ -148,6 +149,31 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         if not judge.calls:
             raise ConfigurationError(f"{metric} asked its judge nothing on the fixed sample: {score.reason}")
     return Cost(calls=judge.calls, input_tokens=judge.read, output_tokens=judge.written, counted_by=counter().name)
+
+
+def bundle_cost_of(
+    metrics: Sequence[tuple[str, Mapping[str, Any]]], samples: Mapping[str, Sample] = FIXED_SAMPLES, /
+) -> Cost:
+    """Return the cost of one score of a metric that shares its question with others: an equal part of the whole.
+
+    Args:
+        metrics: registry name and parameters of each metric in the bundle.
+        samples: ``single_turn`` and ``multi_turn``.
+
+    Raises:
+        ConfigurationError: a metric cannot be made.
+    """
+    judge = _Counting()
+    made = [create(name, judge=judge, **params) for name, params in metrics]
+
+    async def score_each() -> None:
+        kinds = ("single_turn" if "single_turn" in metric.requires else "multi_turn" for metric in made)
+        await asyncio.gather(*(metric.score(samples[kind]) for metric, kind in zip(made, kinds, strict=True)))
+
+    loop.run(score_each())
+    of = len(made)
+    read, written = round(judge.read / of), round(judge.written / of)
+    return Cost(calls=judge.calls / of, input_tokens=read, output_tokens=written, counted_by=counter().name)
 
 
 class _Counting:

@@ -16,6 +16,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import LexicalEmbedder
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.graded import check_bundles
 from spanscore.protocols import Metric
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
         _ = metric.evaluator_version  # here, and not at its first score, it is told what cannot be
         named[metric.name] = metric
+    check_bundles(named.values())
     return named
 
 

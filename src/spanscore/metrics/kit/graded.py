@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
@@ -14,8 +15,10 @@ from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, fi
 from spanscore.core.sample import Sample
 from spanscore.core.score import Direction, Scale, Votes
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.effects.middleware import reads_instructions
+from spanscore.judges.effects.middleware import identity_of, prompt_order, reads_instructions
+from spanscore.judges.rendering import Rendered, render
 from spanscore.metrics.kit.base import Finding, kind_of
+from spanscore.metrics.kit.bundle import ask_in_bundle, bundle_prompt
 from spanscore.metrics.kit.condition import reason_in
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.shown import (
@@ -51,12 +54,15 @@ class GradedMetric(JudgedMetric):
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
         fields: fields that the judge is shown; None = user_input, response and reference, those that the sample has.
         required_columns: ``fields`` under the name that it has in ragas.
+        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``.
 
     Raises:
-        ConfigurationError: as of ``JudgedMetric``, or ``fields`` names an unknown field, or none.
+        ConfigurationError: as of ``JudgedMetric``; ``fields`` names an unknown field, or none; or a metric with ``bundle`` has
+            examples.
     """
 
     base_version = "3"
+    bundle: bool = False
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
 
     def __init__(
@@ -68,12 +74,17 @@ class GradedMetric(JudgedMetric):
         prompts: OwnPrompts | None,
         fields: Fields | None,
         required_columns: Fields | None,
+        bundle: bool = False,
     ) -> None:
         self.fields = fields_wanted(name, fields, required_columns)
         if self.fields is not None:
             needed = {kind: tuple(name for name in names if ":" not in name) for kind, names in self.fields.items()}
             self.requires = needed
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        if not isinstance(bundle, bool):
+            raise ConfigurationError(f"{name}: bundle is {bundle!r}; it is true or false")
+        if bundle:
+            self._join_bundle()
         if self.advice is not None:
             warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
 
@@ -100,9 +111,44 @@ class GradedMetric(JudgedMetric):
         evidence, (question,) = self.evidence(sample), self.questions
         return await voted(lambda ballot: self.ask(question, evidence, vote_index=ballot), self.votes)
 
+    async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
+        if not self.bundle:
+            return await super()._answer_step(step, evidence, vote_index=vote_index, repair=repair)
+        answer = await ask_in_bundle(self._judge, self.name, step, evidence, vote_index=vote_index)
+        return step.read_condition(answer)
+
+    def _join_bundle(self) -> None:
+        if any(step.examples for step in self.steps.values()):
+            raise ConfigurationError(
+                f"{self.name}: bundle: true asks several criteria at once and shows no examples; leave one of the two out"
+            )
+        self.bundle = True
+        self.base_version = f"{self.base_version}-bundled"
+
+    def _texts_of(self, step: Step[Any]) -> Rendered:
+        if not self.bundle:
+            return super()._texts_of(step)
+        return render(bundle_prompt({"criterion": step}, {}, order=prompt_order(self._judge)))
+
     def evidence(self, sample: Sample) -> dict[str, Any]:
         """Return the fields of a sample that the judge is shown."""
         return evidence_of(sample, self._shown[kind_of(sample)])
+
+
+def check_bundles(metrics: Iterable[Any]) -> None:
+    """Check that all metrics with ``bundle`` have equal fields and one judge.
+
+    Raises:
+        ConfigurationError: two of them differ.
+    """
+    bundled = [metric for metric in metrics if isinstance(metric, GradedMetric) and metric.bundle]
+    for metric, other in pairwise(bundled):
+        same_judge = identity_of(metric._judge) == identity_of(other._judge)
+        if metric.fields != other.fields or not same_judge:
+            raise ConfigurationError(
+                f"bundle: {metric.name} and {other.name} have different {'fields' if same_judge else 'judges'}; "
+                "a bundle has metrics of equal fields and one judge"
+            )
 
 
 @lru_cache(maxsize=64)
@@ -283,6 +329,11 @@ class TwoRatings(JudgedMetric):
 
     votes = 2
     both: ClassVar[str | None] = None
+
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the field of a sample that the questions begin with, and their number: 1 if both are asked at once."""
+        field, _ = super().beginning(kind)
+        return field, 1 if self._joined() and reads_instructions(self._judge) else self.votes
 
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
         """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""

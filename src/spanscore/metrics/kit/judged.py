@@ -18,8 +18,10 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
+from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
+from spanscore.judges.rendering import SAMPLE_PARTS
 from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric
 from spanscore.metrics.kit.condition import contradictions_in
@@ -108,9 +110,12 @@ class JudgedMetric(NamedMetric):
             NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        answer = await own.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
+        answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
         asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
+
+    async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
+        return await step.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
 
     async def fit(
         self,
@@ -151,6 +156,10 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: its judge is a jury, and prompts are fitted to one model; give it one judge"
             )
+        if getattr(self, "bundle", False):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: a bundle shows no examples; fit it without bundle: true"
+            )
         from spanscore.metrics.kit.tuning import FittingRun
 
         return await FittingRun(metric=self, annotations=annotations, **settings).run()
@@ -188,6 +197,17 @@ class JudgedMetric(NamedMetric):
     def _shown(self) -> Mapping[str, tuple[str, ...]]:
         """Kind of sample → fields that the judge may be shown."""
         return self.requires
+
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the field of a sample that the metric's questions begin with, and how many of them do, at least.
+
+        Args:
+            kind: of the sample, ``single_turn`` or ``multi_turn``.
+        """
+        shown = self._shown.get(kind, ())
+        field = next((field for field in SAMPLE_PARTS if field in shown), "")
+        at_once = getattr(unwrapped(self._judge), "answers_several", False)
+        return field, 1 if at_once else self.votes
 
     def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
         """Return prompts as they stand in the file that they name, or as they are."""

@@ -86,7 +86,14 @@ class Step(Generic[T]):
             NotApplicableError: the condition does not hold: the score is ``not_applicable``. Let it pass, as the other.
         """
         question = self.prompt(evidence, vote_index, order=prompt_order(judge))
-        answer = await ask(judge, question, repair=repair)
+        return self.read_condition(await ask(judge, question, repair=repair))
+
+    def read_condition(self, answer: BaseModel) -> T:
+        """Return a valid answer if the step's condition holds.
+
+        Raises:
+            NotApplicableError: the condition does not hold.
+        """
         if self.applies_when is not None and not getattr(answer, "applies", 1):
             raise NotApplicableError
         return cast("T", answer)  # ask() validates against the prompt's output

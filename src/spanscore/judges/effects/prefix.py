@@ -1,0 +1,113 @@
+"""Shared beginnings: the first question of a unit fills its provider's cache, and the other questions wait for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import dataclass
+from math import isfinite
+
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.threads import call_in_child
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, unwrapped
+from spanscore.judges.rendering import bytes_of, render
+from spanscore.judges.score_context import asker
+from spanscore.protocols import Judge
+
+PROMPT_CACHE_WAIT_S = 2.0
+_BYTES_PER_TOKEN = 4
+_MOST_KEPT = 1_000
+"""Beginnings of one process; a cache forgets one in minutes."""
+
+
+def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
+    """Return the beginning of a question's user text that another question of its unit has, too.
+
+    Args:
+        least_tokens: of a beginning that the provider caches, system text included. Four bytes count as a token.
+
+    Returns:
+        An empty text if it is shorter, or if only one question of the unit begins so.
+    """
+    score = asker()
+    if score.questions_alike <= 1:
+        return ""
+    texts = render(prompt)
+    beginning = texts.user[: prompt.beginning_chars]
+    if not beginning.startswith(f'<evidence>{{"{score.first_field}":'):
+        return ""
+    size = bytes_of(texts.system) + bytes_of(beginning)
+    return beginning if size >= _BYTES_PER_TOKEN * least_tokens else ""
+
+
+class _FirstQuestions:
+    """Account and beginning of a question → the first of its questions, done when it is answered. Loop thread."""
+
+    def __init__(self) -> None:
+        self.reset()
+        call_in_child(self, _FirstQuestions.reset)
+
+    def reset(self) -> None:
+        """Forget all: a forked child has none of its parent's questions."""
+        self._firsts: dict[Hashable, asyncio.Future[None]] = {}
+
+    def find(self, key: Hashable) -> asyncio.Future[None] | None:
+        """Return the first question; None before the first."""
+        return self._firsts.get(key)
+
+    def add(self, key: Hashable) -> asyncio.Future[None]:
+        """Add the first question; the oldest one is forgotten if there are too many."""
+        if len(self._firsts) >= _MOST_KEPT:
+            del self._firsts[next(iter(self._firsts))]
+        first = self._firsts[key] = asyncio.get_running_loop().create_future()
+        return first
+
+
+_firsts = _FirstQuestions()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class CacheFilled(JudgeMiddleware):
+    """A judge whose first question of a unit fills the provider's cache, before the questions that begin alike are sent.
+
+    Questions that are sent at once would each be paid in full. The wait is outside of a metric's ``timeout``. A judge without
+    ``cached_from``, the least tokens of a beginning that its provider caches, is asked at once, and so is a judge in batches.
+
+    Args:
+        wait_s: seconds that a question waits at most for the answer to the first; 0 = all are sent at once.
+
+    Raises:
+        ConfigurationError: ``wait_s`` is negative, or no number.
+    """
+
+    judge: Judge
+    wait_s: float = PROMPT_CACHE_WAIT_S
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.wait_s) and self.wait_s >= 0):
+            raise ConfigurationError(f"prompt_cache_wait is {self.wait_s}; it must be a number of seconds, 0 or more")
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Ask, after the answer to the first question that begins alike."""
+        least_tokens: int | None = getattr(unwrapped(self.judge), "cached_from", None)
+        if least_tokens is None or not self.wait_s or is_batched(self.judge):
+            return await self.judge.ask(prompt)
+        beginning = shared_beginning(prompt, least_tokens)
+        if not beginning:
+            return await self.judge.ask(prompt)
+        key = id(asyncio.get_running_loop()), account_of(self.judge), hash(beginning)
+        first = _firsts.find(key)
+        if first is None:
+            return await self._ask_first(key, prompt)
+        if not first.done():
+            with asker().waits():
+                await asyncio.wait({first}, timeout=self.wait_s)
+        return await self.judge.ask(prompt)
+
+    async def _ask_first(self, key: Hashable, prompt: Prompt) -> Reply:
+        first = _firsts.add(key)
+        try:
+            return await self.judge.ask(prompt)
+        finally:
+            first.set_result(None)

@@ -1,0 +1,243 @@
+"""Bundle: the criteria of several metrics about one sample in one question, and a verdict for each metric."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from spanscore.core.prompt import Prompt, PromptOrder
+from spanscore.core.score import JudgeCall
+from spanscore.judges.ask import ask
+from spanscore.judges.effects.middleware import identity_of, prompt_order
+from spanscore.judges.records import record, recorded_by
+from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
+from spanscore.metrics.kit.step import Step
+from spanscore.protocols import Judge
+
+T = TypeVar("T", bound=BaseModel)
+
+STEP: Final = "judge_criteria"
+"""Name of the step that asks about several criteria."""
+_TURNS: Final = 2
+"""Turns of the loop for which a bundle is open: a metric with several ballots asks a turn later than one with one ballot."""
+_INSTRUCTION: Final = (
+    "Judge each criterion below on its own, as if it were the only one. The answer has one object for each."
+)
+
+
+class _CriteriaVerdicts(BaseModel):
+    """An answer for each criterion; None for one that is missing or invalid, but at least one is there.
+
+    The alias of a field is the metric's name, which may be the name of an attribute of pydantic's (``copy``, ``json``).
+    """
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_each(cls, answer: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(answer)
+        except ValidationError:
+            if not isinstance(answer, Mapping):
+                raise
+            shapes = cls.model_fields.items()
+            valid: dict[str, Any] = {
+                name: _read_one(shape.annotation, answer.get(shape.alias)) for name, shape in shapes
+            }
+            if not any(valid.values()):
+                raise
+            return cls.model_construct(**valid)
+
+    def find_verdict(self, metric: str) -> Any:
+        """Return the answer to a metric's criterion; None if it is missing or invalid."""
+        return next(getattr(self, name) for name, shape in type(self).model_fields.items() if shape.alias == metric)
+
+
+def _read_one(shape: Any, value: Any) -> BaseModel | None:
+    try:
+        answer: BaseModel = shape.model_validate(value)
+    except ValidationError:
+        return None
+    return answer
+
+
+@lru_cache(maxsize=64)
+def _verdicts(shapes: tuple[tuple[str, type[BaseModel]], ...]) -> type[BaseModel]:
+    """Return the shape of an answer with an object for each name; the same one every time, so its schema is built once."""
+    fields: dict[str, Any] = {
+        f"criterion_{position}": (shape, Field(alias=name)) for position, (name, shape) in enumerate(shapes)
+    }
+    return create_model("CriteriaVerdicts", __base__=_CriteriaVerdicts, **fields)
+
+
+def bundle_prompt(
+    steps: Mapping[str, Step[Any]], evidence: Mapping[str, Any], vote_index: int = 0, *, order: PromptOrder
+) -> Prompt:
+    """Return one question with several criteria.
+
+    Args:
+        steps: name of the metric → its step.
+        evidence: field → its value, for all of them.
+        vote_index: number of the ballot.
+        order: place of the evidence.
+    """
+    criteria = {name: step.prompt(evidence, vote_index, order=order) for name, step in steps.items()}
+    texts = [f"{name}:\n{prompt.instruction}" for name, prompt in criteria.items()]
+    return replace(
+        next(iter(criteria.values())),
+        step=STEP,
+        instruction="\n\n".join([_INSTRUCTION, *texts]),
+        output=_verdicts(tuple((name, prompt.output) for name, prompt in criteria.items())),
+        examples=(),
+        applies_when=None,
+        criteria=criteria,
+    )
+
+
+async def ask_in_bundle(
+    judge: Judge, metric: str, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int = 0
+) -> T:
+    """Ask a metric's question together with those of other metrics that are asked about the same evidence at the same time.
+
+    One request has the criteria of all of them. If the answer lacks a verdict, that one criterion is asked alone. Each score
+    has an equal part of the tokens and the cost. Metrics with a budget of their own are not mixed with others.
+
+    Args:
+        judge: the metric's judge; metrics whose judges have one account and one way of drawing share a question.
+        metric: name of the metric.
+        step: its only step.
+
+    Raises:
+        JudgeError: the answer has no usable verdict, also when asked alone.
+    """
+    bundle = _find_bundle(judge, metric, evidence, vote_index)
+    answer = await bundle.answer(metric, step)
+    if answer is None:
+        alone = bundle_prompt({metric: step}, evidence, vote_index, order=prompt_order(judge))
+        answer = cast("_CriteriaVerdicts", await ask(judge, alone)).find_verdict(metric)
+    return cast("T", answer)  # of the step's shape
+
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, list[_Bundle]]] = WeakKeyDictionary()
+"""Loop → bundles that take further criteria. Loop thread."""
+
+
+def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_index: int) -> _Bundle:
+    loop, score = asyncio.get_running_loop(), asker()
+    budgets = () if score.purse is None else tuple(budget for budget in score.purse.budgets if budget.holds_for(metric))
+    key = (*identity_of(judge), vote_index, id(score.purse), budgets, score.transcribes, score.quotes)
+    bundles = _open.setdefault(loop, {}).setdefault(key, [])
+    for bundle in bundles:
+        if metric not in bundle.waits and bundle.evidence == evidence:
+            return bundle
+    bundles.append(bundle := _Bundle(judge, evidence, vote_index))
+
+    def send() -> None:
+        bundles.remove(bundle)
+        if not bundles:
+            del _open[loop][key]
+        bundle.send()
+
+    _call_later(loop, _TURNS, send)
+    return bundle
+
+
+def _call_later(loop: asyncio.AbstractEventLoop, turns: int, call: Any) -> None:
+    if turns:
+        loop.call_soon(_call_later, loop, turns - 1, call)
+    else:
+        call()
+
+
+@dataclass(eq=False)
+class _Bundle:
+    """One question with the criteria of several metrics. Loop thread."""
+
+    judge: Judge
+    evidence: Mapping[str, Any]
+    vote_index: int
+    steps: dict[str, Step[Any]] = field(default_factory=dict)
+    waits: dict[str, SharedWait[BaseModel | None]] = field(default_factory=dict)
+    _calls: list[JudgeCall] = field(default_factory=list)
+    _claimed: int = 0
+    _asker: ScoreContext = field(default_factory=ScoreContext)
+    _request: asyncio.Task[None] | None = None
+
+    async def answer(self, metric: str, step: Step[Any]) -> BaseModel | None:
+        """Wait for the answer to one criterion; None if the answer lacks it.
+
+        The last metric that is cancelled gives the request up, and has the rest of its cost.
+        """
+        self.steps[metric] = step
+        wait = self.waits[metric] = SharedWait()
+        try:
+            with wait.asker.asks():
+                return await wait.answer
+        finally:
+            wait.stand(False)
+            del self.waits[metric]
+            if not self.waits and self._request is not None and not self._request.done():
+                self._request.cancel()
+                await asyncio.wait({self._request})
+            if not wait.answer.cancelled() or not self.waits:
+                self._claim(wait.asker)
+
+    def send(self) -> None:
+        """Ask once for all metrics that wait by now, in the context of the first."""
+        if self.waits:
+            self.steps = {metric: self.steps[metric] for metric in self.waits}
+            first = next(iter(self.waits.values()))
+            self._asker = replace(first.asker, on_change=self._set_clocks)
+            self._request = first.context.run(asyncio.ensure_future, self._ask())
+
+    async def _ask(self) -> None:
+        prompt = bundle_prompt(self.steps, self.evidence, self.vote_index, order=prompt_order(self.judge))
+        try:
+            with recorded_by(self._calls.append), asked_by(self._asker):
+                verdicts = cast(
+                    "_CriteriaVerdicts", await ask(self.judge, prompt)
+                )  # it validates against the prompt's output
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting metrics get it)
+            for position, wait in enumerate(self.waits.values()):
+                if not wait.answer.done():
+                    wait.fail(error, pays=not position)
+        else:
+            for metric, wait in self.waits.items():
+                if not wait.answer.done():
+                    wait.answer.set_result(verdicts.find_verdict(metric))
+
+    def _claim(self, score: ScoreContext) -> None:
+        """Record the metric's part of each call; the last metric also has the parts of cancelled ones."""
+        begin, of = self._claimed, len(self.steps)
+        self._claimed = of if not self.waits else begin + 1
+        for call in self._calls:
+            record(_share(call, begin, self._claimed, of))
+        score.chosen.update(self._asker.chosen)
+        score.source = score.source or self._asker.source
+
+    def _set_clocks(self) -> None:
+        for wait in self.waits.values():
+            wait.stand(self._asker.is_waiting)
+
+
+def _share(call: JudgeCall, begin: int, end: int, of: int) -> JudgeCall:
+    """Return the parts ``begin`` to ``end`` of a call; the parts of all metrics add up to the call."""
+
+    def part(tokens: int) -> int:
+        return tokens * end // of - tokens * begin // of
+
+    transcript = call.transcript
+    return replace(
+        call,
+        input_tokens=part(call.input_tokens),
+        output_tokens=part(call.output_tokens),
+        cached_input_tokens=part(call.cached_input_tokens),
+        cost_usd=None if call.cost_usd is None else call.cost_usd * (end - begin) / of,
+        transcript=transcript if not begin or transcript is None else transcript.without_question(),
+    )
