@@ -229,7 +229,7 @@ class OnlineScorer:
         """Return both ids of a run's unit, for the page that shows its answer; None if the unit is unknown.
 
         The root's run finds its unit while it runs, and then among the last 1,000. A child run finds it until five seconds
-        after the child's end.
+        after the unit's end.
 
         Args:
             run_id: the run's id, from ``collect_runs``, ``astream_events``, a callback or ``config={"run_id": …}``.
@@ -342,9 +342,9 @@ class OnlineScorer:
         """Return the number of the last 1,000 closed units that rules and rates would sample; ``print`` it for tables. Calls no
         judge.
 
-        The units keep their random numbers, so the counts equal a real run. The result has the sampled and the expected number
-        by rule and metric, their cost, and ten units by name. A cost is the mean cost per unit of the metric's judge in this
-        process; None if the judge was not called. Any thread.
+        The units keep their random numbers, so the counts are those of a real run. The result has the sampled and the expected
+        number by rule and metric, their cost, and ten units by name. A cost is the mean cost per unit of the metric's judge in
+        this process; None if the judge was not called. Any thread.
 
         ``unknown`` counts units whose facts for a rule were not kept:
 

@@ -60,7 +60,11 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
 @pytest.mark.parametrize(
     ("collect", "code", "told"),
     [
-        ("{when: [exact_mach<1], out: a.jsonl}", 2, "exact_mach, which is no metric here: did you mean 'exact_match'"),
+        (
+            "{when: [exact_mach<1], out: a.jsonl}",
+            2,
+            "exact_mach, which is not a metric here: did you mean 'exact_match'",
+        ),
         ("{when: [exact_match], out: a.jsonl}", 1, "'exact_match' is no condition; write for example"),
         ("{when: [], out: a.jsonl}", 1, "collect.when"),
         ("{when: [exact_match<1], out: .}", 2, "exists, and is not a file"),

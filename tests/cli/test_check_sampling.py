@@ -68,7 +68,7 @@ def test_that_every_unit_waits_for_a_score_is_told(tmp_path: Path) -> None:
 
 REFUSED = {
     LOW.format(metric="faithfulness"): "faithfulness, which asks a judge",
-    LOW.format(metric="spam"): "spam, which is no metric here; there are faithfulness, exact_match",
+    LOW.format(metric="spam"): "spam, which is not a metric here; there are faithfulness, exact_match",
     "rate: 0.1, "
     + LOW.format(metric="exact_match"): "exact_match, which is scored on 0.1 of the units; set sampling.rates",
 }
@@ -78,7 +78,7 @@ REFUSED = {
 def test_a_score_at_which_no_rule_can_look_is_a_fault(tmp_path: Path, sampling: str) -> None:
     (fault,) = checked(tmp_path, sampling)["faults"]
 
-    assert f"sampling.rules: the sampling rule low looks at the score of {REFUSED[sampling]}" in fault
+    assert f"sampling.rules: the sampling rule low reads the score of {REFUSED[sampling]}" in fault
 
 
 @pytest.mark.parametrize("upstream", ["0", "1.5"])

@@ -42,7 +42,7 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("metrics: [{exact_match: {per: session}}]", "takes no conversation"),
+        ("metrics: [{exact_match: {per: session}}]", "scores no conversation"),
         (
             "metrics: [{agent_goal_accuracy: {per: turn}}]",
             "metrics.agent_goal_accuracy.per is 'turn'; allowed are unit",
@@ -50,7 +50,7 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
         ("metrics: [{agent_goal_accuracy: {per: session, shadow: 'openai:m'}}]", "second judges are asked about units"),
         (f"{TALKS}sessions: {{replicas: many}}", "sessions.replicas"),
         (f"{TALKS}sessions: {{idle_timeout: 0}}", "sessions.idle_timeout"),
-        (f"{TALKS}{REMOTE_SCORING}", "sessions.metrics cannot stand beside remote_scoring"),
+        (f"{TALKS}{REMOTE_SCORING}", "sessions.metrics cannot be combined with remote_scoring"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_key_by_check_and_at_the_start(

@@ -264,3 +264,25 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, columns: int) -> Non
 
     assert max(map(len, told.partition("a day of")[2].splitlines()[:-1])) <= columns
     assert "│ faithfulness │ 0.5" in told
+
+
+@pytest.mark.parametrize(
+    ("judge", "shown"),
+    [("", True), (", prompt_cache: false", False), (", prompt_order: instruction_first", False)],
+)
+def test_tokens_from_the_providers_cache_are_in_the_plan(tmp_path: Path, judge: str, shown: bool) -> None:
+    prices = "prices: {gpt-4o-mini: {input: 0.15, output: 0.60, cached_input: 0.075}}"
+    text = f'judge: {{model: "openai:gpt-4o-mini", {prices}{judge}}}\nmetrics: [faithfulness, context_relevance]\n'
+
+    lines = plan(tmp_path, text, "--context-tokens", "4000")["spending"]
+
+    told = [re.search(r"(\d,\d+) of (\d+,\d+) tokens come from the provider's cache", line) for line in lines]
+    assert any(told) is shown
+
+
+def test_contexts_too_short_for_a_cache_are_in_no_plan_of_one(tmp_path: Path) -> None:
+    text = 'judge: {model: "openai:gpt-4o-mini", prices: {gpt-4o-mini: {input: 1, output: 2, cached_input: 0.1}}}\n'
+
+    lines = plan(tmp_path, f"{text}metrics: [faithfulness, context_relevance]\n")["spending"]
+
+    assert not any("provider's cache" in line for line in lines)

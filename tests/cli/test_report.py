@@ -71,7 +71,7 @@ def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) 
 
     assert result.exit_code == 0, result.output
     assert "faithfulness is 0.25 on 1 score" in result.output
-    assert "-: 1 left out as not valid: a trace id that is not 16 bytes (1)" in result.stderr
+    assert "-: 1 invalid, left out: a trace id that is not 16 bytes (1)" in result.stderr
 
 
 @pytest.mark.parametrize(

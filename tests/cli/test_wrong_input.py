@@ -121,7 +121,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "nothing",
         "--out",
         "x.jsonl",
-    ): "there are no built-in ones. Your own is written",
+    ): "none is built in. Your own is written",
     (*COLLECT, "spans.jsonl", "--since", "monday", "--out", "x.jsonl"): "'monday' is no time; write how long ago",
     (
         *COLLECT,
@@ -151,7 +151,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("evaluate", "none.jsonl", "-m", "faithfulness"): "none.jsonl cannot be read: No such file",
     ("evaluate", "empty.jsonl", "-m", "faithfulness"): "empty.jsonl holds no samples",
     ("evaluate", "broken.jsonl", "-m", "faithfulness"): "none of 2 records is a sample",
-    ("evaluate", "spans.jsonl", "-m", "faithfulness"): "it holds spans, and no sample; spanscore collect makes samples",
+    ("evaluate", "spans.jsonl", "-m", "faithfulness"): "it has spans, not a sample; spanscore collect makes samples",
     ("evaluate", "samples.jsonl", "-m", "faithfulnes"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
     ("evaluate", "samples.jsonl"): "name the metrics: --metrics",
     (*SCORE, "--baseline", "none.jsonl"): "none.jsonl is not there; --update-baseline writes it from this run",

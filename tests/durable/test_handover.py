@@ -217,7 +217,7 @@ def test_a_token_that_was_changed_is_sent_from_then_on(other: RawBackend, at: Re
 )
 def test_what_needs_scores_in_this_process_is_refused(at: RemoteScoring, sampling: Sampling, named: str) -> None:
     with (
-        pytest.raises(ConfigurationError, match=f"{named} cannot stand beside remote_scoring"),
+        pytest.raises(ConfigurationError, match=f"{named} cannot be combined with remote_scoring"),
         application(at, sampling=sampling),
     ):
         pass

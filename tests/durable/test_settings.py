@@ -106,4 +106,4 @@ def test_check_refuses_what_needs_scores_in_the_application(tmp_path: Path) -> N
     code, told = checked(written(tmp_path, endpoint, sampling={"feedback": {"rate": 0.5}}))
 
     assert code == 2
-    assert "sampling.feedback cannot stand beside remote_scoring" in told
+    assert "sampling.feedback cannot be combined with remote_scoring" in told

@@ -137,7 +137,7 @@ def test_past_the_spool_units_are_not_taken_and_it_is_told_why(tmp_path: Path, o
 def test_units_go_to_a_worker_or_to_a_serve(tmp_path: Path) -> None:
     spool = Spool(path=tmp_path / "spool.db", score_here=False)
     said, where = (
-        "spool.score_here: false cannot stand beside remote_scoring",
+        "spool.score_here: false cannot be combined with remote_scoring",
         RemoteScoring(endpoint="http://a:1", token_file=token_file(tmp_path)),
     )
     with pytest.raises(ConfigurationError, match=said), application(where, spool=spool):

@@ -87,7 +87,7 @@ def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_to
     assert before == 404
     assert [(response.status, told) for response, told in asked[:3]] == [
         (200, "all is well\n"),
-        (400, "'7' is no trace id; allowed are 32 hex digits, or the number\n"),
+        (400, "'7' is not a trace id; allowed are 32 hex digits, or the number\n"),
         (200, "[]\n"),
     ]
     assert asked[3][0].status == 404

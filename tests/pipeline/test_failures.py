@@ -13,7 +13,7 @@ from spanscore.pipeline.ledger import log_failures
     ("outcome", "error_type", "told"),
     [
         (Outcome.JUDGE_ERROR, "declined", "judge_error: the judge declined to answer: "),
-        (Outcome.JUDGE_ERROR, "cut", "judge_error: the judge's answer was cut at its longest: "),
+        (Outcome.JUDGE_ERROR, "cut", "judge_error: the judge's answer was cut at its maximum length: "),
         (Outcome.JUDGE_UNAVAILABLE, "quota", "judge_unavailable: the judge's account has no money left: "),
     ],
 )

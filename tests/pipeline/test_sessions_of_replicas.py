@@ -3,8 +3,8 @@
 import pytest
 from tests.pipeline.conversations import S, alone, history, said_in, table, taken, talk, thread, turn
 
-LEFT = "turns go to several replicas, where a conversation ends whole by end_session or max_turns only"
-PART = "turns go to several replicas, and the last one here did not bring the whole conversation along"
+LEFT = "turns go to several replicas: only end_session or max_turns ends a whole conversation"
+PART = "turns go to several replicas, and the last one here did not contain the whole conversation"
 
 
 def one_of_several(**bounds):

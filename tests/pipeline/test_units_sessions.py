@@ -8,7 +8,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import Session, UnitKey
 from spanscore.pipeline.sessions import session_key
 
-GONE = "the conversation went on after its end, and its turns do not bring along what was said before"
+GONE = "the conversation went on after its end, and its turns do not contain the earlier messages"
 LOST = Samples(outcome=Outcome.QUEUE_FULL, reason="no place")
 WAITS = "the last turn of the conversation was interrupted, and has not been resumed"
 INTERRUPTED = Samples(outcome=Outcome.NO_SAMPLE, reason="it waits", interrupted=True)

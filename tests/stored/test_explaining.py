@@ -131,7 +131,7 @@ def test_content_in_span_events_names_the_event() -> None:
         ([span(1, "embed", {"gen_ai.operation.name": "embeddings"})], {}, "SPAN_ONLY"),
         ([span(1, "chat m", TALK)], {"units": {"ignore_scopes": [GENAI]}}, "units.ignore_scopes leaves out"),
         ([span(1, "chat m", TALK)], {"units": {"kinds": ["agent"]}}, "units.kinds"),
-        ([span(1, "chain", TORN)], {}, "capture.extract.user_input (Extract(user_input=…)) names where it stands"),
+        ([span(1, "chain", TORN)], {}, "capture.extract.user_input (Extract(user_input=…)) names its place"),
         ([span(1, "chain", TORN)], {"extract": Extract(user_input="input.q")}, "capture.extract.user_input"),
         ([span(1, "chat m", {**CHAT, "gen_ai.input.messages": ASKED})], {}, "capture.extract.response"),
         ([span(1, "chat m", {**TALK, "gen_ai.output.messages": SAID[:40]})], {}, "ATTRIBUTE_VALUE_LENGTH_LIMIT"),
@@ -147,7 +147,7 @@ def test_content_in_span_events_names_the_event() -> None:
             "capture.score_failed",
         ),
         ([span(1, "run", {**TALK, "spanscore.run.end": "abandoned"}, scope="spanscore.capture")], {}, "score_abandoned"),
-        ([span(1, "run", {**TALK, "spanscore.run.end": "cancelled"}, scope="spanscore.capture")], {}, "no switch gives it"),
+        ([span(1, "run", {**TALK, "spanscore.run.end": "cancelled"}, scope="spanscore.capture")], {}, "no setting changes"),
         ([span(1, "run", {**TALK, "spanscore.run.end": "interrupted"}, scope="spanscore.capture")], {}, "run that resumes"),
     ],
 )  # fmt: skip
@@ -161,9 +161,7 @@ def test_a_trace_that_is_not_scored_names_the_switch_or_the_key(lines: list[str]
 def test_of_a_question_that_cannot_be_told_from_other_texts_the_keys_are_named_and_the_answer_is_not() -> None:
     (unit,) = explained(span(1, "chain", TORN)).units
 
-    assert unit.change == [
-        "capture.extract.user_input (Extract(user_input=…)) names where it stands: input.topic, input.ask"
-    ]
+    assert unit.change == ["capture.extract.user_input (Extract(user_input=…)) names its place: input.topic, input.ask"]
     assert [part.field for part in unit.parts] == ["user_input", "retrieved_contexts"]
 
 

@@ -44,7 +44,7 @@ BATCH = {
 }
 
 
-class UnitListener(StoreDouble):
+class TempoServer(StoreDouble):
     """Answers as a Tempo did."""
 
     def __init__(self, **answers: Any) -> None:
@@ -68,7 +68,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
 def test_a_trace_is_read_with_its_ids_its_kind_and_its_status(answers: dict[str, Any]) -> None:
-    (found,) = read(UnitListener(**answers))
+    (found,) = read(TempoServer(**answers))
 
     assert isinstance(found, StoredTrace)
     data = span_data_of(found.spans[0])
@@ -85,19 +85,19 @@ def test_a_trace_is_read_with_its_ids_its_kind_and_its_status(answers: dict[str,
 def test_a_trace_that_tempo_cut_is_named_and_not_scored() -> None:
     partial = {"trace": {"resourceSpans": [BATCH]}, "status": "PARTIAL", "message": "too large"}
 
-    (found,) = read(UnitListener(**{f"/api/v2/traces/{TRACE}": partial}))
+    (found,) = read(TempoServer(**{f"/api/v2/traces/{TRACE}": partial}))
 
     assert found == Unread(f"trace {TRACE}", "the store left out some of its spans, as it is too large")
 
 
 def test_a_trace_that_is_gone_is_named() -> None:
-    (found,) = read(UnitListener())
+    (found,) = read(TempoServer())
 
     assert found == Unread(f"trace {TRACE}", "it answers 404 Not Found")
 
 
 def test_another_answer_than_a_trace_is_named_after_three_tries() -> None:
-    store = UnitListener(**{f"/api/v2/traces/{TRACE}": {"trace": {}}})
+    store = TempoServer(**{f"/api/v2/traces/{TRACE}": {"trace": {}}})
 
     (found,) = read(store)
 
@@ -116,7 +116,7 @@ NONSENSE: tuple[Any, ...] = (
 
 @pytest.mark.parametrize("answer", NONSENSE, ids=str)
 def test_whatever_it_answers_for_a_trace_is_named(answer: Any) -> None:
-    (found,) = read(UnitListener(**{f"/api/v2/traces/{TRACE}": answer}))
+    (found,) = read(TempoServer(**{f"/api/v2/traces/{TRACE}": answer}))
 
     assert found == Unread(f"trace {TRACE}", "what it answers is not what was asked for, or not all of it")
 
@@ -124,4 +124,4 @@ def test_whatever_it_answers_for_a_trace_is_named(answer: Any) -> None:
 @pytest.mark.parametrize("answer", [[], {"traces": [{"traceID": 7}]}], ids=str)
 def test_another_answer_than_a_list_of_traces_is_told(answer: Any) -> None:
     with pytest.raises(ConfigurationError, match="not what was asked for"):
-        read(UnitListener(**{"/api/search": answer}))
+        read(TempoServer(**{"/api/search": answer}))

@@ -48,7 +48,7 @@ def test_a_row_tells_all_that_an_account_is_at() -> None:
 def test_a_row_tells_why_nothing_is_sent() -> None:
     [row] = account_rows([replace(BUSY, breaker="open", because="step: the judge failed (ConnectionError)")], [])
 
-    assert "breaker open: nothing is sent (step: the judge failed (ConnectionError))" in row
+    assert "breaker open: no question is sent (step: the judge failed (ConnectionError))" in row
 
 
 def test_budgets_beside_several_accounts_have_a_row_of_their_own() -> None:
@@ -74,7 +74,7 @@ def test_a_row_of_one_that_is_away_says_so_with_its_notes_and_never_its_key() ->
     (row,) = account_rows([away], [])
 
     assert row == (
-        "openai gpt-4o-mini · 7 of 0.25 places (ceiling 64) · 1 waiting, longest 4 min · breaker open: nothing is sent"
+        "openai gpt-4o-mini · 7 of 0.25 places (ceiling 64) · 1 waiting, longest 4 min · breaker open: no question is sent"
         " · limited once, last 2 s ago · 412 calls\n  mind the gap"
     )
     assert "Judge" not in row

@@ -264,7 +264,7 @@ def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_o
 
 
 def test_a_condition_of_no_metric_is_refused_when_the_scorer_is_made(out: Path) -> None:
-    with pytest.raises(ConfigurationError, match="names groundd, which is no metric here: did you mean 'grounded'"):
+    with pytest.raises(ConfigurationError, match="names groundd, which is not a metric here: did you mean 'grounded'"):
         OnlineScorer([Grounded()], collect=Collect(when=["groundd<0.5"], out=out))
     with pytest.raises(ConfigurationError, match=r"collect\.when: is empty \(given: \[\]\); collect\.out: is required"):
         OnlineScorer([Grounded()], collect={"when": []})  # type: ignore[arg-type]

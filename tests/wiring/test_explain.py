@@ -170,7 +170,7 @@ def test_of_a_trace_that_is_not_known_nothing_is_told() -> None:
 def test_what_is_no_trace_id_is_refused(trace_id: Any) -> None:
     with (
         a_line(Grounded()) as (scorer, _),
-        pytest.raises(ConfigurationError, match="is no trace id; allowed are 32 hex digits, or the number"),
+        pytest.raises(ConfigurationError, match="is not a trace id; allowed are 32 hex digits, or the number"),
     ):
         scorer.explain(trace_id)
 

@@ -144,7 +144,7 @@ def test_a_key_that_nobody_knows_leaves_as_an_event_and_is_told() -> None:
         assert (event.event_name, event.trace_id) == (semconv.EVALUATION_EVENT, 0)
         assert event.attributes[semconv.FEEDBACK_KEY] == "order-4711"
         assert memory.spans == ()
-        assert any("1 labels came by a key" in note for note in scorer.status().notes)
+        assert any("1 labels have a key" in note for note in scorer.status().notes)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -163,10 +163,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"value": 4, "name": "stars"}, "0, worst, to 1"),
     ({"name": "User Feedback"}, "lower case"),
     ({"name": "grounded"}, "is a metric"),
-    ({"annotator": ""}, "not empty"),
+    ({"annotator": ""}, "non-empty text"),
     ({"when": datetime(2026, 3, 1)}, "time zone"),
     ({"when": 1_772_323_200_000}, "seconds since 1970"),
-    ({"key": " "}, "not empty"),
+    ({"key": " "}, "non-empty text"),
 ]
 
 

@@ -89,7 +89,7 @@ def test_units_with_and_without_th_are_counted_and_said_to_meet() -> None:
     assert (
         "head sampling of the chosen units: ot=th on 3; without it 1, head_sampling_rate names the share of 0" in told
     )
-    assert "beside units with ot=th, 1 unit without it and without a configured share" in told
+    assert "besides units with ot=th, 1 unit without it and without a configured share" in told
 
 
 def test_units_whose_share_is_configured_by_service_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:

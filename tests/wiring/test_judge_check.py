@@ -164,7 +164,7 @@ def test_a_run_with_too_few_answers_says_so_and_tells_no_number(tmp_path: Path) 
         score_one(scorer)
         run(scorer)
 
-        assert "too few answers to say anything: 9 of 20" in str(scorer.status())
+        assert "too few answers for a result: 9 of 20" in str(scorer.status())
         assert not [name for name, _ in points(reader) if name.startswith("spanscore.judge_check")]
 
 

@@ -97,7 +97,8 @@ def test_a_new_rule_is_tried_on_what_is_known_of_units_that_nobody_followed() ->
         "tools": (0, 0, 8),
     }
     assert {unit.why for unit in preview.named} == {"gold 1", "failed 1"}
-    assert any("tools: of 8 units it is not known" in note and "left them out" in note for note in preview.notes)
+    unknown = "tools: it is unknown whether the rule matches 8 units"
+    assert any(unknown in note and "excluded them" in note for note in preview.notes)
 
 
 def test_a_rule_on_metadata_that_nobody_listed_says_how_to_have_them_kept() -> None:
@@ -107,7 +108,7 @@ def test_a_rule_on_metadata_that_nobody_listed_says_how_to_have_them_kept() -> N
         preview = scorer.preview([GOLD], rate=0.0)
 
     assert (by_name(preview.rules)["gold"].unknown, preview.taken) == (2, 0)
-    assert any("metadata tier is not kept; capture.metadata: [tier] keeps it" in note for note in preview.notes)
+    assert any("metadata tier are not kept; capture.metadata: [tier] keeps them" in note for note in preview.notes)
 
 
 def test_a_rule_on_scores_says_that_they_are_not_known() -> None:
@@ -118,7 +119,7 @@ def test_a_rule_on_scores_says_that_they_are_not_known() -> None:
         preview = scorer.preview([low], rate=0.0)
 
     assert by_name(preview.rules)["low"].unknown == 1
-    assert any("it looks at the score of grounded" in note for note in preview.notes)
+    assert any("their score of grounded, which it reads, is unknown" in note for note in preview.notes)
 
 
 def test_units_of_others_that_were_left_out_when_they_began_are_tried_on_rates_alone() -> None:
@@ -229,8 +230,8 @@ def test_it_is_printed_as_tables_that_fit_and_as_plain_values(monkeypatch: pytes
 
 REFUSED: dict[str, dict[str, Any]] = {
     "allowed is 0 to 1": {"rate": 1.5},
-    "names 'unknown', which is no metric of this scorer": {"rates": {"unknown": 0.5}},
-    r"rules holds 'slow'; write \[Rule\(rate=0\.5, when=RuleCondition\(": {"rules": ["slow"]},
+    "names 'unknown', which is not a metric of this scorer": {"rates": {"unknown": 0.5}},
+    r"rules has 'slow'; write \[Rule\(rate=0\.5, when=RuleCondition\(": {"rules": ["slow"]},
 }
 
 

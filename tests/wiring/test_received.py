@@ -138,7 +138,7 @@ def test_the_status_has_a_row_for_each_part_of_the_way() -> None:
 
         shown = " ".join(str(scorer.status()).split())
     assert (
-        "door: 1 request, 6 spans, 1.5 MB; refused 1 traces; spans that are not valid: 2 a trace id of zeros;"
+        "door: 1 request, 6 spans, 1.5 MB; refused 1 traces; invalid spans: 2 a trace id of zeros;"
         " 1 evaluation refused: no evaluation is evaluated" in shown
     )
     assert "units: 1 trace open, 1 of them waiting for a root; 1 span came when their unit had closed" in shown

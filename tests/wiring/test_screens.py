@@ -109,14 +109,14 @@ def test_an_end_in_between_is_a_shutdown_of_what_was_not_decided() -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "looks at the score of short, which is no metric here; there are dear": {
+    "reads the score of short, which is not a metric here; there are dear": {
         "metrics": [Grounded("dear")],
         "sampling": Sampling(rules=RULES),
     },
     r"which is scored on 0\.2 of the units; set sampling\.rates: \{short: 1\.0\}": {
         "sampling": Sampling(rate=0.2, rules=RULES),
     },
-    "looks at the score of short, which asks a judge": {
+    "reads the score of short, which asks a judge": {
         "metrics": [Faithfulness(LexicalJudge(), name="short")],
         "sampling": Sampling(rules=RULES),
     },

@@ -224,7 +224,7 @@ def test_a_scorer_of_sessions_alone_counts_units_of_none_and_those_without_a_con
         assert scorer.flush(10)
 
         assert scorer.status().sessions.without_id == 1
-        assert "1 unit is in none" in str(scorer.status().sessions)
+        assert "1 unit is without a conversation id" in str(scorer.status().sessions)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -280,8 +280,7 @@ def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: p
 
         assert observed(scorer) == (2, {"incomplete": 1, "scored": 1})
         assert (
-            scorer.status().reasons["turns incomplete"]
-            == "a turn of the conversation was turned away: event_queue_full"
+            scorer.status().reasons["turns incomplete"] == "a turn of the conversation was rejected: event_queue_full"
         )
 
 

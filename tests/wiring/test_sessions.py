@@ -57,11 +57,11 @@ def test_the_block_wins_over_metadata_and_each_thread_has_its_own() -> None:
 
 @pytest.mark.parametrize("session_id", ["", None, 7, b"a"])
 def test_a_session_without_a_text_for_its_id_is_a_type_error(session_id: Any) -> None:
-    with pytest.raises(TypeError, match="text that is not empty"), session(session_id):
+    with pytest.raises(TypeError, match="non-empty text"), session(session_id):
         pass
     with (
         a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _),
-        pytest.raises(TypeError, match="text that is not empty"),
+        pytest.raises(TypeError, match="non-empty text"),
     ):
         scorer.end_session(session_id)
 
@@ -78,12 +78,12 @@ def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
 @pytest.mark.parametrize(
     ("metrics", "options", "told"),
     [
-        ([], {"sessions": Sessions(metrics=[Grounded()])}, "takes no conversation"),
+        ([], {"sessions": Sessions(metrics=[Grounded()])}, "scores no conversation"),
         ([Turns()], {"sessions": Sessions(metrics=[Turns()])}, "scores units or sessions"),
         (
             [],
             {"sessions": Sessions(metrics=[Turns()]), "judge": JudgeSettings(shadows=[Turns()])},
-            "second judges are asked about units",
+            "second judges score units",
         ),
         ([], {}, "at least one metric"),
         (

@@ -237,7 +237,7 @@ def test_what_a_shadow_may_be_paid_is_as_much_again_where_nothing_is_said() -> N
 
 
 REFUSED = {
-    "shadows has 'harmless', which is no metric of this scorer; it has grounded": [Grounded("harmless")],
+    "shadows has 'harmless', which is not a metric of this scorer; it has grounded": [Grounded("harmless")],
     r"shadows has 'grounded' of the evaluator version \S+, as the metric itself": [Grounded()],
     "two metrics are called 'grounded'": [Stern(), Stern(0.5)],
 }

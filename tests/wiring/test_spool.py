@@ -238,7 +238,7 @@ def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, cap
 
     assert told == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}, "it is counted once"
-    assert "it is of version 2, and this spanscore reads 1" in caplog.text
+    assert "it has version 2, and this spanscore reads 1" in caplog.text
 
 
 def test_a_metric_that_a_worker_lacks_waits_for_a_worker_that_has_it(path, caplog):
@@ -256,7 +256,7 @@ def test_a_metric_that_a_worker_lacks_waits_for_a_worker_that_has_it(path, caplo
 
     assert "only_there" not in old.status().outcomes
     assert [len(sink.scores) for sink in (first, second)] == [1, 20]
-    assert caplog.text.count("units for metrics that this process does not have: only_there") == 1
+    assert caplog.text.count("units for metrics that this process lacks: only_there") == 1
 
 
 def test_a_worker_scores_the_metrics_that_it_has_and_leaves_the_others(path):

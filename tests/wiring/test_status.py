@@ -66,7 +66,7 @@ def test_measurements_that_were_folded_are_told_with_their_metric_and_label():
             scorer._line.telemetry.record(of, make_score(metric="grounded"))
         status = scorer.status()
 
-    said = "3 measurements are told as 'other': grounded has too many different values of gen_ai.request.model"
+    said = "3 measurements are counted as 'other': grounded has too many different values of gen_ai.request.model"
     assert said in " ".join(str(status).split())
 
 
@@ -87,7 +87,7 @@ def test_a_metric_cannot_take_the_name_of_an_attribute_of_every_score(taken):
         lambda: AspectCritic("lexical", name=taken, definition="Is it harmless?"),
     )
     for make in makers:
-        with pytest.raises(ConfigurationError, match=f"'{taken}': spanscore.score.{taken} is an attribute"):
+        with pytest.raises(ConfigurationError, match=f"'{taken}': spanscore.score.{taken} is already an attribute"):
             make()
 
 
@@ -143,7 +143,7 @@ def test_a_rate_that_takes_nothing_says_what_to_use_while_testing():
         before, after = scorer.status(), asked(scorer)
 
     assert "sampling took none" not in str(before)
-    assert "nothing is scored, as sampling took none; sample_rate=0: use 1.0 while testing" in str(after)
+    assert "no unit is scored, because sampling took none; sample_rate=0: use 1.0 while testing" in str(after)
 
 
 @pytest.mark.parametrize("columns", [*range(40, 112, 2)])
@@ -299,7 +299,7 @@ def test_what_a_provider_that_is_the_applications_did_is_called_unknown():
         status = asked(scorer)
 
     assert list(status.providers[0]) == ["traces", "given", "", ""]
-    assert "sent by your provider: how it went is not known here" in str(status)
+    assert "sent by your provider: the result is unknown here" in str(status)
     assert "yours" in str(status)
 
 
@@ -311,7 +311,7 @@ def test_metrics_that_lack_the_same_field_say_it_once_and_that_it_may_be_no_faul
 
     assert text.count("needs retrieved_contexts") == 1
     assert "faithfulness, grounding, latest missing_field: needs retrieved_contexts" in text
-    assert "missing_field is no fault where a metric does not fit a unit" in text
+    assert "missing_field is no fault if a metric does not fit a unit" in text
 
 
 def test_where_the_units_are_is_told_in_words():
@@ -321,9 +321,12 @@ def test_where_the_units_are_is_told_in_words():
     text = " ".join(str(status).split())
 
     assert "shut down: 1,200 units seen; 5 of at most 1,000 waiting for their scores" in text
-    assert "spans of 2 units held back until they are scored; of 3 left with their outcomes; of 1 left before" in text
-    assert "4 spans lost, as their provider was shut down first" in text
-    assert "7 units refused, as the event queue was full: raise event_queue_size, or lower the rates" in text
+    assert (
+        "spans of 2 units held back until they are scored; of 3 exported with their outcomes; of 1 exported before"
+        in text
+    )
+    assert "4 spans lost: their provider was shut down first" in text
+    assert "7 units rejected, because the event queue was full: raise event_queue_size, or lower the rates" in text
     assert "too many were waiting" not in text
 
 

@@ -37,6 +37,8 @@ _RATE = re.compile(
 _COLUMNS = ["hour", "requests"]
 _HOURS = (24, 168)
 """Rows of a traffic profile: of a day, of a week."""
+_CACHING = ("openai:", "azure_openai:", "anthropic:")
+"""Beginnings of the names of models whose provider's cache is used."""
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
 _USAGE = (
     semconv.JUDGE_CALLS_ATTRIBUTE,
@@ -244,6 +246,7 @@ class CostPlan:
         alone: cost without ``bundle``; None = the metric has no bundle, or its cost was measured.
         usd_alone: USD without ``bundle``; None = the metric has no bundle, or the judge's model has no price.
         most_usd: if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a price.
+        beginnings: as of ``Cost``.
     """
 
     metric: str
@@ -256,6 +259,7 @@ class CostPlan:
     most_usd: float | None = None
     alone: Cost | None = None
     usd_alone: float | None = None
+    beginnings: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def spent(self) -> Spent:
@@ -407,6 +411,29 @@ def _format_cost(cost: CostPlan) -> str:
     return f"{money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}"
 
 
+def cache_lines(settings: Configuration, costs: Sequence[CostPlan]) -> Iterator[str]:
+    """Yield the tokens of a unit with all its scores that come from the provider's cache, if they have a price of their own."""
+    judge, price = settings.judge, price_in(settings, settings.judge)
+    caches = judge.prompt_cache and judge.prompt_order == "evidence_first" and judge.model.startswith(_CACHING)
+    if price is None or price.cached_input is None or not caches:
+        return
+    by_field: dict[str, list[int]] = {}
+    for cost in costs:
+        for name, tokens in cost.beginnings.items():
+            by_field.setdefault(name, []).extend(tokens)
+    shared = [tokens for tokens in by_field.values() if len(tokens) > 1]
+    written = sum(map(max, shared))
+    read = sum(map(sum, shared)) - written
+    if read:
+        plain = cost_usd(price, read + written, 0)
+        saved = plain - cost_usd(price, read + written, 0, cached=read, cache_write=written)
+        total = sum(cost.input_tokens for cost in costs)
+        yield (
+            f"a unit with all its scores: {read:,} of {total:,} tokens come from the provider's cache, which is "
+            f"{format_usd(1_000 * saved)} USD less per 1,000 units; the other figures are without the cache"
+        )
+
+
 def money_line(
     metrics: Sequence[str], costs: Sequence[CostPlan], days: Sequence[DayPlan], requests: float | None
 ) -> str:
@@ -532,6 +559,7 @@ def _plan_cost(
         usd=None if usd is None else usd * share,
         batch_usd=None if batch_usd is None else batch_usd * share,
         counted_by=cost.counted_by,
+        beginnings=cost.beginnings,
     )
 
 

@@ -239,9 +239,7 @@ class EventQueue(Generic[_To]):
         return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
     def fill(self) -> float:
-        """Return the fill at which the reader should hurry as 1: relative to half of the admitted events, or to two batches of
-        bytes.
-        """
+        """Return the fill, 1 when the reader should hurry: at half of the admitted events, or at two batches of bytes."""
         return max(2 * len(self._events) / self.soft, self._bytes / (2 * self._batch_bytes))
 
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, must: bool = False) -> bool:

@@ -328,9 +328,7 @@ def disk_kind(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         fields, _, behind = line.partition(" - ")
         at = _unescaped(fields.split(" ")[4])
-        if len(at) >= len(best) and _holds(
-            at, whole
-        ):  # of two mounts at one place, the later one hides the earlier one
+        if len(at) >= len(best) and _holds(at, whole):  # a later mount at the same place hides the earlier one
             best, kind = at, behind.split(" ")[0]
     return kind
 

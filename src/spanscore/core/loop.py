@@ -85,9 +85,7 @@ class LoopThread:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_unnoticed)
-        loop.set_debug(
-            False
-        )  # PYTHONASYNCIODEBUG is for the host's loops; on this loop asyncio would quote a slow metric
+        loop.set_debug(False)  # PYTHONASYNCIODEBUG is for the host's loops; here asyncio would quote a slow metric
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
             try:

@@ -141,11 +141,7 @@ class Registry:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
 
     def _unknown(self, name: str) -> str:
-        known = (
-            f"built-in names are {', '.join(sorted(self.built_in))}."
-            if self.built_in
-            else "there are no built-in ones."
-        )
+        known = f"built-in names are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
         hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or known
         return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.outside!r}"
 

@@ -175,7 +175,7 @@ class Samples:
         multi_turn: present if the unit has tool calls or several human turns.
         outcome: None if there is a sample; otherwise ``no_sample`` (or another) with a reason.
         searched: field → the searched places, for the error of a missing field.
-        source: how the less certain of question and answer was found (``dialects.turn.Source``); None without a search.
+        source: how the less certain of question and answer was found (``semconv.SAMPLE_SOURCE``); None without a search.
         unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are unknown.
         interrupted: the turn waits for a person and has no sample yet; the run that resumes it will have one.
     """
@@ -213,7 +213,8 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
     if id(value) in copies:
         return copies[id(value)]
     if is_a(value, _Frozen):
-        inside = {name: _copied(getattr(value, name), copies) for name in type(value).model_fields}
+        held = {name: getattr(value, name) for name in type(value).model_fields}
+        inside = {name: _copied(item, copies) for name, item in held.items() if item is not None}
         return value.model_copy(update=inside)
     if type(value) is list:
         items = copies[id(value)] = []

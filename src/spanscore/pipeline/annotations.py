@@ -1,4 +1,4 @@
-"""Labels on units: their names and scales, and which label is new, repeated or changed."""
+"""Checks human labels of units: their names and scales, and whether a label is new, repeated or changed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from spanscore.errors import ConfigurationError
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
 _MOST_NAMES: Final = 100
-"""Names of labels in one process: each is a value of an attribute, and so a series in a store of metrics."""
+"""Maximum number of label names in one process: each is a value of an attribute, and so a series in a metrics store."""
 _KEPT: Final = 10_000
-"""Labels whose last vote is remembered: 0.5 kB each."""
+"""Maximum number of labels with a remembered last value: 0.5 kB each."""
 _VOTES: Final = 100
-"""Votes of one label that are remembered."""
+"""Maximum number of remembered values of one label."""
 
 
 class FeedbackScales:
-    """The declared scales, and the quality of labels on them. Pure, but for the names it has seen.
+    """The declared scales, and the quality of labels on them. Pure, except for the names it has seen.
 
     Args:
         declared: name → its words, worst first.
-        metrics: names that no label may have.
+        metrics: names of the metrics, which no label may have.
 
     Raises:
         ConfigurationError: a name is invalid, or a metric's; or a scale has fewer than two words, or one of them twice.
@@ -39,7 +39,7 @@ class FeedbackScales:
         if not isinstance(declared, Mapping):
             raise ConfigurationError(f"feedback_scales is {declared!r}; {_SCALES}")
         for name, words in declared.items():
-            if isinstance(words, str):  # else its letters were the scale
+            if isinstance(words, str):  # otherwise its letters would be the scale
                 raise ConfigurationError(f"feedback_scales.{name} is {words!r}; {_SCALES}")
         self._metrics = frozenset(metrics)
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
@@ -56,7 +56,7 @@ class FeedbackScales:
         return self._words
 
     def checked(self, label: Annotation) -> Annotation:
-        """Return a label with its quality, and its value as the scale writes it.
+        """Return a label with its quality, and with its value in the scale's spelling.
 
         Raises:
             ValueError: its name or its value is not allowed.
@@ -67,7 +67,7 @@ class FeedbackScales:
                 raise ValueError(problem)
             if len(self._seen) >= _MOST_NAMES:
                 raise ValueError(
-                    f"there are {_MOST_NAMES} names of labels already: a name is a question, not who is asked"
+                    f"there are {_MOST_NAMES} names of labels already: a name is a question, not the name of a person"
                 )
             self._seen.add(name)
         words = self._words.get(name)
@@ -76,7 +76,7 @@ class FeedbackScales:
 
     def _wrong_name(self, name: str) -> str | None:
         if not _NAME.fullmatch(name):
-            return f"{name!r} is no name of a label; allowed are lower case letters, digits and _, as in user_feedback"
+            return f"{name!r} is not a label name; allowed are lower case letters, digits and _, as in user_feedback"
         return f"{name!r} is a metric of this scorer; give the label another name" if name in self._metrics else None
 
 
@@ -86,8 +86,8 @@ def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:
     if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1:
         return float(value), float(value)
     raise ValueError(
-        f"{value!r} is no value of {name}; allowed are True, False, and numbers from 0, worst, to 1. "
-        f"Words and stars are a declared scale, worst first: feedback_scales={{{name!r}: ['bad', 'ok', 'good']}}"
+        f"{value!r} is not a value of {name}; allowed are True, False, and numbers from 0, worst, to 1. "
+        f"Words and stars need a declared scale, worst first: feedback_scales={{{name!r}: ['bad', 'ok', 'good']}}"
     )
 
 
@@ -95,7 +95,7 @@ def _word_of(name: str, value: HumanValue, words: Sequence[str]) -> tuple[HumanV
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     word = f"{value:g}" if is_number else value
     if not isinstance(word, str) or word not in words:
-        raise ValueError(f"{value!r} is no value of {name}; allowed are {', '.join(words)}")
+        raise ValueError(f"{value!r} is not a value of {name}; allowed are {', '.join(words)}")
     return word, words.index(word) / (len(words) - 1)
 
 
@@ -105,7 +105,7 @@ _Vote: TypeAlias = tuple[HumanValue, int | None]
 
 @dataclass(slots=True)
 class _Known:
-    """The vote that holds, which is the last by time, since when it holds, and when it last came."""
+    """The valid value of a label, which is the latest by time; its first time, and its last time."""
 
     value: HumanValue
     since_ns: int
@@ -114,14 +114,14 @@ class _Known:
     votes: set[_Vote] = field(default_factory=set)
 
     def is_said(self, value: HumanValue, at_ns: int) -> bool:
-        """Whether a vote changes nothing: it is the vote that holds, or one that was taken back already."""
+        """Whether a value changes nothing: it is the valid one, or an earlier one that was already replaced."""
         if value == self.value:
             self.until_ns = max(self.until_ns, at_ns)
             return True
         return self.since_ns < at_ns < self.until_ns
 
     def change(self, vote: _Vote, at_ns: int) -> None:
-        """Note a vote; one that comes late does not hold any more."""
+        """Record a value; a value with an earlier time does not become the valid one."""
         self.revision += 1
         if at_ns >= self.until_ns:
             self.value, self.since_ns, self.until_ns = vote[0], at_ns, at_ns
@@ -131,11 +131,11 @@ class _Known:
 
 @dataclass(eq=False, repr=False)
 class AnnotationBook:
-    """The last vote, by time, of each label that this process has seen, in bounded room. One thread's.
+    """The latest value, by time, of each label that this process has seen, within a bound. One thread's.
 
     Attributes:
-        kept: labels that are remembered; past them the oldest is forgotten, and new when it comes again.
-        clock: nanoseconds since 1970: the time of votes without one of their own.
+        kept: number of remembered labels; beyond it the oldest is forgotten, and counts as new if it is repeated.
+        clock: nanoseconds since 1970: the time of values without their own.
     """
 
     kept: int = _KEPT

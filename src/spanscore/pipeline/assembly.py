@@ -1,4 +1,4 @@
-"""Single spans in any order → whole units; and which span is the root of one."""
+"""Gathers single spans, in any order, into whole units; and finds the root of a unit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch the span of
-each run is a child of the span before, which was left current: both have the same name."""
+"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch, each run's
+span is a child of the previous one with the same name, because that span is left current.
+"""
 
 
 class RootRole(Enum):
@@ -27,13 +28,13 @@ class RootRole(Enum):
     STEP = auto()
     """A retrieval or a tool call: the root of a unit if no ROOT is below it."""
     NEVER = auto()
-    """No unit, as it holds no question with an answer: an embedding, a reranking, a guardrail, an evaluation, …"""
+    """A span without a question and an answer, which makes no unit: an embedding, a reranking, a guardrail, an evaluation, …"""
     UNNAMED = auto()
-    """A span of a known instrumentation without an operation: a workflow if a ROOT or a STEP is below it, else no unit."""
+    """A span of a known instrumentation without an operation: a workflow if a ROOT or a STEP is below it, otherwise no unit."""
 
 
 def role_of_operation(operation: object) -> RootRole:
-    """Return the role of a span by its ``gen_ai.operation.name``; None = it has none."""
+    """Return the role of a span by its ``gen_ai.operation.name``; None: the span has no operation."""
     if operation is None:
         return RootRole.UNNAMED
     if operation in _STEPS:
@@ -44,23 +45,23 @@ def role_of_operation(operation: object) -> RootRole:
 def topmost_roots(
     top: Id, spans: Iterable[tuple[Id, Id | None]], role: Callable[[Id], RootRole], unread: Mapping[Id, Id]
 ) -> list[Id]:
-    """Return the roots of the units that a tree of spans makes, in the order of the tree; empty if it makes none.
+    """Return the roots of the units in a tree of spans, in the order of the tree; empty if it has no unit.
 
-    The rule is the same for spans seen in process, over the wire and in a store: a root is the topmost span that can hold a
-    question and an answer, and a retrieval or a tool call at the top is a unit only if no such span is below it.
+    The rule is the same for spans in process, over OTLP and in a store. A root is the topmost span that can have a question and
+    an answer. A retrieval or a tool call at the top is a unit only if no such span is below it.
 
     Args:
         top: the id of the topmost span.
-        spans: id and parent's id of each span that is read; the top may be among them.
-        role: the role of a span that is read.
-        unread: ids of spans between them that are not read → their parents' ids. A span whose parent is in neither is taken
-            for a child of the top.
+        spans: id and parent id of each read span; the top may be among them.
+        role: returns the role of a read span.
+        unread: ids of unread spans between them → their parents' ids. A span counts as a child of the top if its parent is in
+            neither ``spans`` nor ``unread``.
     """
     return _roots(top, _tree_of(top, spans, unread), role)
 
 
 def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
-    """Return the id of a span → ids of the spans that are next below it; arguments as those of `topmost_roots`."""
+    """Return span id → ids of the next read spans below it; arguments as in `topmost_roots`."""
     listed = [*spans]
     ids = {span_id for span_id, _ in listed} | {top}
     below: dict[Id, list[Id]] = {}
@@ -72,7 +73,7 @@ def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id,
 
 
 def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
-    """Return the first known id among a span's ancestors; None without one, or they form a circle."""
+    """Return the first known id among a span's ancestors; None without one, or if they form a cycle."""
     for _ in range(len(unread) + 1):
         if parent_id is None or parent_id in ids:
             return parent_id
@@ -119,10 +120,10 @@ def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
 
 
 def split(unit: Unit) -> list[Unit]:
-    """Return the units that the spans below one topmost span make: mostly that unit as it is; empty if they make none.
+    """Return the units below one topmost span: mostly the given unit unchanged; empty without a root.
 
-    Work that began after its parent and the root had ended is a unit of its own. A span of our own capture stays the root of
-    its unit, as in the process that captured it.
+    Work that began after its parent and the root had ended is a separate unit. A span of spanscore's own capture stays the root
+    of its unit, as in the process that captured it.
 
     Args:
         unit: the topmost span of an instrumentation with all spans below it, in GenAI names.
@@ -148,9 +149,9 @@ def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
 
 
 def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
-    """Take the spans out of a tree that are no work of the span above them; return their ids.
+    """Remove the spans from a tree that are not work of the span above them; return their ids.
 
-    They began when that span had ended, in the same process, or are runs of their own.
+    They began when that span had ended, in the same process, or are separate runs.
     """
     apart: list[int] = []
     odd = {span.span_id for span in late}
@@ -172,7 +173,7 @@ def _is_root_run(span: SpanData) -> bool:
 
 
 def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
-    """Return the unit of a root: the given one, if nothing of it is left out."""
+    """Return the unit of a root: the given unit, if it has no other spans."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
     if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
@@ -185,7 +186,7 @@ def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], 
 
 
 def _as_workflow(root: SpanData) -> SpanData:
-    """Return a root that has no operation as the workflow that it is; its question and answer are read from its model calls."""
+    """Return a root without an operation as a workflow; its question and answer are read from its model calls."""
     attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
     return replace(root, attributes=Attributes(attributes))
 
@@ -209,16 +210,16 @@ class _Open:
 class Assembler:
     """Gathers single spans in any order into units. Owned by one thread; the clock is an argument.
 
-    A unit closes when its root has ended, no known span of it is open and ``quiet_ns`` has passed since its last span; by age
-    or size it closes incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
+    A unit closes if its root has ended, none of its known spans is open, and ``quiet_ns`` has passed since its last span. By
+    age or size it closes incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
 
     Attributes:
-        quiet_ns: how long a unit whose spans have all ended waits for others; 0 if its receiver reports each start.
-        max_age_ns: a unit older than this closes incomplete.
-        max_spans: a unit with more spans than this closes incomplete.
-        max_units: the oldest open unit closes incomplete when there are more.
-        max_bytes: the oldest open unit closes incomplete when the spans of open units have more bytes.
-        remembered: closed units that are remembered: as many as may close before a unit's latest span has come.
+        quiet_ns: wait for further spans after all spans of a unit have ended; 0 if its receiver reports each start.
+        max_age_ns: an older unit closes incomplete.
+        max_spans: a unit with more spans closes incomplete.
+        max_units: maximum number of open units; beyond it the oldest closes incomplete.
+        max_bytes: maximum bytes of the spans of open units; beyond it the oldest unit closes incomplete.
+        remembered: number of remembered closed units: as many as may close before a unit's latest span has arrived.
     """
 
     _: KW_ONLY
@@ -233,7 +234,7 @@ class Assembler:
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
         self._whole: OrderedDict[UnitKey, None] = (
             OrderedDict()
-        )  # by their last span, and so in the order in which they are due
+        )  # by their last span, so in the order of their due times
         self._full: dict[UnitKey, None] = {}
         self._bytes = 0
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
@@ -250,10 +251,13 @@ class Assembler:
             self._whole.pop(key, None)
 
     def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
-        """Add an ended span. False: its unit has closed already, the span is counted as late.
+        """Add an ended span. False: its unit has closed already, and the span is counted as late.
 
         Args:
-            size_bytes: approximate size of its content, if that is bounded nowhere else.
+            key: the unit.
+            span: the span.
+            now_ns: the present time.
+            size_bytes: approximate size of its content, if it is not bounded elsewhere.
         """
         unit = self._unit(key, now_ns)
         if unit is None:
@@ -279,11 +283,11 @@ class Assembler:
             unit.broken = True
 
     def forget(self, key: UnitKey) -> Unit | None:
-        """Close an open unit as it is, as its outcome is known. None: it is not open."""
+        """Close an open unit in its present state, because its outcome is known. None: it is not open."""
         return self._close(key) if key in self._units else None
 
     def due(self, now_ns: int) -> list[Unit]:
-        """Close and return the units that are due, in the order in which they became ready."""
+        """Close and return the due units, in the order in which they became ready."""
         due = [*self._quiet(now_ns), *self._full]
         closed = [self._close(key) for key in dict.fromkeys(due)]
         while self._units and self._must_close_oldest(now_ns):
@@ -291,11 +295,11 @@ class Assembler:
         return closed
 
     def waiting(self) -> list[UnitKey]:
-        """Return the open units whose root and known spans have ended."""
+        """Return the open units without an open root or other known open span."""
         return list(self._whole)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next unit closes if no further span comes; None if no unit is open."""
+        """Return the time at which the next unit closes without further spans; None if no unit is open."""
         oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
         if oldest is None:
             return None

@@ -1,4 +1,6 @@
-"""Decisions: the sampler's decision on each unit, the units of recent times, and what became of each."""
+"""Records the sampler's decision on each unit and the unit's outcomes, and keeps recent units for ``explain`` and
+``preview``.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 
 _KEPT: Final = 1_000
-"""Units that are kept: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+"""Number of kept units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
 _LONGEST: Final = 200
-"""Characters of a text of kept metadata."""
+"""Maximum number of characters of a kept metadata text."""
 _MOST_WHOLE: Final = 100
 _MOST_BYTES: Final = 4_000_000
 _SPAN_BYTES: Final = 2_000
-"""Bytes of a span beside its content."""
+"""Bytes of a span without its content."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _METADATA: Final = SamplingContext._fields.index("metadata")
 
@@ -35,9 +37,9 @@ class RecentUnit(NamedTuple):
     """A closed unit as a sampling rule sees it.
 
     Attributes:
-        facts: of the unit. ``metadata`` has the listed keys, and is None if one of their values is too large to be kept. If the
-            unit's children were not followed, the facts about them are None.
-        closed_ns: since the epoch; None if the unit was excluded when it began.
+        facts: facts of the unit. ``metadata`` has the listed keys, or None if one of their values is too large. Facts about the
+            unit's children have the value None if the children were not recorded.
+        closed_ns: nanoseconds since the epoch; None if the unit was excluded when it began.
     """
 
     facts: SamplingContext
@@ -46,11 +48,12 @@ class RecentUnit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RecentUnits:
-    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Any thread: each step is one of a deque's.
+    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Any thread: each step is one operation of
+    a deque.
 
     Attributes:
-        metadata: keys whose values are kept if they are texts, numbers or booleans.
-        kept: units that are kept.
+        metadata: metadata keys to keep, if the values are texts, numbers or booleans.
+        kept: number of kept units.
         clock: nanoseconds since the epoch.
     """
 
@@ -67,13 +70,13 @@ class RecentUnits:
         self._units.append((self._listed(facts), self.clock(), True))
 
     def skipped(self, facts: SamplingContext) -> SamplingContext:
-        """Remember a unit that was not followed, as it could not be taken; return the facts that are kept."""
+        """Remember a unit without recorded children, because no rate could sample it; return the kept facts."""
         kept = self._listed(facts)
         self._units.append((kept, self.clock(), False))
         return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
 
     def excluded(self, facts: SamplingContext) -> None:
-        """Remember a unit with the facts of its beginning."""
+        """Remember a unit with the facts known at its start."""
         self._units.append((facts, None, True))
 
     def units(self) -> list[RecentUnit]:
@@ -84,7 +87,7 @@ class RecentUnits:
         ]
 
     def _listed(self, facts: SamplingContext) -> SamplingContext:
-        """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
+        """Return facts with the metadata to keep; ``_replace`` takes three times as long."""
         metadata: Mapping[str, Any] | None = facts.metadata
         if metadata is not None:
             metadata = {key: metadata[key] for key in self.metadata if key in metadata} if self.metadata else _NOTHING
@@ -100,7 +103,11 @@ class RecentUnitSpans:
         self._bytes = 0
 
     def keep(self, unit: Unit, size_bytes: int) -> None:
-        """Keep a unit, unless it alone is above the bound; ``size_bytes`` is the approximate size of its content."""
+        """Keep a unit, unless it alone exceeds the bound.
+
+        Args:
+            size_bytes: approximate size of its content.
+        """
         size = size_bytes + _SPAN_BYTES * len(unit.spans)
         if size <= _MOST_BYTES:
             self._units.append((unit, size))
@@ -122,20 +129,20 @@ def _is_small(value: Any) -> bool:
 K = TypeVar("K")
 V = TypeVar("V")
 _REMEMBERED_UNITS: Final = 10_000
-"""Units that are remembered: 0.2 kB each, and 0.2 kB for a key."""
+"""Number of remembered units: 0.2 kB each, and 0.2 kB for a key."""
 
 
 def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
-    """Return the application's own key of a unit; None if its metadata hold none."""
+    """Return the application's own key of a unit; None if its metadata have none."""
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
 
 
 class ClosedUnitIndex:
-    """Keys of the last closed units by trace and by the application's key. Any thread: each step is one of a dict's.
+    """Keys of the last closed units by trace and by the application's key. Any thread: each step is one operation of a dict.
 
     Args:
         recent: the facts of the last units.
-        kept: units that are remembered.
+        kept: number of remembered units.
     """
 
     def __init__(self, recent: RecentUnits | None = None, kept: int = _REMEMBERED_UNITS) -> None:
@@ -145,7 +152,7 @@ class ClosedUnitIndex:
         self._keys: OrderedDict[str, UnitKey] = OrderedDict()
 
     def closed(self, facts: SamplingContext) -> None:
-        """Remember a unit, and its key if its metadata hold one. O(1)."""
+        """Remember a unit, and its key if its metadata have one. O(1)."""
         keep_latest(self._units, facts.key, None, self._kept)
         if key := feedback_key_of(facts.metadata):
             keep_latest(self._keys, key, facts.key, self._kept)
@@ -160,7 +167,7 @@ class ClosedUnitIndex:
 
 
 def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """Set an entry; past so many, forget the oldest. Any thread."""
+    """Set an entry; beyond ``most`` entries, remove the oldest. Any thread."""
     entries[key] = value
     if len(entries) > most:
         try:
@@ -178,10 +185,10 @@ class _Closed:
     """A closed unit.
 
     Attributes:
-        decisions: by metric; empty if ``facts`` are there, from which ``explain`` decides again.
+        decisions: metric → decision; empty with ``facts``, from which ``explain`` decides again.
         outcomes: metric → outcome, once it has one.
-        reasons: metric → why it has no score, if that is known.
-        facts: of a unit that no rule matched and no rate took.
+        reasons: metric → reason for a missing score, if known.
+        facts: facts of a unit that no rule matched and no rate sampled.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -192,14 +199,14 @@ class _Closed:
 
 @dataclass(eq=False, repr=False)
 class Decisions:
-    """Decides on units by the sampler, and settles how they end in the ledger. Span thread, but for ``explain``.
+    """Calls the sampler on units, and settles their outcomes in the ledger. Span thread, except for ``explain``.
 
     Attributes:
         metrics: names of all metrics.
-        known: remembers every unit on which a decision falls.
-        noticed: called once for every unit on which a decision falls. Any thread.
-        kept: closed units that are remembered, and as many that sampling excluded when they began.
-        gate_metrics: metrics whose scores rules read: the other metrics are decided on when these scores are in.
+        known: remembers every unit with a decision.
+        noticed: called once for every unit with a decision. Any thread.
+        kept: number of remembered closed units, and of units that sampling excluded when they began.
+        gate_metrics: metrics with scores that rules read; the other metrics are decided on when these scores are in.
     """
 
     metrics: Sequence[str]
@@ -220,10 +227,11 @@ class Decisions:
         self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
 
     def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
-        """Return the decisions on a unit that has closed: of all metrics, or of the gate metrics if rules read scores.
+        """Return the decisions on a closed unit: of all metrics, or of the gate metrics if rules read scores.
 
         Args:
-            eligible: metrics for which the unit is eligible; None = all.
+            facts: facts of the unit.
+            eligible: metrics for which the unit is eligible; None: all metrics.
         """
         self.noticed(facts)
         self.known.recent.followed(facts)
@@ -231,19 +239,21 @@ class Decisions:
         return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
-        """Return the decisions of the other metrics, by the qualities that the gate metrics gave; either may be empty."""
+        """Return the decisions of the other metrics, given the gate metrics' qualities; either may be empty."""
         return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Return the decisions on a unit that every metric takes."""
+        """Return the decisions on a submitted unit, which every metric samples."""
         self.noticed(facts)
         return self._decided(facts, self.metrics, self.sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
-        """Make a unit eligible for the metrics that another process has chosen. False: it is open here.
+        """Make a unit eligible for the metrics that sampled it in another process. False: it is already open here.
 
         Args:
-            others: whether the metrics that wait for scores of these are decided on here.
+            key: the unit.
+            decisions: the other process's decisions.
+            others: whether metrics that wait for these scores are decided on here.
         """
         if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
@@ -253,7 +263,9 @@ class Decisions:
         return True
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Settle a unit that could not be taken when it began; return its decisions if a rule matched, else none."""
+        """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise an empty
+        dict.
+        """
         self.noticed(facts)
         self.known.closed(facts)
         kept = self.known.recent.skipped(facts)
@@ -267,7 +279,7 @@ class Decisions:
         return decisions
 
     def excluded(self, facts: SamplingContext) -> None:
-        """Settle a unit that is not followed, as sampling excluded it when it began. Any thread; O(1)."""
+        """Settle a unit without recorded spans, which sampling excluded when it began. Any thread; O(1)."""
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
         self.noticed(facts)
         self.known.closed(facts)
@@ -287,10 +299,10 @@ class Decisions:
         return decisions
 
     def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """End a unit that closed before its time, and return how its metrics ended.
+        """End a unit that closed too early, and return the outcomes of its metrics.
 
-        The sampler decides on it, too: only units that it may take are followed this far, so that a lost one weighs 1/π. If the
-        root is missing, π is unknown.
+        The sampler decides on it, too. Only units that may be sampled are followed this far, so a lost one has the weight 1/π.
+        If the root is missing, π is unknown.
         """
         others: dict[str, Outcome] = {}
         if facts.status is not None:
@@ -305,13 +317,13 @@ class Decisions:
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give every metric of a unit that is still open this outcome; return them with it."""
+        """Give this outcome to every open metric of a unit; return them with it."""
         outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
         return outcomes
 
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
-        """End the metrics of these scores by them; return those that had no outcome before."""
+        """Settle the metrics of these scores; return the scores of metrics without an earlier outcome."""
         settle = self.ledger.settle
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
@@ -338,7 +350,7 @@ class Decisions:
         """Return the decisions on the remembered units of a trace, oldest first, excluded units last. Any thread.
 
         Raises:
-            ConfigurationError: ``trace_id`` is none.
+            ConfigurationError: ``trace_id`` is not a trace id.
         """
         number = _trace_id(trace_id)
         with self._lock:
@@ -347,7 +359,7 @@ class Decisions:
         return units + [self._describe(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
 
     def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        decisions: Mapping[str, Decision] = closed.decisions  # without some if events were lost, or the end came first
+        decisions: Mapping[str, Decision] = closed.decisions  # incomplete if events were lost, or the end came first
         if closed.facts is not None:
             facts = closed.facts
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -366,7 +378,7 @@ class Decisions:
 
 
 def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-    """Return the attribute with the rules that matched a unit whose dice took it for no metric; empty if none matched."""
+    """Return the attribute with the rules that matched a unit that no metric sampled; empty if no rule matched."""
     names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
     return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
 
@@ -392,5 +404,5 @@ def _trace_id(trace_id: str | int) -> int:
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number < 1 << 128:
-        raise ConfigurationError(f"{trace_id!r} is no trace id; allowed are 32 hex digits, or the number")
+        raise ConfigurationError(f"{trace_id!r} is not a trace id; allowed are 32 hex digits, or the number")
     return number

@@ -1,4 +1,4 @@
-"""Engine: sampled units on the loop → jobs → scores of metrics and second judges, posted to the span thread."""
+"""The engine turns sampled units into jobs on the loop, scores them, and posts each score to the span thread."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class UnitsInTransit:
         self._waiters: list[tuple[set[_Pass], Callable[[], None]]] = []
 
     def begin(self, units: Iterable[Unit]) -> None:
-        """Add units that were chosen."""
+        """Add sampled units."""
         with self._lock:
             self._units |= {(unit.ledger_key, unit.revision) for unit in units}
 
     def over(self, unit: Unit) -> None:
-        """Remove a unit that is safe, or has ended; call back every waiter whose units are all removed."""
+        """Remove a unit that is safe, or has ended; call back every waiter without remaining units."""
         transit = unit.ledger_key, unit.revision
         with self._lock:
             self._units.discard(transit)
@@ -54,7 +54,7 @@ class UnitsInTransit:
             callback()
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back when every unit that is in transit now is removed; at once if there is none."""
+        """Call back when every unit now in transit is removed; immediately if no unit is."""
         with self._lock:
             if waits := bool(self._units):
                 self._waiters.append(({*self._units}, callback))
@@ -63,36 +63,36 @@ class UnitsInTransit:
 
 
 _MOMENT_S: Final = 0.05
-"""How long a hook may hold up the next units: a thread for each at once would take the GIL in turns."""
+"""Maximum time for which a slow hook delays the next units: one thread for each at once would contend for the GIL."""
 _MOST_SLOW: Final = 4
-"""Units at once whose hooks take longer than that."""
+"""Maximum number of concurrent units with slower hooks than that."""
 _STAYS_S: Final = 0.2
-"""How long a worker stays with a unit whose metrics only wait: 32 workers begin at most 160 a second, so that a burst
-is not rendered in one go.
+"""Minimum time for which a worker stays with a unit, even if its metrics only wait. So 32 workers begin at most 160 units a
+second, and a burst is not rendered at once.
 """
 _IN_A_TURN: Final = 8
-"""Jobs that end at once, and that one worker begins before it yields to the loop's other tasks."""
+"""Number of jobs that end immediately and that one worker begins before it yields to the loop's other tasks."""
 _OTHERS: Final = "another process has taken it"
 _LEFT: Final = "the scorer was shut down: it is in the spool"
 
 
 @dataclass(eq=False, repr=False)
 class ScoringEngine:
-    """Workers on the one loop of the process: sampled units → jobs → scores, each posted when it is there.
+    """Workers on the process's one loop: sampled units become jobs, and each score is posted when it is there.
 
-    Jobs are made a little ahead of the workers, so that a burst of traffic does not have its content rendered while it still
-    runs. A unit whose metrics only wait needs no worker: as many units as the queue holds may wait for judges. Whatever
-    happens to a job, its place in the queue is given back, and its end is posted. With a ``DurableQueue`` scores are kept
-    before they are posted: after a crash they are emitted again, and no judge is asked again.
+    Jobs are made only a little ahead of the workers, so that the content of a traffic burst is not rendered during the burst. A
+    unit needs no worker while its metrics only wait: as many units as the queue holds may wait for judges. Whatever happens to
+    a job, its place in the queue is released, and its end is posted. With a ``DurableQueue`` scores are stored before they are
+    posted: after a crash they are emitted again, and no judge is asked again.
 
     Attributes:
-        post: gives scores of a job to the span thread. Any thread.
-        made: gives the samples of a unit to the span thread, if somebody wants them. Any thread.
-        came: gives a job that another process has handed over to the span thread, before its scores. Any thread.
-        ended: called with a job that is over here and all its scores; None = no call. Loop thread; must not block.
-        sources: asked about every job that is begun, and ended with the workers.
-        workers: jobs at the same time whose metrics compute; as many more are made ahead.
-        turns: of the loop's thread, beside the application; None = it has the CPU for itself.
+        post: posts scores of a job to the span thread. Any thread.
+        made: passes the samples of a unit to the span thread, if an observer is interested. Any thread.
+        came: passes a job from another process to the span thread, before its scores. Any thread.
+        ended: called with a job that is over here and all its scores; None: no call. Loop thread; must not block.
+        sources: score sources that get every job that is begun; stopped with the workers.
+        workers: maximum number of jobs with metrics that compute; as many more are made ahead.
+        turns: turns of the loop's thread, which yields to the application; None: it never yields.
         passing: units that are not on the disk yet, if the queue is shared.
     """
 
@@ -124,32 +124,34 @@ class ScoringEngine:
             self._shared.on_result(self._on_put)
 
     def begin(self) -> None:
-        """Take jobs that other processes have handed over, without waiting for a unit of this one. Any thread."""
+        """Start to take jobs of other processes, before this process has a unit. Any thread."""
         loop.call_soon(self._start)
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
-        """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
+        """Take sampled units with reserved places in the queue. Span thread; one wake-up of the loop for all."""
         if self._shared is not None:
             self.passing.begin([unit.unit for unit in sampled if unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
-        """Take further decisions on units whose first scores are in. Span thread; one wake-up of the loop for all."""
+        """Take further decisions on units with their first scores in. Span thread; one wake-up of the loop for all."""
         loop.call_soon(self._accept_rest, decided)
 
     def hand_back(self, timeout_s: float) -> None:
-        """Begin no more jobs of a shared queue: other processes take those that wait. Any thread but the loop's."""
+        """Begin no more jobs of a shared queue: other processes take the waiting jobs. Any thread but the loop's."""
         if self._shared is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
 
     async def _hand_back(self) -> None:
         for job in self.queue.close():
-            if self._shared is not None and not job.delegated:  # else it has not come yet
+            if self._shared is not None and not job.delegated:  # a delegated one has not become eligible here yet
                 self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
-        """Cancel the workers and empty the queue; tasks that swallow the cancellation are left. Any thread but the loop's."""
+        """Cancel the workers and empty the queue; tasks that swallow the cancellation are abandoned. Any thread but the
+        loop's.
+        """
         self._stopped = True
         if self._tasks:
             with suppress(TimeoutError):
@@ -175,7 +177,7 @@ class ScoringEngine:
         for source in self.sources:
             source.stop()
         await self._hand_back()
-        self._make_jobs()  # no more jobs are made: gives back the places of units that wait
+        self._make_jobs()  # makes no more jobs, but releases the places of waiting units
         await asyncio.wait(tasks, timeout=timeout_s)
 
     def _start(self) -> None:
@@ -193,23 +195,23 @@ class ScoringEngine:
     def _accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
         for key, decisions in decided.items():
             begun = self._undecided.pop(key, None)
-            if begun is not None:  # else it was given up
+            if begun is not None:  # None: it was given up
                 rest = replace(begun.job.job, decisions=decisions).unscored()
                 self.evaluation.begin_rest(rest.decisions, begun.job)
                 self._begin_sources(rest)
                 self._changed(begun)
 
     def _begin_sources(self, job: Job) -> None:
-        if not job.unit.revision:  # they were asked about the first
+        if not job.unit.revision:  # sources score only the first revision
             for source in self.sources:
                 source.begin(job)
 
     def _make_jobs(self) -> None:
         if not self._waiting:
             return
-        with suppress_tracing():  # a filter or a redactor may ask a model
+        with suppress_tracing():  # a filter or a redactor may call a model
             while self._waiting and not self._rests():
-                # Jobs are made in order, past those alone that are known to be slow.
+                # Jobs are made in order, except that they pass slow ones.
                 may_make = self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
                 if not (may_make or self._stopped):
                     return
@@ -217,7 +219,7 @@ class ScoringEngine:
                 yield_gil()
 
     def _rests(self) -> bool:
-        """Whether the loop yields to the application for a while; jobs that are begun, which are few, go on."""
+        """Whether the loop yields to the application for a while; the few jobs that have begun go on."""
         if self._resting is None and self.turns is not None and (rest_s := self.turns.rest_s()):
             self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
         return self._resting is not None and not self._stopped
@@ -242,7 +244,7 @@ class ScoringEngine:
             self._spoilt(sampled, error)
 
     async def _make(self, sampled: SampledUnit) -> None:
-        """Make a job whose hooks may hang: the next ones wait for a moment, and then pass it."""
+        """Make a job with hooks that may hang: the next jobs wait for a moment, and then overtake it."""
         making = asyncio.ensure_future(self.pipeline.job_in_time(sampled))
         slow = False
         try:
@@ -251,7 +253,7 @@ class ScoringEngine:
                 self._slow += 1
                 self._make_jobs()
             self._put(sampled, await making)
-        except BaseException as error:  # noqa: BLE001  (also where some judge cancels whatever runs on its loop)
+        except BaseException as error:  # noqa: BLE001  (also if a judge cancels every task of its loop)
             making.cancel()
             self._spoilt(sampled, error)
         self._slow -= slow
@@ -268,7 +270,7 @@ class ScoringEngine:
             self.queue.cancel(sampled.size_bytes)
 
     def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
-        """Go on to the next unit, as a job was put; with an outcome, the job ends here."""
+        """Make the next job, because this one was put; with an outcome, the job ends here."""
         self._ahead -= 1
         if outcome is not None:
             self.post(JobResult(job.unit, (), rest=outcome, reason=reason))
@@ -292,7 +294,7 @@ class ScoringEngine:
         for jobs in count(1):
             try:
                 job = await self.queue.get()
-                if self._shared is None:  # else `_on_put` has counted it
+                if self._shared is None:  # otherwise `_on_put` has counted it
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
@@ -306,7 +308,7 @@ class ScoringEngine:
             yield_gil()
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
-        """Begin a job; return a future that is done when the job needs no worker any more, None if the job is over."""
+        """Begin a job; return a future that is done when the job no longer needs a worker, None if the job is over."""
         begun = ActiveJob()
         if job.delegated:
             self.came(job)
@@ -332,7 +334,7 @@ class ScoringEngine:
             self._end(begun)
             return
         if begun.job.scores and not begun.posting:
-            begun.posting = True  # of those that are in when this turn of the loop is over
+            begun.posting = True  # all scores that are in at the end of this turn of the loop
             asyncio.get_running_loop().call_soon(self._post_scores, begun)
         if begun.staying is None and not begun.job.computes:
             begun.free_worker()
@@ -349,7 +351,7 @@ class ScoringEngine:
         self._publish_kept(begun, JobResult(job.unit, scores, job.samples.attributes()))
 
     def _publish_kept(self, begun: ActiveJob, result: JobResult) -> None:
-        """Post scores; with a shared queue, when they are kept."""
+        """Post scores; with a shared queue, after they are stored."""
         if self._shared is not None or self.ended is not None:
             begun.posted += result.scores
         if self._shared is None:
@@ -387,17 +389,17 @@ class ScoringEngine:
         try:
             self.queue.ack(begun.job.job)
         except Exception as error:  # noqa: BLE001  (a user's queue)
-            log_internal_error("give a place in the queue back", error)
+            log_internal_error("release a place in the queue", error)
 
 
 @dataclass(slots=True, eq=False)
 class ActiveJob:
-    """A job that was begun.
+    """A job that has begun.
 
     Attributes:
-        worker: a future for which the job's worker waits; None if the job was over at once.
-        staying: the timer until which the worker stays in any case; None after it.
-        posting: whether scores that are in are about to be posted.
+        worker: future that the job's worker awaits; None if the job ended immediately.
+        staying: timer until which the worker stays in any case; None after it.
+        posting: whether scores are about to be posted.
         posted: the scores so far, if a durable queue or ``ended`` needs all of them.
         lost: whether another process has the job.
     """
@@ -410,7 +412,7 @@ class ActiveJob:
     job: RunningJob = field(init=False)
 
     def free_worker(self) -> None:
-        """Let the worker go on to another unit."""
+        """Release the worker for another unit."""
         if self.staying is not None:
             self.staying.cancel()
         if self.worker is not None and not self.worker.done():

@@ -1,4 +1,4 @@
-"""Job → scores: every metric of a job at once, each with its deadline; a failure is a value."""
+"""Scores jobs: every metric of a job concurrently, each with its deadline; a failure is a value."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from spanscore.judges.score_context import ScoreContext, ask_for, asked_by, aske
 from spanscore.protocols import Metric
 
 _THREADS = 2
-"""Metrics that compute at the same time: more threads contend for one lock, and are no faster."""
+"""Maximum number of metrics that compute at the same time: more threads contend for the GIL, and are no faster."""
 _TURNS = 10
-"""Turns of the loop until a cancelled metric has recorded its open questions: one for each task between."""
+"""Turns of the loop until a cancelled metric has recorded its open questions: one for each task in between."""
 _SHUT_DOWN = "the scorer was shut down while its judge was asked"
 
 
 def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
-    """Return the accounts of a metric's judge and embeddings; empty if it asks neither, or by means of its own."""
+    """Return the accounts of a metric's judge and embeddings; empty if it uses neither, or its own client."""
     judges = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
     return tuple(account_of(judge) for judge in judges if judge is not None)
 
@@ -43,35 +43,37 @@ def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]
 
 
 def asks_a_judge(metric: Metric) -> bool:
-    """Whether a metric asks a judge or embeddings, be it by means of its own whose model it names."""
+    """Whether a metric calls a judge or embeddings, also by its own client if it names the model."""
     return bool(accounts_asked(metric) or getattr(metric, "_judge_model", ""))
 
 
 def lane_of(metric: Metric) -> Hashable:
-    """Return a key that metrics share which ask the same accounts or compute in the same pool; else the metric's name."""
+    """Return a key that metrics share if they ask the same accounts or compute in the same pool; otherwise the metric's
+    name.
+    """
     return accounts_asked(metric) or ("computes" if metric.cpu_bound else metric.name)
 
 
 async def wait_for_cancelled() -> None:
-    """Wait until cancelled metrics have recorded the questions that they had sent."""
+    """Wait until cancelled metrics have recorded the questions they had sent."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
 @dataclass(eq=False, repr=False)
 class Evaluation:
-    """Scores jobs: every metric of a job at once, each with its deadline. Loop thread.
+    """Scores jobs: every metric of a job concurrently, each with its deadline. Loop thread.
 
     Attributes:
-        metrics: by name.
+        metrics: name → metric.
         timeout_s: seconds that one metric may work on one sample, without the time in which its questions wait; a metric's own
-            ``timeout_s`` wins.
-        purse: pays the metrics' questions; None = no budget is set.
-        at_once: scores at a time of one metric that asks no judge we know of, as it may await a service of its own; None = any
+            ``timeout_s`` overrides it.
+        purse: pays the metrics' questions; None: no budget is set.
+        at_once: maximum concurrent scores of a metric without a known judge, because it may await its own service; None: any
             number.
-        transcribes: whether scores carry the questions that judges were asked.
-        quotes: whether these have their prompts and answers.
-        disabled: whether every score is ``filtered``, and no metric is asked.
+        transcribes: whether scores carry the questions to judges.
+        quotes: whether these questions carry prompts and answers.
+        disabled: whether every score is ``filtered``, and no metric is called.
     """
 
     metrics: Mapping[str, Metric]
@@ -87,7 +89,7 @@ class Evaluation:
         self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
         self._pool: DaemonPool | None = None
         self._beginnings = {name: beginnings_of(metric) for name, metric in self.metrics.items()}
-        computing = asyncio.Semaphore(_THREADS)  # a wait for a thread is no work of the metric's
+        computing = asyncio.Semaphore(_THREADS)  # waiting for a thread does not count against the metric
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
             name: asyncio.Semaphore(self.at_once)
@@ -96,14 +98,15 @@ class Evaluation:
         }
 
     def close(self) -> None:
-        """End the threads: no further metric is begun."""
+        """End the threads: no further metric begins."""
         if self._pool is not None:
             self._pool.shutdown()
 
     def begin(self, job: Job, on_change: Callable[[], None]) -> RunningJob:
-        """Begin every metric that was chosen for a job.
+        """Begin every metric that sampled the job's unit.
 
         Args:
+            job: the job.
             on_change: called when a score is in; never before this returns.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
@@ -111,7 +114,7 @@ class Evaluation:
         return at_work
 
     def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
-        """Begin the metrics that were decided on when the first scores of a job were in; ``decisions`` may be empty."""
+        """Begin the metrics that were decided on after the first scores of a job; ``decisions`` may be empty."""
         at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
         at_work.undecided = False
         self._begin_each(decisions, at_work)
@@ -121,22 +124,22 @@ class Evaluation:
         for name in names:
             try:
                 self._begin(name, at_work, alike)
-            except BaseException as error:  # noqa: BLE001  (a metric whose ``requires`` raises)
+            except BaseException as error:  # noqa: BLE001  (a metric's ``requires`` may raise)
                 at_work.take_in(name, _broken(name, error))
 
     async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric chosen for the job, in that order."""
+        """Return one score per metric of the job, in that order."""
         scores = {score.metric: score async for score in self.each(job)}
         return [scores[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
-        """Yield one score per metric chosen for the job, as they come."""
+        """Yield one score per metric of the job, in the order of completion."""
         changed = asyncio.Event()
         at_work = self.begin(job, changed.set)
         try:
             over = False
             while not over:
-                over = at_work.is_over  # before they are taken: what comes meanwhile is taken next time
+                over = at_work.is_over  # read first: scores that arrive meanwhile are taken next time
                 for score in at_work.take():
                     yield score
                 if not over:
@@ -162,7 +165,7 @@ class Evaluation:
     def _begin(self, name: str, at_work: RunningJob, alike: Counter[Hashable]) -> None:
         job = at_work.job
         metric = self.metrics.get(name)
-        if metric is None:  # another process has chosen it
+        if metric is None:  # another process sampled for a metric that is missing here
             at_work.take_in(name, _unknown(name, job.samples))
             return
         if self.disabled:
@@ -174,7 +177,7 @@ class Evaluation:
                 score = _unscored(metric, job.samples.outcome, job.samples.reason or job.samples.outcome.value)
             else:
                 kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
-                reason = f"{metric.name} needs a {kinds} sample; the unit gives none"
+                reason = f"{metric.name} needs a {kinds} sample; the unit has none"
                 score = _unscored(metric, Outcome.MISSING_FIELD, reason)
                 score = replace(score, missing=absent_fields(metric, job.samples))
             at_work.take_in(name, score)
@@ -185,7 +188,7 @@ class Evaluation:
             key, _ = beginning
             asker.first_field, asker.questions_alike = key[1], alike[key]
         slot = MetricSlot(self._places[name]) if name in self._places else None
-        context = suppressed_context()  # no question of a metric is a run of the application
+        context = suppressed_context()  # a metric's questions are not runs of the application
         calls = context.run(_record_calls_of, asker)
         task = asyncio.get_running_loop().create_task(self._guarded(metric, sample, slot), context=context)
         at_work.follow(name, RunningMetric(metric, sample, timeout_s, calls, asker, slot, task))
@@ -197,7 +200,7 @@ class Evaluation:
             score: object = await (self._computed(metric, sample) if metric.cpu_bound else metric.score(sample))
             if isinstance(score, Score):
                 return score
-            reason = f"the metric answered {type_name(score)}, not a Score"  # a user's metric that breaks the protocol
+            reason = f"the metric returned {type_name(score)}, not a Score"  # a user's metric breaks the protocol
             return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type="no_score")
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             reason = f"the metric raised {raised_by_user(error)}"
@@ -207,13 +210,13 @@ class Evaluation:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
         # `metric.score` is called on the thread: a coroutine that is never awaited would be reported on stderr.
-        with asked_by(self._score_context(metric.name)):  # no question that it asks there is one of the loop's
+        with asked_by(self._score_context(metric.name)):  # its questions on that thread are not the loop's
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
 @dataclass(slots=True, eq=False)
 class RunningMetric:
-    """A metric at work on a sample, and the calls of judges that it has made so far."""
+    """A metric that is scoring a sample, and its judge calls so far."""
 
     metric: Metric
     sample: Sample
@@ -225,7 +228,7 @@ class RunningMetric:
 
     def score(self, samples: Samples) -> Score:
         """Return the score of the task, which has ended."""
-        if self.task.cancelled():  # by the metric itself, or by a client of its judge
+        if self.task.cancelled():  # by the metric itself, or by its judge's client
             return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
         return _placed(self.task.result(), self.metric, self.sample, samples)
 
@@ -237,11 +240,11 @@ class RunningMetric:
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """A job whose metrics are at work side by side. Loop thread.
+    """A job with its metrics, which run concurrently. Loop thread.
 
     Attributes:
         scores: scores that are in and were not taken.
-        undecided: whether further metrics may be begun.
+        undecided: whether further metrics may begin.
     """
 
     job: Job
@@ -259,7 +262,7 @@ class RunningJob:
 
     @property
     def computes(self) -> bool:
-        """Whether one of the metrics at work computes; the others wait for a judge or a service."""
+        """Whether a running metric computes; the others wait for a judge or a service."""
         return any(running.metric.cpu_bound for running, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
@@ -268,7 +271,7 @@ class RunningJob:
         return taken
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
-        """Add the score of a metric under its name here; ``source`` is that of a score without one."""
+        """Add the score of a metric under its name here; ``source`` applies to a score without one."""
         decision = self.job.decisions[name]
         self.scores.append(
             signed(
@@ -284,23 +287,23 @@ class RunningJob:
         )
 
     def follow(self, name: str, running: RunningMetric) -> None:
-        """Take in the score of a metric when it is there, or when it is late."""
+        """Add the score of a metric when it is there, or when it is late."""
         deadline = Deadline(running.asker, running.timeout_s, lambda: self._late(name))
         self._unfinished[name] = running, deadline
         running.task.add_done_callback(lambda _: self._ended(name))
         running.asker.on_change = deadline.update
 
     def give_up(self) -> None:
-        """Cancel every metric at work: an answer that no score will use is not paid for."""
+        """Cancel every running metric, so that unused answers are not paid for."""
         self._late_metrics.clear()
         for name in list(self._unfinished):
             self._given_up.append(running := self._let_go(name))
             running.task.cancel()
 
     def add_unused(self) -> None:
-        """Add scores, ended by the shutdown, for the calls of metrics that were given up, which may have to be paid.
+        """Add scores with the outcome ``shutdown`` for the calls of cancelled metrics, which may be billed.
 
-        To be called after ``wait_for_cancelled``.
+        Call it after ``wait_for_cancelled``.
         """
         for running in self._given_up:
             if running.calls:
@@ -308,18 +311,18 @@ class RunningJob:
                 self.take_in(running.asker.metric, score, running.asker.source)
 
     def _ended(self, name: str) -> None:
-        if name in self._unfinished:  # else it was late, or given up
+        if name in self._unfinished:  # otherwise it was late, or given up
             running = self._let_go(name)
             self._finish(name, running, lambda: running.score(self.job.samples))
 
     def _late(self, name: str) -> None:
         running = self._let_go(name)
-        running.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        running.task.cancel()  # and abandoned: ``wait_for`` would wait for a judge that swallows the cancellation
         self._late_metrics.add(name)
         _in_turns(_TURNS, lambda: self._ended_late(name, running))
 
     def _ended_late(self, name: str, running: RunningMetric) -> None:
-        if name in self._late_metrics:  # else the job was given up meanwhile
+        if name in self._late_metrics:  # otherwise the job was given up meanwhile
             self._late_metrics.remove(name)
             self._finish(name, running, running.late)
 
@@ -333,22 +336,24 @@ class RunningJob:
 
     def _finish(self, name: str, running: RunningMetric, make_score: Callable[[], Score]) -> None:
         try:
-            with asked_by(running.asker):  # the evaluator version is that of the judge that was asked
+            with asked_by(running.asker):  # so that the evaluator version names the judge that answered
                 score = make_score()
             self.take_in(name, score, running.asker.source)
-        except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
+        except BaseException as error:  # noqa: BLE001  (a metric's own version may raise)
             self.take_in(name, _broken(name, error))
         self._on_change()
 
 
 def _record_calls_of(asker: ScoreContext) -> list[JudgeCall]:
-    """Ask every question in this context, which is a task's own, for a score; return the list to which calls are added."""
+    """Assign every question in this context, which belongs to one task, to a score; return the list to which calls are
+    added.
+    """
     ask_for(asker)
     return record_calls()
 
 
 def _in_turns(turns: int, call: Callable[[], None]) -> None:
-    """Call after so many turns of the loop."""
+    """Call after this number of turns of the loop."""
     if turns == 0:
         call()
     else:
@@ -356,7 +361,7 @@ def _in_turns(turns: int, call: Callable[[], None]) -> None:
 
 
 def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
-    """Return the fields that a metric needs and its sample lacks; without a sample, the kinds of samples that it takes."""
+    """Return the required fields of a metric that its sample lacks; without a sample, the kinds of samples that it accepts."""
     sample = _sample_for(metric, samples)
     if sample is None:
         return tuple(metric.requires)
@@ -377,7 +382,7 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
 
 
 def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
-    """Return a score; if a field was missing, with the places in which it was searched."""
+    """Return a score; if a field was missing, with the searched places."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
     missing = absent_fields(metric, samples)
@@ -408,17 +413,17 @@ def _unscored(
 
 
 def _broken(name: str, error: BaseException) -> Score:
-    """Return the failure of a metric that cannot be read, under the name that the scorer has for it."""
+    """Return the failure of a metric with unreadable attributes, under its name in the scorer."""
     reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 
 def _unknown(name: str, samples: Samples) -> Score:
-    """Return the score of a metric that this process lacks; the samples' own outcome, as ``too_late``, comes first."""
+    """Return the score of a metric that this process lacks; an outcome of the samples, such as ``too_late``, has priority."""
     if (outcome := samples.outcome) is not None:
         kind = outcome.value if outcome.failed else None
         return Score(metric=name, version="", outcome=outcome, reason=samples.reason or outcome.value, error_type=kind)
-    reason = "this scorer has no such metric: it was chosen by a process with another configuration"
+    reason = "this scorer has no such metric: another process with another configuration sampled the unit for it"
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
@@ -430,7 +435,7 @@ class MetricSlot:
     _is_taken: bool = False
 
     async def take(self) -> None:
-        """Wait for a place; the wait is no time of the score's."""
+        """Wait for a place; the wait does not count against the score's time."""
         if self._places.locked():
             with asker().asks(), asker().waits():
                 await self._places.acquire()
@@ -439,7 +444,7 @@ class MetricSlot:
         self._is_taken = True
 
     def give_back(self) -> None:
-        """Free the place, if it was taken."""
+        """Release the place, if it was taken."""
         if self._is_taken:
             self._is_taken = False
             self._places.release()
@@ -447,11 +452,11 @@ class MetricSlot:
 
 @dataclass(slots=True)
 class Deadline:
-    """Calls ``late`` when a score has been worked on for its time, on the loop on which it is made. Loop thread.
+    """Calls ``late`` when a score has been worked on for its time, on its loop. Loop thread.
 
     Attributes:
-        asker: whose ``is_waiting`` stops the time.
-        left_s: seconds of work that are left.
+        asker: context of the score; its ``is_waiting`` stops the time.
+        left_s: remaining seconds of work.
     """
 
     asker: ScoreContext
@@ -461,11 +466,11 @@ class Deadline:
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Start the time."""
         self.update()
 
     def update(self) -> None:
-        """Stop or go on, if the asker has begun to wait or to be worked for."""
+        """Stop or resume the time, after the score has begun or ended a wait."""
         if self._timer is None and not self.asker.is_waiting:
             self._timer = self._loop.call_later(self.left_s, self.late)
         elif self._timer is not None and self.asker.is_waiting:

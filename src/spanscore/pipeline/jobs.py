@@ -1,4 +1,4 @@
-"""Unit → job: the extractor makes samples, the redactor cleans them, the filter keeps or drops them."""
+"""Makes a unit's job: the extractor makes samples, the redactor cleans them, the filter keeps or drops them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ S = TypeVar("S", SingleTurnSample, MultiTurnSample)
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions of the user that are applied to samples before a judge sees them.
+    """The user's functions that are applied to samples before a judge sees them.
 
     Attributes:
-        redactor: applied to every text of a sample; if it raises or returns no text, the sample ends as ``redaction_error``.
-        keep: samples for which it is false, or raises, are ``filtered``.
+        redactor: applied to every text of a sample; if it raises or returns no text, the unit ends as ``redaction_error``.
+        keep: returns whether a sample is scored; if it returns false or raises, the unit ends as ``filtered``.
 
     Raises:
-        ConfigurationError: one of them is a coroutine function, whose result would always be true.
+        ConfigurationError: one of them is a coroutine function: its result would always be true.
     """
 
     redactor: Redactor | None = None
@@ -63,7 +63,7 @@ class Hooks:
         if redactor is not None:
             redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
         if keep is not None:
-            own = keep  # ``bool`` of its result may run code of the user's, too
+            own = keep  # ``bool`` of its result may also run the user's code
             keep = box.hook(lambda sample: bool(own(sample)), "the filter", Outcome.METRIC_ERROR)
         return Hooks(redactor, keep)
 
@@ -91,7 +91,8 @@ class Hooks:
         return self._apply_filter(clean)
 
     def named(self, unit: Unit) -> Unit:
-        """Return a unit with a redacted conversation id, without one if the redactor fails; our own spans are redacted before.
+        """Return a unit with a redacted conversation id, without one if the redactor fails. spanscore's own spans are already
+        redacted.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.
@@ -125,17 +126,17 @@ class Hooks:
         return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
 
 
-_KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "a model that is called alone"}
+_KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "single model calls"}
 
 
 @dataclass(frozen=True, slots=True)
 class JobBuilder:
-    """Makes jobs of units: a dialect makes samples, then the hooks apply. Pure.
+    """Makes jobs of units: an extractor makes samples, then the hooks apply. Pure.
 
     Attributes:
-        dialects: tried in order; the first that claims the unit's root makes the samples.
+        dialects: extractors, tried in order; the first that claims the unit's root makes the samples.
         box: runs functions of the user with a deadline.
-        kinds: kinds of units that are scored; others are ``filtered``.
+        kinds: kinds of units to score; others are ``filtered``.
         with_measures: whether single turns get the duration and the usage of their unit, for metrics that need them.
     """
 
@@ -146,7 +147,7 @@ class JobBuilder:
     with_measures: bool = False
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
-        """Make the job on a thread of the box; a hook that hangs ends its unit with an outcome."""
+        """Make the job on a thread of the box; if a hook hangs, the unit ends with an outcome."""
         try:
             return await self.box.done(lambda: self.job(sampled))
         except HookTimeout as hung:
@@ -155,7 +156,7 @@ class JobBuilder:
             return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
 
     def job(self, sampled: SampledUnit) -> Job:
-        """Make the job; ``job.samples.outcome`` is set if there is nothing to score.
+        """Make the job; ``job.samples.outcome`` is set if there is no sample to score.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.

@@ -1,4 +1,6 @@
-"""JudgeCheckRuns: annotated samples judged again and again → whether the judges are still the same."""
+"""``JudgeCheckRuns`` scores labelled samples on a schedule, and compares the answers with the first ones to detect a changed
+judge.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from spanscore.protocols import Metric
 
 
 class JudgeCheckCase(NamedTuple):
-    """A labelled sample; ``key`` is a hash of its content, which is the same after other lines of the file were edited."""
+    """A labelled sample; ``key`` is a hash of its content, which edits of other lines of the file do not change."""
 
     key: str
     sample: Sample
@@ -45,10 +47,10 @@ class JudgeCheckCase(NamedTuple):
 
 
 def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[JudgeCheckCase, ...]:
-    """Return the labelled samples of a judge check's file, equal ones once.
+    """Return the labelled samples of a judge check's file, without duplicates.
 
     Raises:
-        ConfigurationError: it cannot be read, holds no sample, or holds a label that is no verdict on one of the metrics.
+        ConfigurationError: the file cannot be read, has no sample, or has a label that is not a verdict on one of the metrics.
     """
     read = [
         (sample.line, sample.sample, sample.human)
@@ -59,7 +61,7 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
     }
     if not cases:
         raise ConfigurationError(
-            f"judge_check.golden_set: {judge_check.path} holds labels without samples; a judge needs their fields"
+            f"judge_check.golden_set: {judge_check.path} has labels without samples; a judge needs their fields"
         )
     for line, _, human in read:
         for metric in watched.values():
@@ -73,11 +75,11 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
 
 
 _FIRST_S: Final = (10.0, 60.0)
-"""Seconds from the first unit to the first run: after the burst of a start, and not in all replicas at once."""
+"""Range of seconds from the first unit to the first run: after the burst of a start, and not in all replicas at once."""
 _STAND_BY_S: Final = 600.0
-"""Seconds after which a process that stands by looks whether the process with the runs has ended."""
+"""Seconds after which a waiting process checks whether the process with the runs has ended."""
 _AT_ONCE: Final = 2
-"""Samples at a time, each with all of its metrics."""
+"""Number of concurrent samples, each with all of its metrics."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.SOURCE_JUDGE_CHECK)
 Prepare = Callable[[Sample], Awaitable[Samples]]
 
@@ -87,12 +89,12 @@ class JudgeCheckStatus:
     """The state of one metric's judge check.
 
     Attributes:
-        last: the last run beside the first; None before the first run has ended.
+        last: comparison of the last run with the first; None before the first run has ended.
         ran_s: seconds since the last run ended; None before the first has ended.
         next_s: seconds until the next run begins; None during a run, before the first unit and after the end.
-        reason: why a sample had no score in the last run, the latest; empty if each had one.
-        stands_by: whether another process of this machine has the runs.
-        runs: whether a run is under way.
+        reason: latest reason for a missing score in the last run; empty if no score is missing.
+        stands_by: whether another process of this machine does the runs.
+        runs: whether a run is in progress.
     """
 
     metric: str
@@ -106,7 +108,7 @@ class JudgeCheckStatus:
 
     def __str__(self) -> str:
         if self.stands_by:
-            return f"{self.metric} judge check: another process of this machine has its runs"
+            return f"{self.metric} judge check: another process of this machine does its runs"
         why = f" (latest {self.reason})" if self.reason else ""
         return f"{self.metric} judge check: {self._describe()}{why}{''.join(self._times())}"
 
@@ -115,7 +117,7 @@ class JudgeCheckStatus:
         if run is None:
             return "no run yet"
         if not run.is_enough:
-            return f"too few answers to say anything: {run.answered} of {run.samples} samples"
+            return f"too few answers for a result: {run.answered} of {run.samples} samples"
         turned = f"since then {run.raised} went up and {run.lowered} down"
         right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
         return f"{right}; {turned}, p = {run.p:.2g}"
@@ -131,25 +133,25 @@ class JudgeCheckStatus:
 
 @dataclass(eq=False, repr=False)
 class JudgeCheckRuns:
-    """Asks judges about labelled samples again and again, and compares each run with the first.
+    """Scores labelled samples on a schedule, and compares each run with the first.
 
-    Of the processes of a machine that share a baseline and watch the same evaluator version, one has runs. The others stand
-    by, and one of them goes on if it ends. The runs are outside sampling and in no ledger: exported are their cost, sums of the
-    source ``judge_check`` and three gauges. They ask the metrics' own judges behind live units whose spans wait, and past
-    every cache, which would answer for a judge that has changed. All runs on the loop but ``start``, ``stop``, ``states`` and
-    ``points``.
+    If processes of a machine share a baseline and watch the same evaluator version, one of them does the runs. If it ends,
+    another one continues. The runs are outside sampling and in no ledger. They export their cost, sums of the source
+    ``judge_check`` and three gauges. They use the metrics' own judges, with lower priority than live units with waiting spans,
+    and bypass every cache, because a cache would hide a changed judge. All methods run on the loop except ``start``, ``stop``,
+    ``states`` and ``points``.
 
     Attributes:
-        metrics: metrics that are watched, by name.
+        metrics: name → watched metric.
         cases: the labelled samples.
         every_s: seconds from the start of one run to that of the next.
         first: the judges' first answers.
-        lock: held by the one process that has runs.
-        evaluation: asks the metrics, each under the name of ``build_check_name``.
-        prepare: returns samples as a judge may see them.
-        record: called with each score, in the source ``judge_check``.
-        sleep: waits for so many seconds.
-        dice: draws a number between two.
+        lock: held by the one process that does the runs.
+        evaluation: scores the metrics, each under the name of ``build_check_name``.
+        prepare: returns samples in the form that a judge may see.
+        record: called with each score, with the source ``judge_check``.
+        sleep: waits for the given seconds.
+        dice: draws a number between two limits.
         clock: seconds.
     """
 
@@ -175,17 +177,17 @@ class JudgeCheckRuns:
         self._due_s: float | None = None
 
     def anew(self, evaluation: Evaluation) -> JudgeCheckRuns:
-        """Return the runs of a forked child, which stands by while its parent has the lock; ``evaluation``: its own."""
+        """Return the runs of a forked child, which wait while its parent has the lock; ``evaluation`` is the child's."""
         self.lock.let_go()
         return replace(self, evaluation=evaluation)
 
     def start(self) -> None:
-        """Begin; once in a process. Any thread; does not block."""
+        """Start the runs; once in a process. Any thread; does not block."""
         if self._running is None:
             self._running = loop.submit(self._run_on())
 
     def stop(self) -> None:
-        """Begin no more runs, and cancel questions that are out. Any thread; does not wait."""
+        """Begin no more runs, and cancel open questions. Any thread; does not wait."""
         if self._running is not None:
             self._running.cancel()
 
@@ -202,17 +204,17 @@ class JudgeCheckRuns:
             self._due_s, self._runs = None, False
 
     async def _run_in_turn(self) -> float:
-        """Run, and return in how many seconds the next run begins."""
+        """Do a run, and return the seconds until the next one."""
         began_s, self._due_s, self._runs = self.clock(), None, True
         try:
             await self.run()
-        except Exception as error:  # noqa: BLE001  (the next run is another one)
-            log_internal_error("ask a judge about labelled samples", error)
+        except Exception as error:  # noqa: BLE001  (the next run may succeed)
+            log_internal_error("score labelled samples", error)
         self._ended_s, self._runs = self.clock(), False
         return max(0.0, began_s + self.every_s - self._ended_s)
 
     async def run(self) -> None:
-        """Ask about all samples once, and compare. On the loop."""
+        """Score all samples once, and compare. On the loop."""
         answers: dict[str, dict[str, float]] = {name: {} for name in self.metrics}
         self._reasons = {}
         cases = iter(self.cases)
@@ -229,7 +231,7 @@ class JudgeCheckRuns:
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
             names = {build_check_name(name): name for name in self.metrics}
-            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # stands for the case
+            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # represents the case
             job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self.evaluation.each(job)) as scores:
                 async for score in scores:
@@ -237,7 +239,7 @@ class JudgeCheckRuns:
                     self._take(replace(score, metric=name), case, answers[name])
 
     def _take(self, score: Score, case: JudgeCheckCase, answers: dict[str, float]) -> None:
-        """Take an answer; a missing one, or a fallback's, is no observation of the judge."""
+        """Record an answer; a missing one, or a fallback's, is no observation of the judge."""
         if score.quality is not None and score.source is None:
             answers[case.key] = score.quality
         else:
@@ -277,9 +279,9 @@ class JudgeCheckRuns:
 
 
 def build_check_name(metric: str) -> str:
-    """Return the name under which a judge check asks for a metric.
+    """Return the name under which a judge check scores a metric.
 
-    Under the metric's own name, units would wait behind its questions, and its cost would be paced as theirs.
+    Under the metric's own name, units would wait behind its questions, and its cost would lower their rates.
     """
     return f"{metric} {semconv.SOURCE_JUDGE_CHECK}"
 
@@ -308,7 +310,7 @@ def judge_check_runs(
     prepare: Prepare,
     telemetry: Telemetry | None,
 ) -> JudgeCheckRuns | None:
-    """Return the runs of a scorer's judge check; None if it has none. Reads its file.
+    """Return the runs of a scorer's judge check; None without one. Reads its file.
 
     Raises:
         ConfigurationError: no metric can be watched, or a file cannot be used.
@@ -329,7 +331,7 @@ def judge_check_runs(
 
 
 def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
-    """Return a function that redacts a sample; it does not filter, as the filter is for live units."""
+    """Return a function that redacts a sample. It does not filter, because the filter is for live units."""
     own = Hooks(hooks.redactor)
 
     async def prepare(sample: Sample) -> Samples:

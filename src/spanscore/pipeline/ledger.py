@@ -1,4 +1,4 @@
-"""Ledger: for every unit and metric exactly one outcome; the weights, notes, failures and batches of scores beside it."""
+"""``Ledger`` gives every unit and metric exactly one outcome; also notes, logged failures and batches of scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spanscore.protocols import Sink
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the ``Counts`` of the library.
+    """Counts how each eligible (unit × metric) ended. It implements ``Counts``.
 
     At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
     is added in the step that counts it, so that no loss is left out or added twice. Every method is O(1) in the units counted
@@ -28,17 +28,17 @@ class Ledger:
 
     Args:
         metrics: names of the metrics for which a unit is eligible if ``enter`` names none.
-        compared: tells the releases apart whose losses are weighed one by one; None = nothing is compared.
+        compared: values of the compared releases, each with separate weights of losses; None: no comparison.
 
     Attributes:
-        since_s: when the counts began at zero, seconds since the epoch: an earlier life of the process is in no count.
+        since_s: start of the counts, seconds since the epoch: an earlier life of the process is in no count.
     """
 
     def __init__(self, metrics: Iterable[str], compared: ComparedValues | None = None) -> None:
         self._metrics = tuple(metrics)
         self._every = frozenset(self._metrics)
         self._compared = compared
-        self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
+        self._lock = threading.RLock()  # a signal handler that reads the status may interrupt its holder
         self.since_s = time()
         self._units = 0
         self._of_some: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Ledger:
         self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights of losses
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
-        """Make a unit eligible for these metrics; None = for every one. False: it has entered already and is still open."""
+        """Make a unit eligible for these metrics; None: for every metric. False: it has entered already and is still open."""
         with self._lock:
             if key in self._open:
                 return False
@@ -64,12 +64,14 @@ class Ledger:
             return True
 
     def belongs(self, unit: Unit) -> None:
-        """Note the compared value of an open unit, if releases are compared."""
+        """Record the compared value of an open unit, if releases are compared."""
         if self._compared is not None and self.is_open(unit.ledger_key):
             self._values[unit.ledger_key] = self._compared.of_unit(unit)
 
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
-        """Note the probability π with which metrics took an open unit: lost after this, it weighs 1/π, before it 1."""
+        """Record the probability π with which metrics sampled an open unit. If it is lost after this, it weighs 1/π, before it
+        1.
+        """
         with self._lock:
             waiting = self._open.get(key, {})
             waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
@@ -85,7 +87,9 @@ class Ledger:
                     self._lose(metric, self._compared.of_unit(None), 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome; ``source`` is ``Score.source``. False: it had one, nothing is counted."""
+        """Give an open (unit × metric) its outcome; ``source`` has the meaning of ``Score.source``. False: it had an outcome,
+        so no count changes.
+        """
         with self._lock:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
@@ -100,7 +104,7 @@ class Ledger:
             return True
 
     def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
-        """Give every metric of a unit that is still open this outcome; return their names."""
+        """Give this outcome to every open metric of a unit; return their names."""
         with self._lock:
             waiting = self._open.pop(key, None)
             if waiting is None:
@@ -120,22 +124,22 @@ class Ledger:
         return self._whole[Outcome.EVENT_QUEUE_FULL]
 
     def is_open(self, key: UnitKey) -> bool:
-        """Whether a unit has a metric still to end."""
+        """Whether a unit has a metric without an outcome."""
         return key in self._open
 
     def open_units(self) -> list[UnitKey]:
-        """Return the units with at least one metric still to end, in the order in which they entered."""
+        """Return the units with a metric without an outcome, in the order of entry."""
         with self._lock:
             return list(self._open)
 
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
         with self._lock:
-            names = dict.fromkeys([*self._metrics, *self._of_some])  # a process that handed a unit over may have others
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # another process's job may have others
             return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
-        """(metric, outcome) → units that ended so; outcomes that never happened are absent."""
+        """(metric, outcome) → units with it; outcomes that never happened are absent."""
         with self._lock:
             counts = Counter(self._single)
             for outcome, units in self._whole.items():
@@ -143,7 +147,7 @@ class Ledger:
             return counts
 
     def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, str | None], int]:
-        """(metric, outcome, source) → units that ended so; None = the population. All of one moment."""
+        """(metric, outcome, source) → units with it; source None: sampled traffic. All at one moment."""
         with self._lock:
             counts = Counter(self._of_sources)
             for (metric, outcome), units in self.outcomes().items():
@@ -153,7 +157,7 @@ class Ledger:
             return counts
 
     def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
-        """(metric, outcome, source) → weights of units in no mean of the population: lost, or scored by a fallback judge."""
+        """(metric, outcome, source) → weights of units in no mean of sampled traffic: lost, or scored by a fallback judge."""
         with self._lock:
             weights = dict(self._excluded)
             for outcome, units in self._rejected.items():
@@ -172,7 +176,7 @@ class Ledger:
         return weights
 
     def count_units(self) -> UnitCounts:
-        """Return all counts of one moment: counts that are read one by one do not add up while units end."""
+        """Return all counts of one moment: single counts that are read one after another do not add up while units end."""
         with self._lock:
             counts = self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded()
             return UnitCounts(*counts, compared=dict(self._by_value))
@@ -206,7 +210,7 @@ def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
 
 
 _MOST_UNPRICED = 10
-"""Names of models that fill one line: a judge may answer under any number of names."""
+"""Number of model names that fill one line: a judge may answer under any number of names."""
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
@@ -224,12 +228,12 @@ _WHAT = {
 
 _WHY = {
     "declined": "the judge declined to answer",
-    "cut": "the judge's answer was cut at its longest",
+    "cut": "the judge's answer was cut at its maximum length",
     "too_long": "the question was too long for the judge",
     "too_big": "the judge's answer was too big to read",
     "empty": "the judge's answer was empty",
     "quota": "the judge's account has no money left",
-    "breaker_open": "the judge was away for too long",
+    "breaker_open": "the judge was down for too long",
 }
 """Error types with a sentence of their own."""
 
@@ -238,9 +242,9 @@ class Notes:
     """Remarks on scores for ``status()``, the latest of each kind. Written on the span thread, read on any.
 
     Attributes:
-        reasons: (metric, outcome) → the latest reason, and the unit that it is of.
-        kinds: kind of unit → chosen units.
-        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → chosen units.
+        reasons: (metric, outcome) → the latest reason, and its unit.
+        kinds: kind of unit → sampled units.
+        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → sampled units.
         sources: how samples were found → samples.
         unpriced: models of judges without a known price; 10 at most.
     """
@@ -253,37 +257,38 @@ class Notes:
         self.unpriced: dict[str, None] = {}
 
     def chosen(self, kind: str, decisions: Mapping[str, Decision]) -> None:
-        """Note a unit that some metric takes; ``decisions``: of these metrics, which share the unit's dice."""
+        """Record a sampled unit; ``decisions`` are those of the metrics that sampled it, which share its random number."""
         self.kinds[kind] += 1
         head = next(iter(decisions.values())).upstream_by
         if head in self.heads:
             self.heads[head] += 1
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
-        """Note why scores of a unit have no value, and models without a price."""
+        """Record the reasons of scores without a value, and models without a price."""
         self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
         self.costs(scores)
 
     def unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
-        """Note why metrics of a unit gave no score."""
+        """Record the reason for missing scores of a unit."""
         if reason:
             self.reasons |= dict.fromkeys(outcomes.items(), (reason, key))
 
     def costs(self, scores: Sequence[Score]) -> None:
-        """Note the models of scores that have no price."""
+        """Record the models without a price."""
         if len(self.unpriced) < _MOST_UNPRICED:
             self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
     def sampled(self, made: Mapping[str, Any]) -> None:
-        """Note how a sample was made."""
+        """Record the source of a sample."""
         if source := made.get(semconv.SAMPLE_SOURCE):
             self.sources[source] += 1
 
 
 def log_failures(scores: Iterable[Score]) -> None:
-    """Log failed scores: each cause once, and at most hourly again. Metrics that share a judge share its cause.
+    """Log failed scores: each cause once, and then hourly at most. Metrics that share a judge share its cause.
 
-    A reason may hold words of a user's judge. So only sentences of ours are quoted, else the class of the error.
+    A reason may contain words of a user's judge. So only spanscore's own sentences are quoted, otherwise the class of the
+    error.
     """
     for score in scores:
         if score.outcome.failed:
@@ -304,17 +309,17 @@ def _cause(score: Score) -> str:
 
 
 _SCORE_BYTES = 2_000
-"""A score with its usage and an explanation, roughly."""
+"""Approximate bytes of a score with its usage and an explanation."""
 
 
 @dataclass(slots=True, eq=False)
 class ScoreBatch:
-    """Scores of one unit on their way to the sinks, behind the same pace as the spans.
+    """Scores of one unit on their way to the sinks, exported at the pace of the spans.
 
     Attributes:
-        ledger: of a source, which counts each score when it is out; None = the scores are counted.
-        spans: that the batch makes, roughly: one per score, and one per call of a judge that is traced.
-        size: approximate bytes held.
+        ledger: ledger of a source, which counts each score after its export; None: the scores are counted already.
+        spans: approximate number of spans: one per score, and one per call of a traced judge.
+        size: approximate size in bytes.
     """
 
     sink: Sink
@@ -331,7 +336,7 @@ class ScoreBatch:
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and count them if they are of a source."""
+        """Emit the scores, and count them if they are from a source."""
         self.sink.emit(self.unit, self.scores)
         if self.ledger is not None:
             self.count()
@@ -344,7 +349,7 @@ class ScoreBatch:
 
 
 def has_span(score: Score) -> bool:
-    """Whether the sinks get a score: it has a result, or has cost something."""
+    """Whether the sinks get a score: it has a result or a cost."""
     return (
         score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
         or score.outcome.failed

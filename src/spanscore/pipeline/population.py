@@ -1,4 +1,4 @@
-"""Populations beside the units: sources of scores, of second judges and of feedback; and revisions of units."""
+"""Populations with their own ledgers: sources of scores (second judges, feedback) and revisions of units."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from spanscore.protocols import Queue, Sink
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Population:
-    """Units that are counted beside the units of their traces: sessions, revisions, or the units of a source of scores.
+    """Units that are counted separately from the units of their traces: sessions, revisions, or the units of a source of
+    scores.
 
     Attributes:
         ledger: counts this population alone: each of its units ends in exactly one outcome per metric.
-        hold: scores leave at its pace.
+        hold: scores are exported at its pace.
         sink: a sink that never raises.
     """
 
@@ -36,14 +37,14 @@ class Population:
     sink: Sink
 
     def enter(self, key: UnitKey, decisions: Mapping[str, Decision]) -> bool:
-        """Make a unit eligible for the metrics of these decisions. False: it is open already. Any thread."""
+        """Make a unit eligible for the metrics of these decisions. False: it is already open. Any thread."""
         entered = self.ledger.enter(key, decisions)
         if entered:
             self.ledger.choose(key, decisions)
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue scores for the sink, except scores without a result and a cost. Span thread."""
+        """Queue scores for the sink, except scores without result and cost. Span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)
@@ -58,18 +59,18 @@ class Population:
 
 @dataclass(eq=False, repr=False)
 class ScoreSource(Population):
-    """Asks metrics about units that have scores of their own, and counts these scores in a ledger of the source.
+    """Scores units with further judges, and counts these scores in a ledger of the source.
 
-    The source has deadlines, a budget and room of its own: a judge that fails, is slow or is away costs the population
-    nothing. ``begin`` to ``stop`` run on the loop, the rest on the span thread.
+    The source has its own deadlines, budget and queue: a judge that fails, is slow or is down does not affect sampled traffic.
+    Methods from ``begin`` to ``stop`` run on the loop, the rest on the span thread.
 
     Attributes:
         name: ``Score.source`` of its scores.
-        evaluation: asks its metrics.
-        room: bounds the units whose scores are to come; units past the bound are ``queue_full``.
+        evaluation: scores its metrics.
+        room: bounds the units with missing scores; further units end as ``queue_full``.
         leave: runs a call on the span thread. Any thread.
-        on_scores: called with the source's name, a unit and its scores before they leave. Span thread.
-        metrics: names of the metrics that ``begin`` asks about each unit of the population.
+        on_scores: called with the source's name, a unit and its scores before their export. Span thread.
+        metrics: names of the metrics that ``begin`` scores on each unit of sampled traffic.
     """
 
     name: str
@@ -85,13 +86,13 @@ class ScoreSource(Population):
         self._stopped = False
 
     def begin(self, job: Job) -> None:
-        """Enter the unit of a job for those of its metrics that the source asks about each unit, and ask them. Never raises."""
+        """Enter the unit of a job for those of its metrics that are in ``metrics``, and score them. Never raises."""
         decisions = {name: decision for name, decision in job.decisions.items() if name in self.metrics}
         if decisions and self.enter(job.unit.key, decisions):
             self.ask(replace(job, decisions=decisions, held_until_s=-inf))  # no span waits for them
 
     def ask(self, job: Job) -> None:
-        """Ask the metrics of a job whose unit has entered the ledger. Never raises."""
+        """Score the metrics of a job; its unit has entered the ledger. Never raises."""
         if self._stopped or not self.room.reserve(job.size_bytes):
             self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
@@ -104,7 +105,7 @@ class ScoreSource(Population):
             self._end(job, Outcome.METRIC_ERROR)
 
     def give_up(self) -> None:
-        """Cancel every metric that is at work: no score will use its answer."""
+        """Cancel every running metric: no score will use its answer."""
         for running in self._running:
             running.give_up()
 
@@ -116,7 +117,7 @@ class ScoreSource(Population):
             self._take_scores(running)
 
     def publish(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Let scores of the source leave; each is counted when it is out. Span thread."""
+        """Export scores of the source; each is counted after its export. Span thread."""
         self.on_scores(self.name, unit, scores)
         for score in scores:
             batch = ScoreBatch(self.sink, unit, [score], self.ledger)
@@ -140,17 +141,17 @@ class ScoreSource(Population):
 
 @dataclass(eq=False, repr=False)
 class Revisions(Population):
-    """Scores units once more of which further spans came, and settles these revisions. Span thread.
+    """Scores units again after late spans, and settles these revisions. Span thread.
 
-    The scores of a revision stand on evaluation spans of their own and in no sum. Metrics that rules choose by other scores are
-    not asked again, as those scores are gone.
+    The scores of a revision are on evaluation spans of their own and in no sum. Metrics that rules select by other scores are
+    not asked again, because those scores are gone.
 
     Attributes:
         metrics: names of all metrics.
         sampler: decides on revisions as on first scores.
-        queue: of the scorer.
-        with_room: returns those of some metrics whose judge may be asked for one more unit.
-        handover: gives chosen units to the loop.
+        queue: the scorer's queue.
+        with_room: returns the metrics that have room for one more unit in their lane.
+        handover: passes sampled units to the loop.
         clock: seconds, the loop's.
     """
 
@@ -166,18 +167,18 @@ class Revisions(Population):
         self._next: dict[UnitKey, deque[Unit]] = {}
 
     def take(self, unit: Unit) -> None:
-        """Take in a unit whose ``revision`` is not the first; it waits while an earlier revision is being scored."""
+        """Accept a unit with a later ``revision`` than the first; it waits while an earlier revision is being scored."""
         if self._waits(unit):
             self._next.setdefault(unit.key, deque()).append(unit)
         else:
             self._begin(unit)
 
     def take_over(self, job: Job) -> None:
-        """Take in a revision that another process has handed over."""
+        """Accept a revision from another process."""
         self.enter(_entry(job.unit), job.decisions)
 
     def settle(self, result: JobResult) -> None:
-        """Take in scores of a job: count and emit them."""
+        """Count and emit the scores of a job."""
         key, settle = _entry(result.unit), self.ledger.settle
         scores = [score for score in result.scores if settle(key, score.metric, score.outcome, score.source)]
         self.emit(result.unit, scores)
@@ -194,7 +195,7 @@ class Revisions(Population):
         return [*self.ledger.open_units(), *(_entry(unit) for waiting in self._next.values() for unit in waiting)]
 
     def give_up(self) -> None:
-        """End all of them as ``shutdown``."""
+        """End all revisions as ``shutdown``."""
         self.end_open()
         if waiting := sum(map(len, self._next.values())):
             self.ledger.record_rejected(Outcome.SHUTDOWN, waiting)

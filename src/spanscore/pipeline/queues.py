@@ -1,4 +1,6 @@
-"""MemoryQueue: jobs in memory, bounded; and the registry of queues. A new queue is a file here, and a line in the registry."""
+"""``MemoryQueue``, a bounded queue of jobs in memory; and the registry of queues: a new queue is a file here and a line in
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from spanscore.protocols import Queue
 
 
 class MemoryQueue:
-    """A bounded queue whose places are reserved before the work of making a job is done (policy ``reject_new``).
+    """A bounded queue: a place is reserved before the work of making a job (policy ``reject_new``).
 
     Args:
-        capacity: units that are reserved, waiting or in work; as many are lost with the process at most.
-        max_bytes: bytes of their content, roughly; a larger unit waits alone.
+        capacity: units that are reserved, waiting or in work; at most this many are lost with the process.
+        max_bytes: approximate bytes of their content; a larger unit waits alone.
     """
 
     def __init__(self, capacity: int = 1_000, max_bytes: int = 256_000_000) -> None:
@@ -25,7 +27,7 @@ class MemoryQueue:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: in a forked child."""
+        """Forget all jobs, in a forked child."""
         self._lock = threading.Lock()
         self._reserved = 0
         self._bytes = 0
@@ -34,11 +36,11 @@ class MemoryQueue:
         self._woken: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """Places reserved."""
+        """Number of reserved places."""
         return self._reserved
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take a place for content of so many bytes. False: full. Any thread."""
+        """Reserve a place for ``size_bytes`` of content. False: the queue is full. Any thread."""
         with self._lock:
             if self._reserved >= self.capacity or (self._reserved and self._bytes + size_bytes > self._max_bytes):
                 return False
@@ -47,7 +49,7 @@ class MemoryQueue:
             return True
 
     def cancel(self, size_bytes: int) -> None:
-        """Give a reserved place back. Any thread."""
+        """Release a reserved place. Any thread."""
         with self._lock:
             self._reserved -= 1
             self._bytes -= size_bytes
@@ -58,7 +60,7 @@ class MemoryQueue:
         self._wake_one()
 
     def put_back(self, job: Job) -> None:
-        """Have a job that was given be the next again. Loop thread."""
+        """Put a job back as the next one. Loop thread."""
         self._jobs.appendleft(job)
         self._wake_one()
 
@@ -71,7 +73,7 @@ class MemoryQueue:
                 await waiter
             except asyncio.CancelledError:
                 self._looks(waiter)
-                if self._jobs:  # it had just been woken for one of them, which the next worker must learn of
+                if self._jobs:  # this worker had just been woken for one of them, so wake the next one
                     self._wake_one()
                 raise
             self._looks(waiter)
@@ -85,7 +87,7 @@ class MemoryQueue:
             self._woken = None
 
     def _wake_one(self) -> None:
-        """Wake a worker, if none is about to look: that one wakes the next, and a worker that is quick leaves nothing to it."""
+        """Wake a worker, unless a woken one has not looked yet: that one wakes the next, if it leaves a job."""
         while self._waiters and self._woken is None:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -93,11 +95,11 @@ class MemoryQueue:
                 self._woken = waiter
 
     def ack(self, job: Job) -> None:
-        """Say that the job is done: its place is free."""
+        """Release the place of a job that is done."""
         self.cancel(job.size_bytes)
 
     def close(self) -> list[Job]:
-        """Return the jobs that no worker took, and free their places. Loop thread."""
+        """Return the jobs that no worker took, and release their places. Loop thread."""
         left = list(self._jobs)
         self._jobs.clear()
         for job in left:

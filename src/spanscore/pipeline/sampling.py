@@ -1,4 +1,4 @@
-"""Sampling rates, rules and budget pacing: which unit is scored, with which probability; and a preview of it. Pure."""
+"""Sampling rates, rules and budget pacing decide which units are scored, and with which probability; with a preview. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.judges.effects.budget_ledger import BudgetLedger
 
 
 def matches(rule: Rule, facts: SamplingContext) -> bool:
-    """Whether a rule applies to a unit; a fact that is not known yet counts as a match."""
+    """Whether a rule applies to a unit; an unknown fact counts as a match."""
     when = rule.when
     if when.workflow is not None and facts.name is not None and facts.name != when.workflow:
         return False
@@ -57,7 +57,7 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
 
 
 def _equal(value: Any, expected: Any) -> bool:
-    """Compare a value of an application's metadata as JSON: an object's own ``==`` may hang."""
+    """Compare a value of an application's metadata as JSON, because an object's own ``==`` may hang."""
     return value is expected or jsonable(value) == jsonable(expected)
 
 
@@ -89,20 +89,20 @@ def decode_threshold(text: str) -> int | None:
 def thinned(t: int, upstream: int) -> int:
     """Return the T of a share with T ``t`` of a share with T ``upstream``: the product of both probabilities.
 
-    It is rounded so that no product becomes 0, whose weight would be infinite.
+    It is rounded so that no product becomes 0, because its weight would be infinite.
     """
     return _SPACE - ((_SPACE - t) * (_SPACE - upstream) + _SPACE - 1) // _SPACE
 
 
 def upstream_of(trace_state: str) -> int | None:
-    """Return T of the sampler upstream, by ``ot=th``; None without it."""
+    """Return T of the sampler upstream, from ``ot=th``; None without it."""
     return decode_threshold(_ot_fields(trace_state).get("th", ""))
 
 
 def randomness_of_trace(trace_state: str, trace_id: int) -> int:
-    """Return R of a trace: by ``ot=rv``, else by its id."""
+    """Return R of a trace, from ``ot=rv``, otherwise from its id."""
     rv = _ot_fields(trace_state).get("rv", "")
-    explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same digits, but never fewer
+    explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same format, but never shorter
     return trace_id % _SPACE if explicit is None else explicit
 
 
@@ -115,13 +115,13 @@ def _ot_fields(trace_state: str) -> dict[str, str]:
 
 
 STEPS: Final = 20
-"""Steps of a window."""
+"""Number of steps in a window."""
 KEPT_BACK: Final = 0.05
-"""Share of a budget that is kept back: units may cost more than expected, or more of them come."""
+"""Share of a budget that is reserved: units may cost more than expected, or more units may come."""
 _OF_THE_REST: Final = 0.25
-"""Share of the remaining money that is planned for in any case: a window that is nearly spent is thinned, not cut off."""
+"""Share of the remaining money that is planned for in any case: a nearly spent window is thinned, not cut off."""
 _FASTEST_RISE: Final = 1.5
-"""Factor by which a pace may rise per step, so that a lull does not meet the next burst at the full rate."""
+"""Maximum rise of the factor per step, so that after a lull the next burst does not meet the full rate."""
 _NEWEST: Final = 0.3
 """Weight of the newest step in the expected values."""
 
@@ -131,19 +131,19 @@ class BudgetPacer:
     """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Span thread.
 
     Without it only the beginning of a window is scored: a measured bias of 0.005 to 0.013 on a day's mean. So a window has 20
-    steps, and the factor is computed anew for each from the past alone. As it is known before the unit, the probability on
-    every score is the true one, and Hájek's mean stays unbiased.
+    steps, and the factor is computed for each from the past alone. It is known before the unit, so the probability on every
+    score is the true one, and Hájek's mean stays unbiased.
 
         factor = (money left − money under way) ÷ (expected units in the rest of the window × cost of a unit)
 
-    A step ends early if its share is spent: in a burst of five times the traffic, whose units cost more, a whole step takes
-    half of a window's money. In 25 simulated days with such bursts this cut the units lost to a spent budget from 2 % to
-    0.05 %, and the bias of a day's mean from 0.005 to 0.000.
+    A step ends early if its share is spent: in a burst of five times the traffic, with more expensive units, a whole step takes
+    half of a window's money. In 25 simulated days with such bursts, this cut the units lost to a spent budget from 2 % to 0.05
+    %, and the bias of a day's mean from 0.005 to 0.000.
 
     Attributes:
         budgets: this process's part of each budget; at least one.
-        spending: the money that was spent.
-        under_way: returns metric → units that it took and that are not done yet.
+        spending: the ledger of spent money.
+        under_way: returns metric → sampled units that are not done yet.
         clock: seconds since the epoch.
     """
 
@@ -157,7 +157,7 @@ class BudgetPacer:
         self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
     def factors(self) -> list[float]:
-        """Return each budget's factor as it is now, in their order. Any thread."""
+        """Return each budget's present factor, in their order. Any thread."""
         return [pace.factor for pace in self._paces]
 
     def factor(self, metric: str) -> float:
@@ -170,7 +170,7 @@ class BudgetPacer:
         return self._least(metric, self._paces)
 
     def count(self, metric: str, *, taken: bool) -> None:
-        """Count a unit that the rate without the factor takes; ``taken``: whether the lowered rate takes it, too."""
+        """Count a unit that the rate samples without the factor; ``taken``: whether the lowered rate samples it, too."""
         for pace in self._paces:
             if pace.budget.holds_for(metric):
                 pace.count(metric, taken=taken)
@@ -181,7 +181,7 @@ class BudgetPacer:
 
 @dataclass(slots=True)
 class _RecentMean:
-    """A weighted mean whose newest part weighs most."""
+    """A weighted mean: the newest part has the largest weight."""
 
     total: float = 0.0
     weight: float = 0.0
@@ -200,13 +200,13 @@ class _Demand:
     """The units and the money of one metric.
 
     Attributes:
-        wanted: units of this step that the rate without the factor takes.
-        taken: units of this step that the lowered rate takes.
+        wanted: units of this step that the rate samples without the factor.
+        taken: units of this step that the lowered rate samples.
         spent: the metric's cost when the step began.
-        under_way: taken units that were not done when the step began.
+        under_way: sampled units that were not done when the step began.
         per_step: recent mean of ``wanted`` in a whole step.
         newest: ``wanted`` in the last step, scaled to a whole one.
-        per_unit: recent mean of a taken unit's cost.
+        per_unit: recent mean cost of a sampled unit.
     """
 
     wanted: int = 0
@@ -237,7 +237,7 @@ class _BudgetPace:
         self._owed = 0.0
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the next step begins: by the clock, or as this step's share is spent; never if rates are not lowered."""
+        """Whether the next step begins: by the clock, or because this step's share is spent; never if rates are not lowered."""
         is_spent = self._planned <= 0 and now_s > self._since_s
         return self.budget.lowers_rates and (is_spent or self._is_next(now_s))
 
@@ -250,7 +250,11 @@ class _BudgetPace:
     def begin(
         self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int], limit: Callable[[str], float]
     ) -> None:
-        """Begin a step; ``limit``: metric → the factor that other budgets allow it."""
+        """Begin a step.
+
+        Args:
+            limit: returns the factor that other budgets allow a metric.
+        """
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
         limit_now = spending.limit(self.budget)
@@ -259,12 +263,12 @@ class _BudgetPace:
         steps_left = STEPS - now_s / self._step_s % STEPS
         wanted = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
         factor = min(highest, largest_factor(left / steps_left, wanted))
-        if factor > 0:  # else the last factor stays, as 1/π must be finite; chosen units end as ``budget_exhausted``
+        if factor > 0:  # otherwise the last factor stays, because 1/π must be finite; units end as ``budget_exhausted``
             self.factor = factor
         self._planned = left / max(1.0, steps_left) if left > 0 else inf
 
     def _learn(self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int]) -> None:
-        """Add the last step, and the time after it in which no unit came, to the expected values."""
+        """Add the last step, and the idle time after it, to the expected values."""
         paid, not_attempted = spending.paid(), spending.not_attempted()
         steps = (now_s - self._since_s) / self._step_s
         self._owed = 0.0
@@ -274,7 +278,7 @@ class _BudgetPace:
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)
             waiting = under_way.get(metric, 0)
-            if not_attempted == self._turned_away:  # a unit that was turned away looks like one that costs nothing
+            if not_attempted == self._turned_away:  # a rejected unit would look like a free one
                 demand.per_unit.add(spent - demand.spent, max(0, demand.taken - (waiting - demand.under_way)))
             self._owed += max(0.0, waiting * demand.per_unit.value - reserved)
             demand.spent, demand.wanted, demand.taken, demand.under_way = spent, 0, 0, waiting
@@ -285,11 +289,11 @@ class _BudgetPace:
 
 
 def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
-    """Return the largest factor at which all metrics cost no more than is left; infinite if there is enough without one.
+    """Return the largest factor at which all metrics cost no more than is left; infinite if no factor is needed.
 
     Args:
-        left: money that may be spent; the factor is 0 if it is 0 or less.
-        wanted: for each metric the factor that other budgets allow it, and its cost without a factor.
+        left: remaining money; the factor is 0 if it is 0 or less.
+        wanted: for each metric the factor that other budgets allow, and its cost without a factor.
     """
     if left <= 0:
         return 0.0
@@ -303,24 +307,24 @@ def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
 
 
 BUDGET: Final = "budget"
-"""The rule of a unit that was not taken because of a budget alone."""
+"""Rule of a unit that only a budget kept from being sampled."""
 FEEDBACK: Final = "feedback"
-"""The rule of a unit that is judged because of a label."""
+"""Rule of a unit that is judged because of a human label."""
 SUBMITTED: Final = "submitted"
-"""The rule of a unit that was submitted to be scored."""
+"""Rule of a submitted unit."""
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
-"""Published, so that replicas agree without a setting; ``sampling.key`` replaces it."""
+"""Public, so that replicas agree without a setting; ``sampling.key`` replaces it."""
 
 
 class _Draw(NamedTuple):
-    """The dice of a unit.
+    """The random number of a unit.
 
     Attributes:
         r: R.
-        upstream: T of the sampler upstream; 0 if there was none.
-        is_traces: whether R is the trace's own, by which upstream decided, too.
-        upstream_by: source of ``upstream``, as ``Decision.upstream_by``.
+        upstream: T of the sampler upstream; 0 without one.
+        is_traces: whether R is the trace's own, which upstream also used.
+        upstream_by: source of ``upstream``, as in ``Decision.upstream_by``.
     """
 
     r: int
@@ -336,32 +340,33 @@ class _Draw(NamedTuple):
 class RateSampler:
     """One rate per metric, raised by the rules that match. Pure: same facts, same decision, on every replica and replay.
 
-    By the OpenTelemetry rule a unit is kept when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never
-    from the configured rate. All metrics and rules share one R per unit, so a smaller rate takes a subset of a larger one's.
+    By the OpenTelemetry rule a unit is sampled if R ≥ T. Its probability is (2**56 − T) / 2**56, derived from T and never from
+    the configured rate. All metrics and rules share one R per unit, so a smaller rate samples a subset of a larger one's units.
 
-    The probability of a score is over all traffic: upstream's share (``ot=th``, else ``head_sampling_rate``) times ours, for a
-    trace's root and a unit with a remote parent alike. A unit with neither counts as if no head sampler had dropped any;
-    ``Decision.upstream_by`` names the source of the share.
+    The probability of a score is over all traffic: upstream's share (``ot=th``, otherwise ``head_sampling_rate``) times ours,
+    for a trace's root and a unit with a remote parent alike. Without either, upstream's share is 1; ``Decision.upstream_by``
+    names the source of the share.
 
-    R is the trace's own only for the root of a trace that upstream sampled by it, and if it meets the T of ``ot=th``. Otherwise
-    R is a keyed hash that meets our T alone. Reasons: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no
-    ``th``, so behind it the id's bits would score every trace or none; the Collector's tail sampler hashes ids as well.
+    R is the trace's own only for the root of a trace that upstream sampled by it, and only if R meets the T of ``ot=th``.
+    Otherwise R is a keyed hash that only has to meet our T. Reasons: the Python SDK's stable ratio sampler keeps *low* trace
+    ids and writes no ``th``, so the id's bits would then score every trace or none; the Collector's tail sampler hashes ids as
+    well.
 
-    A session has an R of its own, the keyed hash of its raw id, so that all its turns are taken or none. Rules do not apply to
-    it, and upstream sampled its turns apart: its probability is our share alone.
+    A session has its own R, the keyed hash of its raw id, so that all or none of its turns are sampled. Rules do not apply to
+    it, and upstream sampled its turns separately: its probability is our share alone.
 
     Attributes:
-        gate_metrics: metrics whose scores rules read.
+        gate_metrics: metrics with scores that rules read.
 
     Args:
         rates: metric → rate in [0, 1].
         sessions: metric → share of sessions that it scores, [0, 1].
-        rules: the largest matching rate wins; the metric's own is the floor.
-        key: of the hash; at most 64 bytes.
-        pacer: lowers the rates so that budgets last; None = absent.
+        rules: the largest matching rate wins; the metric's own rate is the minimum.
+        key: key of the hash; at most 64 bytes.
+        pacer: lowers the rates so that budgets last; None: no budget.
         feedback_rate: share of units that are kept for feedback, [0, 1].
-        head_sampling_rate: share of traces without ``ot=th`` that came here, (0, 1]; or ``by_service`` and ``default``.
-        service: returns the name of this process's service, for units without a resource of their own.
+        head_sampling_rate: share of traces without ``ot=th`` that arrived here, (0, 1]; or ``by_service`` and ``default``.
+        service: returns the name of this process's service, for units without their own resource.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1], the key too long, or ``head_sampling_rate`` invalid.
@@ -401,7 +406,7 @@ class RateSampler:
         self._most_threshold = threshold(self._most)
 
     def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether any metric could still take the unit or its session, by facts to come and without budgets."""
+        """Whether any metric could still sample the unit or its session, given all future facts and without budgets."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
         if self._session_threshold is not None and (
@@ -417,31 +422,33 @@ class RateSampler:
         return draw.r >= draw.met(t)
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return what ``could_sample`` would return for the root of a trace without a trace state.
+        """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
+        the trace id.
 
-        None: more than the trace id (16 bytes) decides.
+        Args:
+            trace_id: 16 bytes.
         """
         if self._rules or self._session_threshold is not None:
             return None
         return self._hash_of(trace_id) >= self._most_threshold
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """Decide for one metric, once, when the unit closes; facts that are not known yet count as matches.
+        """Decide for one metric, once, when the unit closes; unknown facts count as matches.
 
-        A unit that only a budget kept from being taken has the rule ``budget``. A decision of another process stands.
+        A unit that only a budget kept from being sampled has the rule ``budget``. A decision of another process is final.
         """
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if matches(rule, facts)]
-        rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none
+        rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no needless rule
         return self._paced(self._draw(facts), metric, rate, rule, tuple(rates))
 
     def _paced(
         self, draw: _Draw, metric: str, rate: float, rule: str, rates: tuple[tuple[str, float], ...]
     ) -> Decision:
         take = draw.r >= draw.met(threshold(rate))
-        if self._pacer is not None and take and metric not in self.gate_metrics:  # they ask no judge, and cost nothing
+        if self._pacer is not None and take and metric not in self.gate_metrics:  # gate metrics ask no judge
             rate *= self._pacer.factor(metric)
             take = draw.r >= draw.met(threshold(rate))
             self._pacer.count(metric, taken=take)
@@ -453,16 +460,16 @@ class RateSampler:
         return any(matches(rule, facts) for rule in self._rules)
 
     def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
-        """Take a unit that was submitted to be scored; its probability is the upstream sampler's."""
+        """Sample a submitted unit; its probability is the upstream sampler's."""
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
 
     def for_feedback(self, facts: SamplingContext) -> Decision:
-        """Decide whether a unit is kept for feedback, by the same dice."""
+        """Decide by the same random number whether a unit is kept for feedback."""
         draw, rate = self._draw(facts), self._feedback_rate
         return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
 
     def wants_session(self, conversation_id: str) -> bool:
-        """Whether any metric could take the session of this id, without budgets; False for an empty id."""
+        """Whether any metric could sample the session of this id, without budgets; False for an empty id."""
         t = self._session_threshold
         return t is not None and bool(conversation_id) and self._of_session(conversation_id) >= t
 
@@ -509,7 +516,7 @@ def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tupl
 
 
 _NAMED: Final = 10
-"""Taken units that a preview lists."""
+"""Maximum number of sampled units in a preview."""
 _LOOKS_AT: Final[Mapping[str, str]] = {
     "workflow": "name",
     "status": "status",
@@ -529,9 +536,9 @@ class TakerCount:
 
     Attributes:
         matched: units to which it applies.
-        taken: units that it takes; for a rule, units to which no larger rate applies.
-        expected: units that it takes on average: the sum of the probabilities.
-        unknown: units of which it is unknown whether it applies; they are in no other count.
+        taken: units that it samples; a unit that several rules match counts only for the rule with the largest rate.
+        expected: expected number of units that it samples: the sum of the probabilities.
+        unknown: units with unknown facts for its condition; they are in no other count.
     """
 
     matched: int = 0
@@ -542,12 +549,13 @@ class TakerCount:
 
 @dataclass(frozen=True, slots=True)
 class TakenUnit:
-    """One unit that is taken.
+    """One sampled unit.
 
     Attributes:
-        name: of the workflow, agent or model that was run; empty if unknown.
-        began_ns: since the epoch; None if unknown.
-        taken: metric → the rule that takes it, and the probability among all traffic, (0, 1].
+        key: the unit.
+        name: name of the workflow, agent or model; empty if unknown.
+        began_ns: nanoseconds since the epoch; None if unknown.
+        taken: metric → the rule that samples it, and the probability among all traffic, (0, 1].
     """
 
     key: UnitKey
@@ -557,22 +565,22 @@ class TakenUnit:
 
 
 class PreviewTally:
-    """Counts the ended units that rates and rules would take, without budgets. Nothing is scored.
+    """Counts the ended units that rates and rules would sample, without budgets. No unit is scored.
 
     Args:
         rates: metric → its own rate, [0, 1].
-        rules: raise the rates.
-        key: of the hash, as in `RateSampler`.
-        head_sampling_rate: as in `RateSampler`.
-        service: as in `RateSampler`.
-        metadata: keys that the units' metadata show; None = all.
+        rules: rules that raise the rates.
+        key: key of the hash, as in `RateSampler`.
+        head_sampling_rate: share of traces that arrived here, as in `RateSampler`.
+        service: returns the name of this process's service, as in `RateSampler`.
+        metadata: metadata keys that the units have; None: all keys.
 
     Attributes:
-        units: units that were counted.
-        taken: units that a metric takes.
+        units: number of counted units.
+        taken: number of units that a metric samples.
         rules: name → its counts; ``base``, a metric's own rate, is the first.
         metrics: metric → its counts.
-        scores: (rule, metric) → units that the metric takes by the rule.
+        scores: (rule, metric) → units that the metric samples by the rule.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1].
@@ -592,8 +600,8 @@ class PreviewTally:
         self._make = partial(RateSampler, rates, key=key, head_sampling_rate=head_sampling_rate, service=service)
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
-        self._sampler(())  # refuses what is no rate
-        self._named: dict[str, list[TakenUnit]] = {}  # rule → the first units that it takes
+        self._sampler(())  # rejects invalid rates
+        self._named: dict[str, list[TakenUnit]] = {}  # rule → the first units that it samples
         self.units = self.taken = 0
         self.rules = {name: TakerCount() for name in (BASE, *(rule.name for rule in rules))}
         self.metrics = {name: TakerCount() for name in rates}
@@ -619,20 +627,20 @@ class PreviewTally:
         return decisions
 
     def named(self) -> tuple[TakenUnit, ...]:
-        """Return ten taken units, of each rule some, in the order in which they began."""
-        # The first unit of each rule, then the second of each, each unit once: a rule that takes few is among them.
+        """Return ten sampled units, some of each rule, in the order of their start."""
+        # The first unit of each rule, then the second of each, each unit once, so that every rule is represented.
         units = (unit for unit in chain.from_iterable(zip_longest(*self._named.values())) if unit is not None)
         first = islice({unit.key: unit for unit in units}.values(), _NAMED)
         return tuple(sorted(first, key=lambda unit: unit.began_ns or 0))
 
     def unlisted(self, rule: Rule) -> tuple[str, ...]:
-        """Return the keys of metadata that a rule reads and the units do not show."""
+        """Return the metadata keys that a rule reads and the units do not have."""
         if self._metadata is None:
             return ()
         return tuple(key for key in rule.when.metadata or {} if key not in self._metadata)
 
     def _sampler(self, unknown: tuple[int, ...]) -> RateSampler:
-        """Return a sampler without the rules of which it is unknown whether they apply: it would apply them to every unit."""
+        """Return a sampler without the rules with unknown conditions, because it would apply them to every unit."""
         if unknown not in self._samplers:
             rules = [rule for place, rule in enumerate(self._given) if place not in unknown]
             self._samplers[unknown] = self._make(rules=rules)
@@ -641,7 +649,7 @@ class PreviewTally:
     def _count_matches(self, held: Sequence[bool | None]) -> None:
         by_name = dict[str, bool | None]({BASE: True})
         for rule, holds in zip(self._given, held, strict=True):
-            known = by_name.get(rule.name, False)  # two may share a name
+            known = by_name.get(rule.name, False)  # two rules may have one name
             by_name[rule.name] = True if known or holds else None if None in (known, holds) else False
         for name, holds in by_name.items():
             self.rules[name].matched += holds is True
@@ -650,13 +658,13 @@ class PreviewTally:
     def _count_taken(self, decisions: Mapping[str, Decision]) -> None:
         shares, takers = dict[str, float](), set[str]()
         for metric, decision in decisions.items():
-            share = min(1.0, decision.probability / decision.upstream)  # of the units that upstream let through
+            share = min(1.0, decision.probability / decision.upstream)  # among the units that upstream sampled
             count, rule = self.metrics[metric], decision.rule
             count.matched += 1
             count.taken += decision.take
             count.expected += share
             self.scores[rule, metric] += decision.take
-            shares[rule] = max(share, shares.get(rule, 0.0))  # all metrics share a unit's dice
+            shares[rule] = max(share, shares.get(rule, 0.0))  # all metrics share a unit's random number
             takers |= {rule} if decision.take else set()
         for rule, share in shares.items():
             self.rules[rule].taken += rule in takers

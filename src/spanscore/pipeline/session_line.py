@@ -1,10 +1,10 @@
-"""Sessions: samples of turns → conversations → their scores, a population with a ledger of its own beside the units.
+"""``SessionPipeline`` turns samples of turns into conversations and settles their scores, as a population with its own ledger.
 
     turn's samples ─▶ gathered (``pipeline/sessions.py``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
                                           └─▶ goes on: decided, handed over, emitted as provisional
 
-A session is eligible once, when it has ended. Scores of a session that goes on, or went on after its end, are on evaluation
-spans, and in no sum and no outcome.
+A session is eligible once, after its end. Scores of a session that goes on, or went on after its end, are on evaluation spans,
+and in no sum and no outcome.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue
 
 _REMEMBERED: Final = 10
-"""Ids that are remembered per session that may be gathered, as no metric takes most sessions: 0.1 kB each."""
+"""Remembered ids per session that may be gathered, because most sessions are not sampled: 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
-"""A key in flight, at a shutdown, until the last session is out."""
+"""A key in flight during a shutdown, until the last session is out."""
 
 
 class _InWork(NamedTuple):
-    """A session that is scored, at its end or before.
+    """A session that is being scored, after its end or before.
 
     Attributes:
-        provisional: turns so far; 0 = it has ended.
-        units: its last turns; a flush that waits for one of them waits for the session's scores, too.
+        key: key in the ledger of sessions.
+        provisional: turns so far; 0: it has ended.
+        units: its last turns; a flush that waits for one of them also waits for the session's scores.
     """
 
     key: UnitKey
@@ -60,26 +61,26 @@ class _InWork(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class SessionPipeline(Population):
-    """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
+    """Gathers turns, decides on sessions and settles them. Span thread, except for ``ids``, ``end`` and ``noticed``.
 
     Attributes:
         metrics: names of the metrics that score sessions; may be empty.
         table: gathers the turns of sessions.
         sampler: decides on each session that has ended or is scored provisionally.
-        queue: of the scorer.
-        lanes: of the queue.
-        handover: gives chosen sessions to the loop.
+        queue: the scorer's queue.
+        lanes: the queue's lanes.
+        handover: passes sampled sessions to the loop.
         post: runs a call on the span thread.
-        on_the_way: conversation's id, None = any → the units that have ended and may yet be turns of it.
-        shown: conversation's id → the part of it that may leave; None = nothing.
+        on_the_way: conversation's id, None: any → ended units that may still become its turns.
+        shown: conversation's id → its exported form; None: it is not exported.
         max_open: sessions that may be gathered at once.
         clock: seconds, the loop's.
-        clock_ns: of the span thread.
-        ids: of open sessions. Any thread.
+        clock_ns: time of the span thread, nanoseconds.
+        ids: ids of open sessions. Any thread.
         ended: kind of end → sessions.
-        without_id: units without the name of a conversation.
+        without_id: units without a conversation id.
         notes: remarks on scores of sessions, for ``status()``.
-        stream_of: unit → the stream that has all turns of its conversation; None if there is no such stream.
+        stream_of: unit → the stream that has all turns of its conversation; None without such a stream.
     """
 
     metrics: Collection[str]
@@ -111,7 +112,7 @@ class SessionPipeline(Population):
         self._leaving: deque[tuple[int, _InWork]] = deque()
 
     def end(self, session_id: str) -> bool:
-        """End an open session when the units that have ended are in. False: no open session has this id. Does not block."""
+        """End an open session when its ended units are in. False: no open session has this id. Does not block."""
         known = self.ids.end(session_id)
         if known:
             self.post(lambda: self._end_when_whole(session_id))
@@ -122,7 +123,7 @@ class SessionPipeline(Population):
         return self.sampler.wants_session(facts.conversation_id or "")
 
     def noticed(self, facts: SamplingContext) -> None:
-        """Count a unit without a conversation; with its first turn, a session that no metric takes. Any thread."""
+        """Count a unit without a conversation; with its first turn, a session that no metric samples. Any thread."""
         if facts.conversation_id == "":
             self.without_id += 1
         elif facts.conversation_id is not None and not self.is_interested(facts):
@@ -130,7 +131,7 @@ class SessionPipeline(Population):
                 self._leave_out(facts.conversation_id)
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        """Take in a turn."""
+        """Gather a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self.clock_ns()
         if unit.shared:
             self.ids.share(session_id, unit.shared)
@@ -141,7 +142,7 @@ class SessionPipeline(Population):
         self._begin_each(self.table.take(turn, now_ns))
 
     def tick(self, now_ns: int) -> None:
-        """End sessions that have been idle for long enough, and sessions to be ended that are whole now."""
+        """End sessions that are idle for too long, and announced ends of sessions that are now whole."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
             waiting &= {*self.on_the_way(session_id)}
@@ -150,11 +151,11 @@ class SessionPipeline(Population):
                 self._end(session_id, now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next session has been idle for long enough; None while none is open."""
+        """Return the time at which the next session becomes idle for too long; None without an open one."""
         return self.table.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the sessions that have ended and are not out yet, with their turns."""
+        """Return the ended sessions that are not out yet, with their turns."""
         while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self._leaving.popleft()
         waiting = {session_key(session_id) for session_id in self._ending if session_id is not None}
@@ -163,7 +164,7 @@ class SessionPipeline(Population):
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
 
     def end_all(self) -> None:
-        """End every session when the units that have ended are in: at a shutdown."""
+        """End every session when the ended units are in, at a shutdown."""
         self._over = True
         self._ending[None] = {*self.on_the_way(None)}
         self.tick(self.clock_ns())
@@ -180,7 +181,7 @@ class SessionPipeline(Population):
             self.lanes.leave(key)
 
     def take_over(self, job: Job) -> None:
-        """Take in a session that another process has handed over."""
+        """Accept a session from another process."""
         work = _work_of(job.unit)
         if work in self._at_work:
             return
@@ -191,7 +192,7 @@ class SessionPipeline(Population):
             self.lanes.enter(work.key, job.decisions, job.size_bytes)
 
     def settle(self, result: JobResult) -> None:
-        """Take in scores of a session: count and emit them."""
+        """Count and emit the scores of a session."""
         unit, work = result.unit, _work_of(result.unit)
         open_ones = self._at_work.get(work)
         if open_ones is None:  # it was given up
@@ -210,7 +211,7 @@ class SessionPipeline(Population):
             if work.counts:
                 self.ledger.settle_all(work.key, result.rest)
                 self.lanes.leave(work.key)
-            self._leaving.append((self.hold.queued, work))  # it is out when all that is queued now has left
+            self._leaving.append((self.hold.queued, work))  # it is out when everything queued so far is exported
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self.on_the_way(session_id)}
@@ -221,11 +222,13 @@ class SessionPipeline(Population):
             self._begin_each(self.table.close_all(now_ns))
         elif (ended := self.table.end(session_id, now_ns)) is not None:
             self._begin_each([ended])
-        else:  # no metric takes it, or none of its turns came
+        else:  # no metric samples it, or no turn arrived
             self.ids.ended(session_id, 0)
 
     def _named(self, unit: Unit, session_id: str) -> SpanData | None:
-        """Return a root whose conversation id may leave: spans of other instrumentations have the raw id, or none."""
+        """Return the turn's root with an exportable conversation id; spans of other instrumentations have the raw id, or
+        none.
+        """
         root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
@@ -268,7 +271,7 @@ class SessionPipeline(Population):
 
     def _why_rejected(self, session_id: str) -> str | None:
         outcome = self.ids.why_missed(session_id)
-        return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
+        return None if outcome is None else f"a turn of the conversation was rejected: {outcome}"
 
     def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
         try:
@@ -276,12 +279,12 @@ class SessionPipeline(Population):
         except Exception:
             self.queue.cancel(held)
             raise
-        self._at_work[work] = set(chosen)  # its scores come on this thread, and so not before
+        self._at_work[work] = set(chosen)  # its scores arrive on this thread, so not before
         if work.counts:
             self.lanes.enter(work.key, chosen, held)
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
-        """Make an ended session eligible; return the decisions of the metrics that take it, and end the others."""
+        """Make an ended session eligible; return the decisions of the metrics that sample it, and end the others."""
         self.ended[session.end] += 1
         if not (own := self._own(session.id)):
             return {}

@@ -1,12 +1,12 @@
-"""Turns, in any order → the messages of a conversation, each once; and the conversations that have ended.
+"""Joins turns, in any order, into the messages of a conversation, each once; and remembers ended conversations.
 
     gathered so far     H1 A1 H2 A2
-    the turn            H1 A1 H2 A2 H3 A3      brings the history: it replaces what was gathered
-                              H2 A2 H3 A3      brings a part of it: its last exchange is appended
-                                    H3 A3      brings none: appended
+    the turn            H1 A1 H2 A2 H3 A3      has the whole history: it replaces the gathered messages
+                              H2 A2 H3 A3      has a part of it: its last exchange is appended
+                                    H3 A3      has no history: it is appended
 
-Texts are compared to find the history, never lengths. The last exchange of a turn, from its human message on, is its own, even
-if the same was said before. Only a run that was interrupted goes on with an exchange that was there.
+The history is found by comparing texts, never lengths. The last exchange of a turn, from its human message on, is its own, even
+if an earlier exchange has the same texts. Only an interrupted run continues an earlier exchange.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _MESSAGES: Final = TypeAdapter(list[Message])
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Messages that follow one another: the messages that a turn added to a conversation, or all that it brought.
+    """Consecutive messages: the messages that a turn added to a conversation, or all messages of the turn.
 
     Attributes:
-        end_ns: when the turn ended.
-        content: the messages as JSON, whose size is known to the byte.
-        count: messages.
-        marks: a hash of each text of humans and the assistant. Calls of tools have none, as an application's history may be
-            without them.
-        own: index in ``marks`` of the turn's own exchange; the history that it brought is before it.
+        end_ns: end of the turn.
+        content: the messages as JSON, so that their exact size is known.
+        count: number of messages.
+        marks: a hash of each text of humans and the assistant. Tool calls have none, because an application's history may lack
+            them.
+        own: index in ``marks`` of the turn's own exchange; the history is before it.
         own_message: index of the turn's own exchange among the messages.
-        exchanges: human messages; several in a row are one.
-        is_open: whether the last message has no answer, as the run was interrupted.
-        brought: whether the turn held all that had been gathered before it.
+        exchanges: number of human messages; consecutive ones count as one.
+        is_open: whether the last message has no answer, because the run was interrupted.
+        brought: whether the turn contained all messages gathered before it.
     """
 
     end_ns: int
@@ -68,13 +68,13 @@ class Segment:
 
 
 def segment_of(samples: Samples, end_ns: int) -> Segment | None:
-    """Return the conversation of a turn's samples, or else its question and answer; None if they hold neither."""
+    """Return the conversation in a turn's samples, or its question and answer; None if there are no messages."""
     messages = _messages_of(samples)
     return _segment(messages, end_ns) if messages else None
 
 
 def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
-    """Return the gathered segments, in order, with one more turn after them."""
+    """Return the gathered segments, in order, with one more turn."""
     if gathered and _resumes(gathered[-1], turn):
         before = gathered[-1]
         return join_turn([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
@@ -84,13 +84,13 @@ def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
     shown = sum(segment.count for segment in gathered)
     if shown > covered and shown > (
         after := _after(turn, covered)
-    ):  # it has calls of tools that the history is without
+    ):  # the gathered messages have tool calls that the history lacks
         return [*gathered, replace(turn.cut(after), brought=True)]
     return [replace(turn, brought=turn.exchanges > 1)]
 
 
 def messages_in(gathered: Iterable[Segment]) -> list[Message]:
-    """Return the messages of a conversation, without results of tools that no message of it has called."""
+    """Return the messages of a conversation, without tool results that no message called."""
     kept: list[Message] = []
     caller: AIMessage | None = None
     for message in chain.from_iterable(segment.messages() for segment in gathered):
@@ -131,7 +131,7 @@ def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """Return a message for JSON; arguments and metadata of a hand-made sample may hold any object."""
+    """Return a message for JSON; arguments and metadata of a submitted sample may be any object."""
     plain = dict(message)
     if message.metadata is not None:
         plain["metadata"] = jsonable(message.metadata)
@@ -147,7 +147,7 @@ def _exchanges(messages: Sequence[Message]) -> list[int]:
 
 
 def _mark(message: Message) -> int | None:
-    """Return a hash of a message's stripped text; None if it is no text of a human or the assistant."""
+    """Return a hash of a message's stripped text; None if it is not a text of a human or the assistant."""
     text = message.content.strip()
     if isinstance(message, ToolMessage) or not (text or isinstance(message, HumanMessage)):
         return None
@@ -157,8 +157,8 @@ def _mark(message: Message) -> int | None:
 def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
     """Return the number of a history's texts that cover all gathered ones; None if it is another history, or a part.
 
-    A history that covers them begins with the same text and holds the rest in order. It may have texts between them: a turn's
-    sample holds the last of several texts of an assistant.
+    A history that covers them begins with the same text and has the rest in order. It may have texts in between, because a
+    turn's sample has only the last of several texts of an assistant.
     """
     if gathered and (not history or history[0] != gathered[0]):
         return None
@@ -172,13 +172,13 @@ def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
 
 
 def _after(turn: Segment, spoken: int) -> int:
-    """Return the index of the message after so many texts; calls of tools belong to the text before them."""
+    """Return the index of the message after this number of texts; tool calls belong to the text before them."""
     starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
     return [*starts, turn.count][spoken]
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
-    """Whether a turn goes on with an exchange without an answer: it begins with the same messages, calls of tools too."""
+    """Whether a turn continues an exchange without an answer: it begins with the same messages, tool calls included."""
     unanswered = before.marks[before.own :]
     if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
         return False
@@ -204,16 +204,16 @@ _TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
 _HEAD_BITS: Final = 32
 _SLACK: Final = 8
-"""An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
+"""An eighth is removed at a time, because taking the first item of a dict walks over all removed ones."""
 
 
 class PastSession(NamedTuple):
     """A conversation that has ended.
 
     Attributes:
-        revision: of its last end.
+        revision: revision of its last end.
         end_ns: end of its last turn, 64 bits.
-        exchanges: exchanges that it held.
+        exchanges: number of its exchanges.
         head: 32 bits of the hash of its first text.
     """
 
@@ -224,12 +224,13 @@ class PastSession(NamedTuple):
 
 
 class PastSessions:
-    """Remembers ended conversations by 120 to 170 bytes each, so that one that goes on is a revision and no second observation.
+    """Remembers ended conversations, 120 to 170 bytes each, so that one that goes on is a revision and not a second
+    observation.
 
-    Python's hash of bytes is keyed per process: ids cannot be made to collide, and do so by chance once in 10¹² look-ups.
+    Python's hash of bytes is keyed per process: ids cannot be made to collide, and collide by chance once in 10¹² look-ups.
 
     Args:
-        most: conversations that are remembered at least, the last to end; an eighth more at most.
+        most: minimum number of remembered conversations, the last to end; the maximum is an eighth more.
     """
 
     def __init__(self, most: int) -> None:
@@ -240,7 +241,7 @@ class PastSessions:
         return len(self._past)
 
     def add(self, key: UnitKey, past: PastSession) -> None:
-        """Remember a conversation that has ended, or has ended once more."""
+        """Remember a conversation that has ended, also again."""
         exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
         packed = (past.revision << _TIME_BITS) + past.end_ns
         packed = (packed << _EXCHANGE_BITS) + exchanges
@@ -251,7 +252,7 @@ class PastSessions:
                 del self._past[forgotten]
 
     def get(self, key: UnitKey) -> PastSession | None:
-        """Return how a conversation ended; None if it has not, or was forgotten."""
+        """Return the end of a conversation; None if it has not ended, or was forgotten."""
         packed = self._past.get(_hash(key))
         if packed is None:
             return None
@@ -269,7 +270,7 @@ _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "
 _TIME: Final = (1 << 64) - 1
 _HEAD: Final = (1 << 32) - 1
 _SESSION_BYTES: Final = 1_300
-"""Bytes of a session with its place in the table and the span of its last turn, without the parts that are counted."""
+"""Bytes of a session with its place in the table and its last turn's span, without the parts that are counted."""
 _SEGMENT_BYTES: Final = 280
 _LINK_BYTES: Final = 80
 _ATTRIBUTE_BYTES: Final = 120
@@ -279,12 +280,13 @@ class Turn(NamedTuple):
     """A unit of a conversation.
 
     Attributes:
-        id: of the conversation, as the application gave it.
-        root: without content; None if it never arrived.
-        end_ns: when it ended, since the epoch; turns are in that order.
-        samples: redacted samples, or an outcome. A ``filtered`` turn is left out and not missed; an interrupted one is missed
-            until a later turn goes on with it.
-        stream: from which it was read, if all turns of its conversation are there; None = any, or none.
+        id: the application's own id of the conversation.
+        unit: key of the unit.
+        root: root span without content; None if it never arrived.
+        end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
+        samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
+            one is missing until a later turn continues it.
+        stream: its stream, if the stream has all turns of its conversation; None: any stream, or none.
     """
 
     id: str
@@ -300,14 +302,15 @@ class OpenSession:
     """The gathered turns of a conversation that goes on.
 
     Attributes:
-        past: how it ended before; None if it has not, or that was forgotten.
-        last_ns: when its latest turn came.
+        id: the application's own id of the conversation.
+        past: its previous end; None if it has not ended before, or that was forgotten.
+        last_ns: arrival of its latest turn.
         held_bytes: approximate size.
-        units: turns that came.
-        unscored: turns that came since it was scored.
-        brings: whether its latest turn brought the whole history; None if the turn does not show it.
-        stream: of its first turn.
-        piece: why other processes may have turns of it; empty = every turn came here.
+        units: number of turns that arrived.
+        unscored: turns that arrived since it was last scored.
+        brings: whether its latest turn contained the whole history; None if unknown.
+        stream: stream of its first turn.
+        piece: why other processes may have turns of it; empty: every turn arrived here.
     """
 
     id: str
@@ -329,27 +332,27 @@ class OpenSession:
 
     @property
     def name(self) -> str:
-        """The name of the span of its last turn."""
+        """The name of its last turn's span."""
         return "" if self._root is None else self._root.name
 
     @property
     def exchanges(self) -> int:
-        """Gathered exchanges."""
+        """Number of gathered exchanges."""
         return sum(segment.exchanges for segment in self._segments)
 
     @property
     def turns(self) -> int:
-        """Turns of the conversation, with turns of other processes that later ones brought along."""
+        """Number of turns, with turns of other processes that are in later histories."""
         return max(self.units, self.exchanges)
 
     @property
     def revision(self) -> int:
-        """How often it has ended before."""
+        """Number of its earlier ends."""
         return 0 if self.past is None else self.past.revision + 1
 
     @property
     def is_brought(self) -> bool:
-        """Whether its last turn, by time, brought the whole history."""
+        """Whether its last turn, by time, contained the whole history."""
         return bool(self._segments) and self._segments[-1].brought
 
     def add(self, turn: Turn, now_ns: int) -> None:
@@ -369,10 +372,10 @@ class OpenSession:
         self.held_bytes = self._size()
 
     def incomplete(self, *, heals: bool) -> str | None:
-        """Return why turns of it are missing; None if all are there.
+        """Return why turns are missing; None if all are present.
 
         Args:
-            heals: whether a later history holds a turn that has no sample.
+            heals: whether a later history replaces a turn without a sample.
         """
         if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
@@ -383,11 +386,11 @@ class OpenSession:
             self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
         )
         if not is_back:
-            return "the conversation went on after its end, and its turns do not bring along what was said before"
+            return "the conversation went on after its end, and its turns do not contain the earlier messages"
         return None
 
     def as_unit(self, end: SessionEnd) -> Unit:
-        """Return the unit that gets the score: the last turn, which stands for all."""
+        """Return the unit that gets the score: the last turn, which represents the conversation."""
         links = tuple(
             UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
         )
@@ -396,7 +399,7 @@ class OpenSession:
         return Unit(links[-1], spans, revision=self.revision, session=session)
 
     def samples(self) -> Samples:
-        """Return the conversation, with the latest of each reference; or an outcome if it has no messages."""
+        """Return the conversation, with the latest of each reference; an outcome if it has no messages."""
         messages = messages_in(self._segments)
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
@@ -406,19 +409,19 @@ class OpenSession:
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
 
     def ended(self) -> PastSession:
-        """Return how it ended, to be remembered."""
+        """Return its end, to be remembered."""
         past = self.past or PastSession(0, 0, 0, self._head or 0)
         end_ns = int.from_bytes(self._links[-1][:8], "big")
         return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
 
     @property
     def _brought_ns(self) -> int:
-        """When the last turn ended that brought the whole history."""
+        """End of the latest turn that contained the whole history."""
         return max((segment.end_ns for segment in self._segments if segment.brought), default=0)
 
     @property
     def _head(self) -> int | None:
-        """32 bits of the hash of its first text; None if it has none."""
+        """32 bits of the hash of its first text; None without a text."""
         return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
 
     def _link(self, turn: Turn) -> None:
@@ -429,7 +432,7 @@ class OpenSession:
         del self._links[:-_LINKS]
 
     def _insert(self, new: Segment) -> None:
-        """Put a turn in its place in time, and join the turns after it again, which may hold it or not."""
+        """Insert a turn by its time, and join the later turns again, because their histories may contain it."""
         later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
         before = self._segments[: len(self._segments) - len(later)]
         segments = join_turn(before, new)
@@ -456,12 +459,12 @@ class OpenSession:
 
 
 def _begins_alike(before: list[Segment], new: Segment) -> bool:
-    """Whether a turn's history begins as the conversation does, or the turn has none."""
+    """Whether a turn's history begins like the conversation, or the turn has none."""
     first = next((mark for segment in before for mark in segment.marks), None)
     return not new.own or first is None or new.marks[0] == first
 
 
 def _link_of(turn: Turn) -> bytes:
-    """Return a turn's unit in 32 bytes, which sort by time."""
+    """Return a turn's unit in 32 bytes that sort by time."""
     ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
     return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

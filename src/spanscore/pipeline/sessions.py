@@ -1,4 +1,4 @@
-"""SessionTable: turns → whole conversations, each ended once; and which conversations are open."""
+"""``SessionTable`` gathers turns into conversations and ends each once; also the ids of open conversations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE: Final[Set[str]] = frozenset()
 
 
 class SessionIds:
-    """Ids of open conversations, the latest ``most``. Any thread: each step is one of a dict's, without a lock."""
+    """Ids of open conversations, the latest ``most``. Any thread: each step is one operation of a dict, without a lock."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -30,23 +30,23 @@ class SessionIds:
         self._shared: dict[str, Set[str]] = {}
 
     def began(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
-        """Note that a turn began, and the metrics that another scorer of the process gives it."""
+        """Record the start of a turn, and the metrics that another scorer of the process scores on its conversation."""
         self._open[session_id] = start_ns
         self._make_room(self._open)
         if shared:
             self.share(session_id, shared)
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
-        """Note metrics that another scorer of the process gives a conversation: they do not score it here."""
+        """Record metrics that another scorer of the process scores on a conversation: they are left out here."""
         self._shared[session_id] = metrics
         self._make_room(self._shared)
 
     def shared(self, session_id: str) -> Set[str]:
-        """Return the metrics that do not score a conversation here."""
+        """Return the metrics that are left out for a conversation here."""
         return self._shared.get(session_id, _NONE)
 
     def missed(self, session_id: str, outcome: Outcome) -> None:
-        """Note that a turn was rejected, so that the conversation is not gathered whole."""
+        """Record the rejection of a turn, which makes the conversation incomplete."""
         self._missed[session_id] = outcome
         self._make_room(self._missed)
 
@@ -55,19 +55,21 @@ class SessionIds:
         return self._missed.get(session_id)
 
     def seen(self, session_id: str, start_ns: int) -> None:
-        """Note a turn that is in, and may be the first known one; a conversation that is about to end stays so."""
+        """Record a turn that is in, and may be the first known one; a conversation that is about to end stays so."""
         if session_id not in self._ending and session_id not in self._open:
             self.began(session_id, start_ns)
 
     def end(self, session_id: str) -> bool:
-        """Note that a conversation is about to end, by ``end_session``; return whether it was open."""
+        """Record that ``end_session`` ends a conversation soon; return whether it was open."""
         if self._open.pop(session_id, None) is None:
             return False
         self._ending[session_id] = None
         return True
 
     def ended(self, session_id: str, start_ns: int) -> None:
-        """Note that a conversation has ended whose last turn began then; if a later turn has begun, it is open again."""
+        """Record that a conversation has ended; ``start_ns`` is the start of its last turn. If a later turn has begun, it is
+        open again.
+        """
         was_announced = self._ending.pop(session_id, self) is None
         if not was_announced and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)
@@ -76,20 +78,20 @@ class SessionIds:
         if len(ids) > self._most:
             try:
                 ids.pop(next(iter(ids)), None)
-            except (RuntimeError, StopIteration):  # another thread was at it: it makes room, too
+            except (RuntimeError, StopIteration):  # another thread is making room at the same time
                 return
 
 
 _REMEMBERED: Final = 100_000
-"""Ended sessions that are remembered: 19 MB at most."""
-_LEFT: Final = "turns go to several replicas, where a conversation ends whole by end_session or max_turns only"
-_PART: Final = "turns go to several replicas, and the last one here did not bring the whole conversation along"
+"""Number of remembered ended sessions: 19 MB at most."""
+_LEFT: Final = "turns go to several replicas: only end_session or max_turns ends a whole conversation"
+_PART: Final = "turns go to several replicas, and the last one here did not contain the whole conversation"
 _BEFORE: Final = (
     "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
 )
 _NAMES: Final = 1_000
 MOVED: Final = "its partition went to another worker, which reads its later turns"
-RESUMED: Final = "its turns bring along earlier ones that this worker has not read"
+RESUMED: Final = "its turns contain earlier ones that this worker has not read"
 _TAKEN_OVER: Final = (
     "another worker may have read its first turns: it goes on within sessions.idle_timeout of a partition's change"
 )
@@ -97,16 +99,16 @@ _TAKEN_OVER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBounds:
-    """When a conversation ends, and how much of open conversations is kept.
+    """Conditions for the end of a conversation, and bounds of open conversations.
 
     Attributes:
         idle_ns: time without a turn after which a conversation ends.
         max_turns: number of the turn with which a conversation ends.
-        max_open: open conversations.
-        max_bytes: of all open conversations.
-        score_every: turns after which an open conversation is scored provisionally; 0 = never.
-        replicas: ``one`` and ``sticky``: each turn of a conversation comes here. ``any``: turns go to any of several processes;
-            ``idle_ns`` and ``score_every`` are then off.
+        max_open: maximum number of open conversations.
+        max_bytes: maximum bytes of all open conversations.
+        score_every: number of turns after which an open conversation is scored provisionally; 0: never.
+        replicas: ``one`` and ``sticky``: every turn of a conversation arrives here. ``any``: turns go to any of several
+            processes; ``idle_ns`` and ``score_every`` are then off.
     """
 
     idle_ns: int = 300_000_000_000
@@ -121,13 +123,13 @@ class EndedSession(NamedTuple):
     """A conversation that has ended, or (``end`` is ``open``) is scored provisionally.
 
     Attributes:
-        id: as the application gave it.
-        key: in the ledger of sessions.
+        id: the application's own id.
+        key: key in the ledger of sessions.
         turns: number of its turns.
-        revision: how often it had ended before.
-        unit: the last turn, which stands for all.
-        samples: the whole conversation, or an outcome if there is none.
-        whole: None if every turn is there; else why it is ``incomplete``.
+        revision: number of its earlier ends.
+        unit: the last turn, which represents the conversation.
+        samples: the whole conversation, or an outcome without one.
+        whole: None if every turn is present; otherwise the reason why it is ``incomplete``.
     """
 
     id: str
@@ -153,7 +155,7 @@ class SessionTable:
 
     Attributes:
         bytes: approximate size of open sessions.
-        pieces: how the source of turns is shared with other processes.
+        pieces: how the turns are divided among processes.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
@@ -166,11 +168,11 @@ class SessionTable:
 
     @property
     def open(self) -> int:
-        """Open sessions."""
+        """Number of open sessions."""
         return len(self._open)
 
     def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
-        """Gather a turn; return the sessions that ended by it, or are to be scored provisionally (``open``)."""
+        """Gather a turn; return the sessions that it ended, or that are to be scored provisionally (``open``)."""
         session = self._of(turn.id)
         before = session.held_bytes
         if not session.units:
@@ -181,7 +183,7 @@ class SessionTable:
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
-        """Note why any conversation may have turns in other processes from now on, open ones too; empty = none has."""
+        """Record why any conversation may have turns in other processes from now on, open ones too; empty: none has."""
         if self.pieces.shared and not why:
             self.take_over(None, now_ns)
         self.pieces.shared = why
@@ -189,11 +191,11 @@ class SessionTable:
             session.piece = session.piece or why
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
-        """Note that other processes have read a stream (None = every stream) until a time, since the epoch."""
+        """Record that other processes have read a stream (None: every stream) until a time, since the epoch."""
         self.pieces.take_over(stream, since_ns + self._bounds.idle_ns)
 
     def leave(self, stream: Hashable) -> None:
-        """Note that another process reads a stream from now on."""
+        """Record that another process reads a stream from now on."""
         for session in self._open.values():
             if session.stream == stream:
                 session.piece = session.piece or MOVED
@@ -204,20 +206,20 @@ class SessionTable:
         return None if session is None else self._close(session, "explicit")
 
     def due(self, now_ns: int) -> list[EndedSession]:
-        """End and return the sessions that have been silent for too long, and look at no others."""
+        """End and return the sessions that have been silent for too long; reads no others."""
         ended = []
         while (due_ns := self.next_due_ns()) is not None and due_ns <= now_ns:
             ended.append(self._close(self._oldest(), "idle"))
         return ended
 
     def next_due_ns(self) -> int | None:
-        """Return when ``due`` ends a session if no turn comes; None = never."""
+        """Return the time at which ``due`` ends a session without further turns; None: never."""
         if not self._open or self._bounds.replicas == "any":
             return None
         return self._oldest().last_ns + self._bounds.idle_ns
 
     def close_all(self, now_ns: int) -> list[EndedSession]:
-        """End every session: at shutdown."""
+        """End every session, at shutdown."""
         return [self._close(session, "shutdown") for session in [*self._open.values()]]
 
     def _of(self, id: str) -> OpenSession:
@@ -286,7 +288,7 @@ class SessionTable:
         return session.incomplete(heals=believed)
 
     def _why_piece(self, session: OpenSession) -> str:
-        """Return why other processes may have turns of a conversation; empty = every turn came here."""
+        """Return why other processes may have turns of a conversation; empty: every turn arrived here."""
         if session.piece or not self.pieces.is_taken_over(session.stream):
             return session.piece
         has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
@@ -300,10 +302,10 @@ def session_key(id: str) -> UnitKey:
 
 
 class HistoryModes:
-    """Remembers, by the name of a root, whether turns bring the whole history, and whether conversations begin without one.
+    """Remembers, by the name of a root, whether turns contain the whole history, and whether conversations begin without one.
 
-    If turns go to any of several processes, a process sees all of a conversation only if each turn brings it along. Whether a
-    history was cut, or a turn is a first one, shows in other conversations of the application.
+    If turns go to any of several processes, a process sees a whole conversation only if each turn contains it. Other
+    conversations of the application show whether a history was cut, or a turn is a first one.
     """
 
     def __init__(self) -> None:
@@ -311,29 +313,29 @@ class HistoryModes:
         self._empty: set[str] = set()
 
     def learn(self, name: str, *, whole: bool) -> None:
-        """Note whether a turn brought the whole history, or a part."""
+        """Record whether a turn contained the whole history, or a part."""
         if name in self._whole or len(self._whole) < _NAMES:
             self._whole[name] = self._whole.get(name, True) and whole
 
     def learn_begin(self, name: str) -> None:
-        """Note that a conversation began without a history: no example or greeting is before its first question."""
+        """Record that a conversation began without a history: no example or greeting precedes its first question."""
         if len(self._empty) < _NAMES:
             self._empty.add(name)
 
     def begin_empty(self, name: str) -> bool:
-        """Whether conversations of that name begin without a history, so that a turn with one is no first turn."""
+        """Whether conversations of that name begin without a history, so that a turn with one is not a first turn."""
         return name in self._empty
 
     def are_whole(self, name: str) -> bool:
-        """Whether turns of that name bring the whole history; False while that is not known."""
+        """Whether turns of that name contain the whole history; False while that is unknown."""
         return self._whole.get(name, False)
 
 
 class SessionSharding:
-    """Finds conversations that may have turns in another worker of a topic: each would count its piece as a whole.
+    """Finds conversations that may have turns in another worker of a topic: each worker would count its part as a whole.
 
     Attributes:
-        shared: why any conversation may have turns in other processes; empty = all turns of a conversation come here.
+        shared: why any conversation may have turns in other processes; empty: all turns of a conversation arrive here.
     """
 
     def __init__(self) -> None:
@@ -341,9 +343,10 @@ class SessionSharding:
         self._until_ns: dict[Hashable, int] = {}
 
     def take_over(self, stream: Hashable, until_ns: int) -> None:
-        """Note that other processes have read a stream (None = every stream) before.
+        """Record that other processes have read a stream (None: every stream) before.
 
         Args:
+            stream: the stream.
             until_ns: a conversation with a turn that ended before this time, since the epoch, may have begun there.
         """
         self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
@@ -353,7 +356,7 @@ class SessionSharding:
         return stream in self._until_ns
 
     def why(self, stream: Hashable, end_ns: int) -> str:
-        """Return why a conversation with a turn that ended then is a piece; empty if the turn does not show it."""
+        """Return why a conversation is a part, given the end of one of its turns; empty if the turn does not show it."""
         if self.shared:
             return self.shared
         return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""

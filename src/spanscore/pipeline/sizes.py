@@ -1,4 +1,4 @@
-"""How much memory content takes, and the samples of units that are kept for later use within such a bound."""
+"""Measures the memory of content, and keeps the samples of units for later use within a bound."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from spanscore.core.score import Outcome, Score, Usage
 from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, SampleObserver
 
-_ENTRY: Final = 80  # bytes of a container's entry, roughly
-_MOST: Final = 20_000  # things looked at, 10 ms at worst
+_ENTRY: Final = 80  # approximate bytes of a container's entry
+_MOST: Final = 20_000  # maximum number of objects read, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
 _FIRST: Final = slice(_MOST)
-_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # nothing inside, and not counted
+_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # without entries, and not counted
 _MODELS: Final = frozenset(
     {SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall, TokenUsage}
 )
 
 
 def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
-    """Return roughly how many bytes of content a unit keeps alive, or its samples if they were submitted.
+    """Return the approximate bytes of content that a unit keeps alive, or of its submitted samples.
 
-    A long text counts once, even if it is there several times. Lists, tuples, dicts and samples are looked into, without
-    running their code; after 20,000 objects the size so far, a lower bound, is returned.
+    A long text counts once, even if it occurs several times. Lists, tuples, dicts and samples are traversed without running
+    their code. After 20,000 objects the size so far, a lower bound, is returned.
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
-    # Content is kept alive by the objects from which it will be rendered, or by attributes that came as they are.
+    # Content is kept alive by the objects that render it, or by attributes that were received as values.
     attributes = (span.attributes for span in unit.spans)
     return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
 
@@ -72,7 +72,7 @@ def _size_bytes(held: list[Any]) -> int:
 
 
 def _inside(thing: Any, kind: type) -> Collection[Any]:
-    """Return the first entries of a container; empty for any other object."""
+    """Return the first entries of a container; empty for every other object."""
     if kind is dict:
         return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
     if kind is partial:
@@ -88,16 +88,16 @@ _UNIT_BYTES: Final = 2_500
 """Bytes of a kept unit without content and attributes: measured."""
 _SCORE_BYTES: Final = 1_000
 _GONE: Final = 10_000
-"""Units that are remembered as no longer kept."""
+"""Number of remembered units that are no longer kept."""
 
 
 @dataclass(slots=True)
 class KeptUnit:
-    """A unit that is kept.
+    """A kept unit with its samples.
 
     Attributes:
-        unit: without content.
-        decision: by which it is kept.
+        unit: the unit without content.
+        decision: decision to keep it.
         scores: metric → its score, without usage.
     """
 
@@ -117,12 +117,12 @@ class KeptUnit:
 
 @dataclass(eq=False, repr=False)
 class SampleCache:
-    """Keeps samples until they are taken, are too old, or have to make room; a ``SampleObserver``. Span thread.
+    """Keeps samples until they are taken, are too old, or exceed the bound; a ``SampleObserver``. Span thread.
 
-    They are kept as bytes, whose size is known, as most are never read again.
+    They are kept as bytes, which have a known size, because most are never read again.
 
     Attributes:
-        decide: whether a unit is kept, and with which probability; pure.
+        decide: returns whether a unit is kept, and with which probability; pure.
         within_ns: how long samples are kept.
         max_bytes: size of all kept samples; the oldest is dropped first.
         on_kept: called with the key of a unit that is kept now.
@@ -144,7 +144,7 @@ class SampleCache:
         return len(self._kept)
 
     def is_interested(self, facts: SamplingContext) -> bool:
-        """Whether the dice keep a unit."""
+        """Whether a unit is sampled for keeping."""
         return self.decide(facts).take
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
@@ -160,7 +160,7 @@ class SampleCache:
         self.on_kept(facts.key)
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
-        """Keep the scores of a unit that is kept: its metrics are not asked again."""
+        """Keep the scores of a kept unit: its metrics are not asked again."""
         kept = self._kept.get(key)
         if kept is None:
             return
@@ -172,7 +172,7 @@ class SampleCache:
         self.make_room()
 
     def take(self, key: UnitKey) -> KeptUnit | None:
-        """Remove and return a unit; None if it is not kept (any more)."""
+        """Remove and return a unit; None if it is not, or no longer, kept."""
         self.make_room()
         kept = self._kept.pop(key, None)
         if kept is not None:
@@ -180,11 +180,11 @@ class SampleCache:
         return kept
 
     def was_kept(self, key: UnitKey) -> bool:
-        """Whether a unit was kept, and had to go."""
+        """Whether a unit was kept, and was dropped."""
         return key in self._gone
 
     def make_room(self) -> None:
-        """Drop units that are too old, and the oldest while all are too large."""
+        """Drop units that are too old, and the oldest while all together are too large."""
         now_ns = self.clock()
         while self._kept:
             oldest = next(iter(self._kept.values()))
@@ -198,14 +198,14 @@ class SampleCache:
 
 
 class SampleObservers:
-    """Gives the samples of each unit to the observers that are interested in it. Span thread.
+    """Passes the samples of each unit to the observers that are interested in it. Span thread.
 
     Args:
-        queue: of the scorer: the making of a sample takes a place.
+        queue: the scorer's queue: the making of a sample takes a place.
 
     Attributes:
-        observers: added before the first unit comes.
-        noticed: called with the facts of each unit that has closed, or cannot be taken; added before the first unit comes.
+        observers: added before the first unit.
+        noticed: called with the facts of each unit that has closed, or cannot be sampled; added before the first unit.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -224,13 +224,13 @@ class SampleObservers:
         return any(observer.is_interested(facts) for observer in self.observers)
 
     def delegated(self, facts: SamplingContext) -> bool:
-        """Note that the samples of a unit will be made; return whether an observer is interested in them."""
+        """Record that the samples of a unit will be made; return whether an observer is interested in them."""
         if wanted := self.is_interested(facts):
             self._making[facts.key] = facts
         return wanted
 
     def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
-        """Return a unit that no metric takes as one whose samples are to be made, if an observer is interested; else []."""
+        """Return a job for the samples of an unsampled unit, if an observer is interested; otherwise []."""
         if not self.is_interested(facts):
             return []
         held = size_bytes_of(unit, samples)
@@ -241,7 +241,7 @@ class SampleObservers:
         return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:
-        """Return the units, of one conversation or all, whose samples are being made: a flush waits for them."""
+        """Return the units with samples in the making, of one conversation or all: a flush waits for them."""
         return [
             key
             for key, facts in self._making.items()
@@ -249,18 +249,18 @@ class SampleObservers:
         ]
 
     def on_samples(self, unit: Unit, samples: Samples) -> None:
-        """Give samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
+        """Pass samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
         facts = self._making.pop(unit.key, None)
         if facts is not None:
             self._report(facts, unit, samples)
 
     def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
-        """Report to the interested observers that a unit has no samples, and why."""
+        """Report to the interested observers why a unit has no samples."""
         if self.is_interested(facts):
             self._report(facts, unit.without_content(), _none(outcome))
 
     def give_up(self) -> None:
-        """Report that the samples that are being made will not come."""
+        """Report the outcome ``shutdown`` for samples in the making."""
         for facts in [*self._making.values()]:
             self.on_samples(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
 
@@ -271,4 +271,4 @@ class SampleObservers:
 
 
 def _none(outcome: Outcome) -> Samples:
-    return Samples(outcome=outcome, reason=f"no sample was made of it: {outcome}")
+    return Samples(outcome=outcome, reason=f"no sample was made of the unit: {outcome}")

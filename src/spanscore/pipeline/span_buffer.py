@@ -1,4 +1,6 @@
-"""SpanBuffer: the spans of a unit wait here and leave with its scores; late spans make a revision of the unit."""
+"""``SpanBuffer`` holds the spans of a unit until its scores are in, and exports them at a bounded pace; ``HeldRoots`` holds
+roots.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from spanscore.pipeline.assembly import split
 from spanscore.protocols import PendingSpan
 
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
-"""Why a unit's spans leave."""
+"""Reasons for the export of a unit's spans."""
 _SECOND_NS = 1_000_000_000
 
 
 @dataclass(eq=False, repr=False)
 class ExportPace:
-    """Bounds how many spans may leave now, so that the batch processor behind never overflows.
+    """Bounds the number of spans that may be exported now, so that the batch processor after it never overflows.
 
-    5,000 spans ended at once into a default batch processor behind a 50 ms exporter lost half of them; 512 per 100 ms still
-    lost a third behind a slower one. So 512 more spans leave when the provider's ``force_flush`` has returned, or after 2 s.
+    5,000 spans ended at once into a default batch processor with a 50 ms exporter lost half of them; 512 per 100 ms still lost
+    a third with a slower one. So 512 more spans are ended when the provider's ``force_flush`` has returned, or after 2 s.
 
     Attributes:
         flush: begins to export the provider's spans, without blocking.
@@ -46,7 +48,7 @@ class ExportPace:
         self._flushing_until_ns = 0
 
     def allows(self, now_ns: int) -> int:
-        """Return how many spans may leave now."""
+        """Return the number of spans that may be ended now."""
         if self._flushing is not None:
             if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
@@ -56,7 +58,7 @@ class ExportPace:
         return self._left
 
     def spend(self, spans: int, now_ns: int) -> None:
-        """Count spans that have left; begin a flush when the batch is used up."""
+        """Count ended spans; begin a flush when the batch is used up."""
         self._left -= spans
         if self._left > 0 or self._flushing is not None:
             return
@@ -65,7 +67,7 @@ class ExportPace:
         self._flushing.add_done_callback(lambda _: self.on_flushed())
 
     def wait_until_ns(self) -> int | None:
-        """Return when the wait for the running flush ends; None if none runs."""
+        """Return the time at which the wait for the running flush ends; None if none runs."""
         return None if self._flushing is None else self._flushing_until_ns
 
 
@@ -79,19 +81,20 @@ class _Room:
 
 @dataclass(eq=False, repr=False)
 class SpanBuffer:
-    """Keeps ended spans of units that may be scored, which leave together with the scores. Owned by the span thread.
+    """Holds ended spans of units that may be scored, to be exported together with the scores. Owned by the span thread.
 
-    Past a bound the oldest parked unit is to be released. If as many spans or bytes wait for the pace, spans leave without it.
+    Beyond a bound the oldest parked unit must be released. If as many spans or bytes wait for the pace, spans are ended without
+    it.
 
     Attributes:
-        pace: at which spans leave.
-        max_units: parked units.
-        max_spans: kept spans of parked and running units.
-        max_bytes: bytes of kept spans.
+        pace: limits the exported spans.
+        max_units: maximum number of parked units.
+        max_spans: maximum number of held spans of parked and running units.
+        max_bytes: maximum bytes of held spans.
         early_ns: a unit that has run for longer releases its ended children.
         provider_closed: whether the application has shut its provider down.
-        released: reason → units that left (``RELEASE_REASONS``).
-        lost: spans that left after the application had shut its provider down.
+        released: reason → exported units (``RELEASE_REASONS``).
+        lost: spans that were ended after the application had shut its provider down.
     """
 
     pace: ExportPace
@@ -116,11 +119,11 @@ class SpanBuffer:
         self.lost = 0
 
     def __len__(self) -> int:
-        """Units parked."""
+        """Number of parked units."""
         return len(self._parked)
 
     def hold_child(self, key: UnitKey, child: PendingSpan, now_ns: int) -> None:
-        """Keep an ended child; it leaves at once if there is no room for it, or its unit has run too long."""
+        """Hold an ended child; export it immediately if there is no room for it, or its unit has run too long."""
         room = self._running.get(key)
         if room is None:
             room = self._running[key] = _Room(since_ns=now_ns)
@@ -132,7 +135,7 @@ class SpanBuffer:
         self._bytes += child.size
 
     def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
-        """Keep an ended root with its children until ``release``, which is due at the deadline or past a bound."""
+        """Hold an ended root with its children until ``release``, which is due at the deadline or beyond a bound."""
         room = self._running.pop(key, None) or _Room(since_ns=0)
         room.root, room.deadline_ns = root, deadline_ns
         self._spans += 1
@@ -144,7 +147,7 @@ class SpanBuffer:
         return key in self._parked
 
     def release(self, key: UnitKey, attributes: Mapping[str, Any], reason: str = "done") -> bool:
-        """Let a unit's spans leave, with these attributes on the root. False: they have left already."""
+        """Export a unit's spans, with these attributes on the root. False: they were exported already."""
         room = self._parked.pop(key, None)
         if room is None:
             return False
@@ -157,7 +160,7 @@ class SpanBuffer:
         return True
 
     def enqueue(self, pending: PendingSpan, spans: int = 1, *, attributes: Mapping[str, Any] | None = None) -> None:
-        """Queue a span, or something that makes spans, behind the pace."""
+        """Queue a span, or an object that makes spans, for export at the pace."""
         self._leaving.append((pending, attributes, spans))
         self._leaving_spans += spans
         self._leaving_bytes += pending.size
@@ -168,29 +171,29 @@ class SpanBuffer:
         return list(self._parked)
 
     def overdue(self, now_ns: int) -> list[UnitKey]:
-        """Return the parked units whose deadline has passed; each is to be released."""
+        """Return the parked units after their deadline; each must be released."""
         return [key for key, room in self._parked.items() if room.deadline_ns <= now_ns]
 
     def superfluous(self) -> UnitKey | None:
-        """Return the oldest parked unit, which is to be released, if a bound is passed; else None."""
+        """Return the oldest parked unit, which must be released, if a bound is exceeded; otherwise None."""
         is_full = len(self._parked) > self.max_units or self._spans > self.max_spans or self._bytes > self.max_bytes
         return next(iter(self._parked), None) if is_full else None
 
     def release_early(self, now_ns: int) -> None:
-        """Let the ended children of units that run long leave."""
+        """Export the ended children of units that have run too long."""
         for room in self._running.values():
             if now_ns - room.since_ns < self.early_ns:
                 break
             self._empty(room)
 
     def release_running(self) -> None:
-        """Let the children of running units leave, as they are."""
+        """Export the children of running units."""
         for room in self._running.values():
             self._empty(room)
         self._running.clear()
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> int:
-        """End queued spans as the pace allows, all of them if ``unpaced``; return how many left."""
+        """End queued spans as the pace allows, all of them if ``unpaced``; return their number."""
         left = 0
         while self._leaving and (unpaced or self._is_crowded() or self.pace.allows(now_ns) > 0):
             pending, attributes, spans = self._leaving.popleft()
@@ -205,7 +208,7 @@ class SpanBuffer:
         return left
 
     def next_due_ns(self) -> int | None:
-        """Return when a span is due without a further event; None if none is."""
+        """Return the time at which a span is due without a further event; None if no span is."""
         times = [room.deadline_ns for room in self._parked.values()]
         oldest = next(iter(self._running.values()), None)
         if oldest is not None and oldest.children:
@@ -215,7 +218,7 @@ class SpanBuffer:
         return min(times, default=None)
 
     def drop(self, key: UnitKey) -> None:
-        """Let the children of a unit leave that ended without being parked."""
+        """Export the children of a unit that ended without being parked."""
         room = self._running.pop(key, None)
         if room is not None:
             self._empty(room)
@@ -224,7 +227,7 @@ class SpanBuffer:
         return self._spans < self.max_spans and self._bytes + pending.size <= self.max_bytes
 
     def _is_crowded(self) -> bool:
-        """Whether more is queued than may be kept: with the backend down, pacing must not gather spans without end."""
+        """Whether more is queued than may be held: with the backend down, pacing must not gather spans without end."""
         return self._leaving_spans > self.max_spans or self._leaving_bytes > self.max_bytes
 
     def _empty(self, room: _Room) -> None:
@@ -237,18 +240,18 @@ class SpanBuffer:
 
 @dataclass(eq=False, repr=False)
 class HeldRoots:
-    """Keeps roots until their unit is decided on, and records which units are out. Owned by the span thread.
+    """Holds roots until the decision on their unit, and records which units are out. Owned by the span thread.
 
-        root's end ─▶ kept ─▶ parked ─▶ released, with scores ─▶ out
+        root's end ─▶ held ─▶ parked ─▶ released, with scores ─▶ out
                         └─▶ turned back ─▶ out
 
     Attributes:
-        hold: keeps spans that wait for scores.
-        attach: whether scores go onto the unit's own span; if not, no span waits.
+        hold: holds spans that wait for scores.
+        attach: whether scores are added to the unit's own span; if not, no span waits.
         hold_root_ns: how long a unit waits after its end if its root is its trace's root.
         hold_ns: how long any other unit waits after its end.
-        in_flight: units whose root has ended and that are not out yet, oldest first.
-        parts: topmost span → the units that its spans make, until they are taken.
+        in_flight: ended units that are not out yet, oldest first.
+        parts: topmost span → the units below it, until they are taken.
     """
 
     hold: SpanBuffer
@@ -264,11 +267,11 @@ class HeldRoots:
         self.parts: dict[UnitKey, set[UnitKey]] = {}
 
     def ended(self, key: UnitKey) -> None:
-        """Note that a unit's root has ended."""
+        """Record that a unit's root has ended."""
         self.in_flight[key] = None
 
     def keep(self, key: UnitKey, pending: PendingSpan, now_ns: int, *, is_root: bool) -> None:
-        """Keep an ended span of a unit without a decision."""
+        """Hold an ended span of a unit without a decision."""
         if is_root:
             self._roots[key] = pending
         elif self.attach:
@@ -277,14 +280,14 @@ class HeldRoots:
             pending.end()
 
     def let_late_go(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
-        """Let a span leave whose unit has closed already."""
+        """Export a late span of a closed unit."""
         if pending is not None:
             self.hold.enqueue(pending)
         if is_root:
             self.leaves(key)
 
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
-        """Return the units that the spans below a topmost span make; if that is no root, its spans leave."""
+        """Return the units below a topmost span; if that span is not a root, export its spans."""
         units = split(unit)
         keys = {part.key for part in units}
         if keys != {unit.key}:
@@ -296,7 +299,7 @@ class HeldRoots:
         return units
 
     def park(self, unit: Unit, now_ns: int) -> float:
-        """Hold the spans of a unit that was chosen; return for how many seconds, -inf if none wait."""
+        """Hold the spans of a sampled unit; return for how many seconds, -inf if no span waits."""
         pending = self._roots.pop(unit.key, None)
         if pending is None:
             return -inf
@@ -309,7 +312,7 @@ class HeldRoots:
         return hold_ns / 1e9
 
     def turn_back(self, key: UnitKey, attributes: Mapping[str, Any], now_ns: int) -> None:
-        """Let the spans of a unit leave that is not scored."""
+        """Export the spans of an unscored unit."""
         pending = self._roots.pop(key, None)
         if pending is not None:
             self.hold.hold_root(key, pending, now_ns)
@@ -319,11 +322,11 @@ class HeldRoots:
         self.leaves(key)
 
     def leaves(self, key: UnitKey) -> None:
-        """Note that a unit is out when all spans that are queued now have left."""
+        """Record that a unit is out when all spans queued so far are exported."""
         self._leaving.append((self.hold.queued, key))
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End what may leave now."""
+        """End queued spans as the pace allows, all of them if ``unpaced``."""
         self.hold.flush_ready(now_ns, unpaced=unpaced)
         while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self.in_flight.pop(self._leaving.popleft()[1], None)

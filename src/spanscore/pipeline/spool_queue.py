@@ -1,9 +1,9 @@
-"""SpoolQueue: jobs on a disk, where they outlive the process, and as many of them in memory as are soon begun.
+"""``SpoolQueue`` keeps jobs on a disk, so that they outlive the process, and a bounded number of them in memory.
 
     put ─▶ on the disk ─▶ leased, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
                  └─▶ without a lease: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
 
-A job without room in memory has no lease from the start, and is taken when there is room: a backlog costs disk, and no memory.
+A job without room in memory has no lease, and is taken when there is room: a backlog needs disk space, and no memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from spanscore.durable.spool import SpoolFile
 from spanscore.pipeline.queues import MemoryQueue
 
 _PASSING: Final = 20
-"""Units on their way to the disk for each that may be in memory: a burst passes as fast as the disk takes it."""
+"""Units on their way to the disk for each unit that may be in memory: a burst passes as fast as the disk."""
 _AT_ONCE: Final = 64
-"""Rows that are taken in one go."""
+"""Number of rows that are taken at once."""
 _LOOK_S: Final = 1.0
-"""Pause between two searches for rows of others: delegated ones, and those of processes that have ended."""
+"""Pause between two searches for rows of other processes: delegated ones, and those of processes that have ended."""
 _PROVISIONAL: Final = 1 << 31
 _COME_AGAIN: Final = {
     PutResult.KNOWN: "it is in the spool already",
@@ -42,13 +42,13 @@ _ENDS: Final = {
     RowEnd.EXPIRED: (Outcome.EXPIRED, "it waited in the spool for longer than max_age"),
     RowEnd.DEAD_LETTER: (
         Outcome.METRIC_ERROR,
-        "three processes crashed while they scored it: it is put aside in the spool",
+        "three processes crashed while they scored it: it is a dead letter in the spool",
     ),
 }
 
 
 def row_key(unit: Unit) -> RowKey:
-    """Return by what a unit's job is known in a spool; a conversation that goes on is another one with each of its turns."""
+    """Return the key of a unit's job in a spool; a conversation that goes on has a new key with each turn."""
     revision = unit.revision
     if unit.session is not None and unit.is_provisional:
         revision = _PROVISIONAL + unit.session.turns
@@ -57,18 +57,18 @@ def row_key(unit: Unit) -> RowKey:
 
 @dataclass(eq=False, repr=False)
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, but for sizes and the methods that name another thread.
+    """Implements ``DurableQueue``. Loop thread, except for sizes and the methods that name another thread.
 
     Attributes:
-        spool: holds the jobs.
-        in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
-        max_bytes: bytes of content in memory, roughly: one half for these jobs, one for those on their way to the disk.
-        scores_here: whether jobs come out here; else each is delegated.
-        unreadable: called with the reason if no job can be made of a row, which is put aside in the file.
+        spool: file with the jobs.
+        in_memory: maximum number of jobs leased by this process: they wait in memory, or are in work.
+        max_bytes: approximate bytes of content in memory: one half for these jobs, one half for those on their way to the disk.
+        scores_here: whether this process scores jobs; otherwise each job is delegated.
+        unreadable: called with the reason if a row cannot be decoded; the row becomes a dead letter in the file.
         resource: returns the resource of this process, which is written with a job.
-        passing: units on their way to the disk; None = twenty for each of ``in_memory``.
-        metrics: names of the metrics of this process; others wait for a process that has them. None = it has all.
-        redelivered: units that came again: put once more, or taken with all scores, which may have been emitted before.
+        passing: maximum number of units on their way to the disk; None: twenty for each of ``in_memory``.
+        metrics: names of the metrics of this process; jobs of other metrics wait for a process that has them. None: it has all.
+        redelivered: units that arrived again: put once more, or taken with all scores, which may have been emitted before.
     """
 
     spool: SpoolFile
@@ -86,12 +86,12 @@ class SpoolQueue:
         self.reset()
 
     def reset(self) -> None:
-        """Be as new: in a forked child, where the leases are its parent's."""
+        """Return to the initial state, in a forked child: the parent keeps the leases."""
         self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
         self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.redelivered = 0
-        self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
-        self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks
+        self._kept: set[UnitKey] = set()  # units with a job in memory and a row on the disk
+        self._rests: dict[RowKey, str] = {}  # rows in work → the metrics that this process lacks
         self._heard: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._wakes = False
@@ -104,46 +104,48 @@ class SpoolQueue:
 
     @property
     def capacity(self) -> int:
-        """Units that may be on their way to the disk."""
+        """Maximum number of units on their way to the disk."""
         return self._passing.capacity
 
     def __len__(self) -> int:
-        """Those that are, and the jobs in memory."""
+        """Number of units on their way to the disk, and of jobs in memory."""
         return len(self._passing) + len(self._memory)
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take a place on the way to the disk. False: there is none, or the spool takes nothing. Any thread.
+        """Reserve a place on the way to the disk. False: there is no place, or the spool accepts no job. Any thread.
 
-        Where nothing is on its way one is let through in any case: so it is noticed when the disk takes something again.
+        If no unit is on its way, one is accepted in any case, so that the queue notices when the disk accepts jobs again.
         """
         if len(self._passing) and self.spool.room(size_bytes) is not None:
             return False
         return self._passing.reserve(size_bytes)
 
     def cancel(self, size_bytes: int) -> None:
-        """Give a reserved place back. Any thread."""
+        """Release a reserved place. Any thread."""
         self._passing.cancel(size_bytes)
 
     def rejection_reason(self) -> str | None:
-        """Return why the spool takes nothing. Any thread."""
+        """Return why the spool accepts no job. Any thread."""
         return self.spool.room(1)
 
     def is_durable(self, key: UnitKey) -> bool:
-        """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
+        """Whether a unit's job is in memory and on the disk: it is scored here, or after this process by another one. Any
+        thread.
+        """
         return key in self._kept
 
     def on_result(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Say who is told what becomes of each job that is put."""
+        """Set the callback of each job that is put; see ``DurableQueue.on_result``."""
         self._told = told
 
     def begin(self) -> None:
-        """Take what is nobody's, now and from time to time, where jobs come out here."""
+        """Take jobs without an owner, now and at intervals, if this process scores jobs."""
         if self._look is None and self.scores_here and not self._closed:
             self._loop = asyncio.get_running_loop()
             self._look_for_more()
 
     def put(self, job: Job) -> None:
-        """Have a job written; its place is free when that is done."""
+        """Write a job to the disk; its place is released when that is done."""
         body = json_of_job(job, self.resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
@@ -151,7 +153,7 @@ class SpoolQueue:
         self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
-        """Wait for the next job; from then on a crash is one of its."""
+        """Wait for the next job. From then on, a crash counts against the job."""
         self._loop = loop = asyncio.get_running_loop()
         job = await self._memory.get()
         begun = loop.create_future()
@@ -164,13 +166,15 @@ class SpoolQueue:
         return job
 
     def save_scores(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far, and tell when they are on the disk; False: the row is another's by now."""
+        """Write all scores of a job so far, and call back when they are on the disk; False: another process has the row by
+        now.
+        """
         self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
+        """Delete rows with exported scores; keep rows for metrics that this process lacks. Any thread.
 
-        A conversation is not remembered: it may go on under its id in a later life, as a new one.
+        A conversation is not remembered: it may continue under its id in a later life of the process, as a new one.
         """
         rests = [(unit, row_key(unit), self._rests.pop(row_key(unit), None)) for unit in units]
         for is_session in (False, True):
@@ -181,9 +185,10 @@ class SpoolQueue:
                 self.spool.leave(key, rest)
 
     def mark_counted(self, units: Sequence[Unit]) -> None:
-        """Note that sums with the scores of these units have been exported, though the scores have not been. Any thread.
+        """Record that sums with the scores of these units were exported, though the scores were not. Any thread.
 
-        A row that waits for a metric of another process is not marked: the mark would hold for that metric's score, too.
+        A row that waits for a metric of another process is not marked, because the mark would also apply to that metric's
+        score.
         """
         keys = [row_key(unit) for unit in units if unit.session is None]
         self.spool.remember(key for key in keys if key not in self._rests)
@@ -199,7 +204,7 @@ class SpoolQueue:
         self.mark_exported([keys[key] for key in left])
 
     def ack(self, job: Job) -> None:
-        """Say that the job is done: its place is free, and what waits on the disk may have it."""
+        """Release the place of a job that is done, and take waiting rows from the disk."""
         if not job.unit.revision:
             self._kept.discard(job.unit.key)
         self._memory.ack(job)
@@ -207,7 +212,7 @@ class SpoolQueue:
             self._take()
 
     def close(self) -> list[Job]:
-        """Return the jobs that no worker took, which are nobody's now; what is put from now on will be as well."""
+        """Return the jobs that no worker took. They, and jobs that are put from now on, have no owner."""
         self._closed = True
         if self._look is not None:
             self._look.cancel()
@@ -215,7 +220,7 @@ class SpoolQueue:
         self.spool.give_back([row_key(job.unit) for job in left])
         return left
 
-    # --- what was put ------------------------------------------------------------------------------------------
+    # --- put jobs ----------------------------------------------------------------------------------------------
 
     def _was_put(self, job: Job, own: bool, put: PutResult, reason: str | None) -> None:
         self.cancel(job.size_bytes)
@@ -238,7 +243,7 @@ class SpoolQueue:
         else:
             self._told(job, Outcome.QUEUE_FULL, reason)
 
-    # --- what is taken -----------------------------------------------------------------------------------------
+    # --- taken jobs --------------------------------------------------------------------------------------------
 
     def _look_for_more(self) -> None:
         assert self._loop is not None
@@ -287,7 +292,7 @@ class SpoolQueue:
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked for them again
+        scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked again
         scored = tuple(replace(score, counted=row.counted, sent=row.sent) for score in scored)
         part = self._part(replace(job, taken_s=asyncio.get_running_loop().time(), scored=scored), row)
         if part is not None and scored and part.decisions.keys() <= {score.metric for score in scored}:
@@ -295,11 +300,11 @@ class SpoolQueue:
         return part
 
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
-        """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
+        """Return a job with the metrics that this process can score, and record the others; None: it can score none of them."""
         names = {*(metrics_of(row.metrics) or job.decisions)}
         lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}
-        if lacking and lacking == names:  # noted by no text: an earlier version wrote the row
+        if lacking and lacking == names:  # the row has no list of metrics: an earlier version wrote it
             self.spool.leave(row.key, text_of_metrics(names))
             return None
         if lacking:
@@ -310,22 +315,24 @@ class SpoolQueue:
         return replace(job, decisions=decisions, undecided=undecided)
 
     def _has_one_of(self, metrics: str) -> bool:
-        """Whether this process has a metric of a row. The spool's thread."""
+        """Whether this process has a metric of a row. Runs on the spool's thread."""
         names = metrics_of(metrics)
         if not names or self.metrics is None or any(name in self.metrics for name in names):
             return True
         listed = ", ".join(names)
         log_once(
             f"spool {self.spool.path} {listed}",
-            f"the spool {self.spool.path} holds units for metrics that this process does not have: {listed}; they wait for "
-            "a process that has them, until spool.max_age",
+            f"the spool {self.spool.path} has units for metrics that this process lacks: {listed}; they wait for a process "
+            "that has them, until spool.max_age",
         )
         return False
 
     # --- the spool's thread ------------------------------------------------------------------------------------
 
     def _soon(self, answer: Callable[..., Any]) -> Callable[..., None]:
-        """Return a function that has an answer given on the loop, with all others that came by then; not after a fork."""
+        """Return a function that runs a callback on the loop, together with all others that are due by then; not after a
+        fork.
+        """
         life = self._life
 
         def post(*arguments: Any) -> None:
@@ -346,5 +353,5 @@ class SpoolQueue:
         for answer in heard:
             try:
                 answer()
-            except Exception as error:  # noqa: BLE001  (the others must be heard)
-                log_internal_error("hear what became of a job", error)
+            except Exception as error:  # noqa: BLE001  (the other callbacks must run)
+                log_internal_error("process the result of a job", error)

@@ -1,4 +1,4 @@
-"""The index of a ``TraceTable``: open traces, their units and spans, and units that are closed."""
+"""The index of a ``TraceTable``: open traces with their units and spans, and closed units."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
 _NONE: Final = -1
 _SLACK: Final = 8
-"""An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
+"""An eighth is removed at a time, because taking the first item of a dict walks over all removed ones."""
 
 
 class ClosedKeys:
-    """Remembers closed units by 110 to 160 bytes each: the hash of their trace → the hash of the root that ended last in it.
+    """Remembers closed units, 110 to 160 bytes each: hash of the trace → hash of the root that ended last in it.
 
-    Further roots of that trace have an entry of their own. Python's hash of bytes is keyed per process: ids cannot be made
-    to collide, and do so by chance once in 10¹² look-ups.
+    Further roots of that trace have entries of their own. Python's hash of bytes is keyed per process: ids cannot be made to
+    collide, and collide by chance once in 10¹² look-ups.
 
     Args:
-        most: entries that are remembered at least; an eighth more at most, the oldest are forgotten.
+        most: minimum number of remembered entries; the maximum is an eighth more, and the oldest are forgotten.
     """
 
     def __init__(self, most: int) -> None:
@@ -79,13 +79,13 @@ class ClosedKeys:
 
 
 SPAN_BYTES: Final = 400
-"""Bytes of a waiting span beside its own: 300 to 410 were seen. A trace takes 650 more, which ``traces`` bounds."""
+"""Bytes of a waiting span in addition to its own: 300 to 410 were seen. A trace needs 650 more, which ``traces`` bounds."""
 _MOST_LOOSE: Final = 10_000
-"""Ids of one trace that are remembered for their children alone; past them the older half is forgotten."""
+"""Maximum number of ids of one trace that are remembered only for their children; beyond it the older half is forgotten."""
 
 
 Links = dict[bytes, bytes]
-"""Ids of spans → their parents' ids."""
+"""Span id → its parent's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class ClosedUnit(NamedTuple):
 
     Attributes:
         root: its topmost span.
-        spans: its claimed spans, root included, in the order in which they came; empty if it is not followed.
-        outcome: None = whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root), NOT_SAMPLED (it is not followed).
-        revision: how often it was closed before.
-        bytes: of its spans, counted as in ``TraceTable.bytes``.
+        spans: its claimed spans, root included, in the order of arrival; empty if it is not followed.
+        outcome: None: whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root); NOT_SAMPLED (it is not followed).
+        revision: number of its earlier closes.
+        bytes: bytes of its spans, counted as in ``TraceTable.bytes``.
         unread: ids of its unclaimed spans → their parents' ids; empty if it is not followed.
-        has_late_root: whether its root came when other spans of it had been given up.
+        has_late_root: whether its root arrived after its other spans had been dropped.
     """
 
     root: WireSpan
@@ -130,36 +130,36 @@ class ClosedUnit(NamedTuple):
 
     @property
     def key(self) -> UnitKey:
-        """Its key everywhere else, computed on each call as most units need none."""
+        """Its key in all other modules, computed on each call because most units need none."""
         return unit_key(self.root)
 
 
 def unit_key(root: WireSpan) -> UnitKey:
-    """Return the key that a unit has everywhere else."""
+    """Return the key of a unit in all other modules."""
     return UnitKey(int.from_bytes(root[0], "big"), int.from_bytes(root[1], "big"))
 
 
 NO_SPANS: Final[dict[int, WireSpan]] = {}
-"""The spans of every unit that is not followed: one dict less per unit for the garbage collector."""
+"""The spans of every unit that is not followed: saves the garbage collector a dict per unit."""
 NO_LINKS: Final[Links] = {}
 """The unclaimed spans of every unit that is not followed."""
 
 
 class GatheredUnit:
-    """A unit whose root is known, from then until it is forgotten.
+    """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
         spans: arrival → claimed span; empty if the unit is not followed.
         unread: ids of unclaimed spans → their parents' ids; empty if the unit is not followed.
-        count: claimed spans, kept or not.
-        bytes: of the kept spans.
+        count: number of claimed spans, kept or not.
+        bytes: bytes of the kept spans.
         ids: number of unclaimed spans.
-        since_ns: when its first span came.
-        last_ns: when its latest span came, claimed or not.
-        has_late_root: whether its root came when other spans of it had been given up.
+        since_ns: arrival of its first span.
+        last_ns: arrival of its latest span, claimed or not.
+        has_late_root: whether its root arrived after its other spans had been dropped.
         closed: whether it was handed on.
         kept: whether it was handed on and its spans are kept for a next revision.
-        end_ns: the latest end among the root and later spans, since the epoch; 0 if no time is known.
+        end_ns: the latest end of the root and later spans, since the epoch; 0 if no time is known.
     """
 
     __slots__ = (
@@ -182,11 +182,11 @@ class GatheredUnit:
 
     @property
     def key(self) -> UnitKey:
-        """Its key everywhere else."""
+        """Its key in all other modules."""
         return unit_key(self.root)
 
     def add(self, span: WireSpan, arrival: int) -> int:
-        """Add a claimed span; return the bytes that are kept of it."""
+        """Add a claimed span; return the number of its kept bytes."""
         self.count += 1
         if not self.followed and self.root is not span:
             return 0
@@ -205,19 +205,19 @@ class OpenTrace:
     """The spans of one trace, by their ids.
 
     Attributes:
-        nodes: span id → its unit; None = it is unclaimed, with no claimed span above it; an int = its parent has not come, or
-            waits itself, and the int is its arrival (unique in a table).
-        waiting: parent's id → spans that wait for it, claimed ones whole and others by id.
-        units: open units.
-        bytes: of the claimed spans in ``waiting``.
-        kept: closed units whose spans are kept.
-        loose: ids of no unit: of spans that are unclaimed or came too late.
-        dead: ids of closed units, roughly.
-        forgot: whether ids of closed units were forgotten, so that further spans may be of these units.
-        gave_up: whether spans were given up whose parent did not come, so that the parent may come now.
-        over_ns: when its first unit closed: later spans without a parent may be of that unit.
+        nodes: span id → its unit; None: it is unclaimed, without a claimed span above it; an int: its parent has not arrived,
+            or waits itself, and the int is its arrival (unique in a table).
+        waiting: parent id → spans that wait for it, claimed ones whole and others by id.
+        units: number of open units.
+        bytes: bytes of the claimed spans in ``waiting``.
+        kept: number of closed units with kept spans.
+        loose: number of ids without a unit: of spans that are unclaimed or late.
+        dead: approximate number of ids of closed units.
+        forgot: whether ids of closed units were forgotten, so that further spans may belong to these units.
+        gave_up: whether spans were dropped without their parent, so that the parent may arrive now.
+        over_ns: close of its first unit: later spans without a parent may belong to that unit.
         spare: whether it has no open unit, and no claimed span waits.
-        check_ns: when spans that have waited for too long are looked for next.
+        check_ns: time of the next search for spans that have waited too long.
     """
 
     __slots__ = (
@@ -240,7 +240,7 @@ class OpenTrace:
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
     def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Take out the spans that came by then (None = all) and whose parent did not come; yield them by that parent."""
+        """Remove the spans that arrived by then (None: all) and lack their parent; yield them by parent id."""
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
             split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
@@ -250,7 +250,7 @@ class OpenTrace:
                 yield parent_id, group[:split]
 
     def forget_closed(self) -> None:
-        """Forget the ids of units that are over."""
+        """Forget the ids of closed units."""
         self.forgot = True
         self.nodes = {
             span_id: node
@@ -260,7 +260,7 @@ class OpenTrace:
         self.dead = 0
 
     def forget_loose(self) -> int:
-        """Forget the older half of the ids of no unit, if they are too many; return how many."""
+        """Forget the older half of the ids without a unit, if they are too many; return their number."""
         if self.loose <= _MOST_LOOSE:
             return 0
         loose = self._loose()
@@ -275,7 +275,7 @@ class OpenTrace:
         return len(old)
 
     def _loose(self) -> list[bytes]:
-        """Return the ids of no unit in the order in which they came."""
+        """Return the ids without a unit in the order of arrival."""
         waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
         gone = (None, ORPHANED, FORGOTTEN)
         return [span_id for span_id, node in self.nodes.items() if node in gone or span_id in waiting]
@@ -285,7 +285,7 @@ Node = GatheredUnit | int | None
 
 
 def _make_tombstone() -> GatheredUnit:
-    """Return a closed unit without spans, which stands for forgotten ones."""
+    """Return a closed unit without spans, which represents forgotten ones."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
     unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
     unit.closed = unit.kept = True
@@ -293,30 +293,30 @@ def _make_tombstone() -> GatheredUnit:
 
 
 FORGOTTEN: Final = _make_tombstone()
-"""Stands for a closed unit whose ids were forgotten: its spans are late."""
+"""Represents a closed unit with forgotten ids: its further spans are late."""
 ORPHANED: Final = _make_tombstone()
-"""Stands for the unit of orphans: spans that come below them are orphans."""
+"""Represents the unit of orphans: further spans below them are orphans."""
 
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
 _DECIDED: Final = 100_000
 _DROPPED: Final = 1_000_000
-"""Closed units that are remembered, followed ones and others, so that a span that is sent again makes no second unit."""
+"""Numbers of remembered closed units, followed and others, so that a repeated span makes no second unit."""
 _GIVEN_UP: Final = 100_000
-"""Parents that never came and are remembered."""
+"""Number of remembered parents that never arrived."""
 _ENDS: Final = 10_000
-"""Latest traces whose units' ends are remembered, and twice as many at most: 0.3 kB each."""
+"""Number of latest traces with remembered ends of units, and twice as many at most: 0.3 kB each."""
 _IDS_PER_TRACE: Final = 10
-"""Ids per trace of ``Bounds.traces``, on average, at 150 bytes; past them ids of unclaimed spans are forgotten."""
+"""Average number of ids per trace of ``Bounds.traces``, at 150 bytes; beyond it ids of unclaimed spans are forgotten."""
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
 _brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
-"""Half of what the constructors of named tuples take."""
+"""Takes half the time of the constructor of a named tuple, like ``_closed``."""
 
 
 class PastUnits:
-    """Remembers units that are over, and parents that were given up."""
+    """Remembers closed units, and parents that never arrived."""
 
     def __init__(self) -> None:
         self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
@@ -332,7 +332,7 @@ class PastUnits:
             self._forget_ends()
 
     def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
-        """Return when the latest closed unit of a trace ended, or ``unknown``."""
+        """Return the end of the latest closed unit of a trace, or ``unknown``."""
         end = self._ends.get(trace_id)
         if not isinstance(end, WireSpan):
             return unknown if end is None else end
@@ -344,13 +344,13 @@ class PastUnits:
             self._ends = dict(islice(self._ends.items(), _ENDS, None))
 
     def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
-        """Whether a span began when its unit had ended, and so is the work of a later call.
+        """Whether a span began after its unit had ended, and so is the work of a later call.
 
         Some instrumentations leave an ended span current, and the next calls of the thread become its children.
 
         Args:
             span: a claimed span, or the id of an unclaimed one.
-            unit: the unit of its parent; `FORGOTTEN` = any closed unit of its trace.
+            unit: the unit of its parent; `FORGOTTEN`: any closed unit of its trace.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
             return False
@@ -369,43 +369,43 @@ class PastUnits:
         self._forget_ends()
 
     def knows(self, trace_id: bytes) -> bool:
-        """Whether anything of a trace is over."""
+        """Whether a unit of the trace has closed, or a parent in it never arrived."""
         return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._given_up.knows(trace_id)
 
     def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
-        """Remember that a parent did not come; ``ambient``: whether the spans below it are of no closed unit."""
+        """Remember that a parent did not arrive; ``ambient``: whether the spans below it belong to no closed unit."""
         self._given_up.add(trace_id, parent_id)
         if ambient:
             self._ambient.add(trace_id, parent_id)
 
     def recall(self, trace: OpenTrace) -> None:
-        """Set on a trace whether units of it have closed, and parents were given up."""
+        """Set on a trace whether units of it have closed, and whether parents were given up."""
         if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
             trace.forgot, trace.over_ns = True, -1
         trace.gave_up = self._given_up.knows(trace.id)
 
     def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
-        """Whether that is the root of a closed unit whose ids were forgotten."""
+        """Whether the id is the root of a closed unit with forgotten ids."""
         return trace.forgot and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
 
     def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
-        """Note that a claimed span came; return whether it had been given up."""
+        """Record the arrival of a claimed span; return whether it had been given up."""
         self._ambient.discard(trace_id, span_id)
         return self._given_up.has(trace_id, span_id)
 
     def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
-        """Whether that parent did not come, with units that may be below it."""
+        """Whether the parent did not arrive, with units that may be below it."""
         return self._ambient.has(trace_id, parent_id)
 
 
 class OpenTraces:
-    """The traces whose ids are remembered, in the order of their latest span.
+    """The traces with remembered ids, in the order of their latest span.
 
     Args:
-        most: spare traces that are kept; past them the oldest is dropped.
+        most: number of kept spare traces; beyond it the oldest is dropped.
 
     Attributes:
-        spare: traces without an open unit and without a claimed span that waits.
+        spare: traces without an open unit and without a waiting claimed span.
     """
 
     def __init__(self, most: int) -> None:
@@ -421,14 +421,14 @@ class OpenTraces:
         return trace
 
     def touch(self, trace: OpenTrace, now_ns: int) -> None:
-        """Note that a span came."""
+        """Record the arrival of a span."""
         trace.last_ns = now_ns
         self.by_id.move_to_end(trace.id)
         if trace.spare:
             self.spare.move_to_end(trace)
 
     def has_room(self, trace: OpenTrace) -> bool:
-        """Drop other spare traces until there is room for an id of this one. False: there are no others."""
+        """Drop other spare traces until there is room for an id of this one. False: there are no other spare ones."""
         while self._ids >= self._most_ids:
             oldest = next(iter(self.spare), trace)
             if oldest is trace:
@@ -437,35 +437,35 @@ class OpenTraces:
         return True
 
     def use(self, trace: OpenTrace) -> None:
-        """Note that a trace has an open unit, or a claimed span that waits."""
+        """Record that a trace has an open unit, or a waiting claimed span."""
         if trace.spare:
             trace.spare = False
             del self.spare[trace]
 
     def loosen(self, trace: OpenTrace) -> None:
-        """Note that a trace has one more id of no unit."""
+        """Record one more id without a unit in a trace."""
         trace.loose += 1
         self._ids += 1 - trace.forget_loose()
         self.lay_aside(trace)
 
     def put_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
-        """Note the id of a span whose unit is over; return the unit that stands for it."""
+        """Record the id of a span of a closed unit; return the unit that represents it."""
         gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
         self.loosen(trace)
         return gone
 
     def tighten(self, trace: OpenTrace) -> None:
-        """Note that an id of no unit has a unit now."""
+        """Record that an id without a unit has one now."""
         trace.loose -= 1
         self._ids -= 1
 
     def note(self, unit: GatheredUnit) -> None:
-        """Note that a unit has one more unclaimed span."""
+        """Record one more unclaimed span of a unit."""
         unit.ids += 1
         self._ids += 1
 
     def bury(self, unit: GatheredUnit) -> None:
-        """Drop the spans of a closed unit, its ids when they are worth a walk, and its trace if it is empty."""
+        """Drop the spans of a closed unit, its ids if they are worth a walk, and its trace if it is empty."""
         trace = unit.trace
         trace.dead += unit.count + unit.ids
         self._ids -= unit.ids
@@ -479,7 +479,7 @@ class OpenTraces:
         self.lay_aside(trace)
 
     def drop(self, trace: OpenTrace) -> None:
-        """Forget a trace, and break its circle of references with its units, which frees both at once."""
+        """Forget a trace, and break its reference cycle with its units, which frees both at once."""
         if self.by_id.get(trace.id) is trace:
             del self.by_id[trace.id]
             self._ids -= trace.loose
@@ -489,7 +489,7 @@ class OpenTraces:
                 del self.spare[trace]
 
     def lay_aside(self, trace: OpenTrace) -> None:
-        """Make a trace spare, if it has no open unit and no claimed span that waits."""
+        """Make a trace spare, if it has no open unit and no waiting claimed span."""
         if trace.spare or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
             return
         trace.spare = True
@@ -499,11 +499,11 @@ class OpenTraces:
 
 
 class KeptUnits:
-    """Closed units whose spans are kept for a next revision, in the order in which they closed.
+    """Closed units with spans that are kept for a next revision, in the order of closing.
 
     Args:
         traces: the traces of the units.
-        most_bytes: bytes of kept spans; past them the oldest unit is dropped.
+        most_bytes: maximum bytes of kept spans; beyond it the oldest unit is dropped.
     """
 
     def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
@@ -523,7 +523,7 @@ class KeptUnits:
             self.let_go(next(iter(self.units)))
 
     def take(self, unit: GatheredUnit) -> bool:
-        """Remove a unit, as it is open again. False: it was not kept."""
+        """Remove a unit, because it is open again. False: it was not kept."""
         if unit not in self.units:
             return False
         del self.units[unit]
@@ -533,7 +533,7 @@ class KeptUnits:
         return True
 
     def let_old_go(self, last_ns: int) -> None:
-        """Drop the spans of units that have got no span since."""
+        """Drop the spans of units without a span since then."""
         for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
             self.let_go(unit)
 
@@ -544,14 +544,14 @@ class KeptUnits:
 
 
 class BriefUnit(NamedTuple):
-    """A unit that came whole in one request, that no rate takes and that is all of its trace.
+    """A whole unit of one request that no rate samples and that is all of its trace.
 
     Attributes:
         root: its topmost span.
-        ids: of its claimed spans.
-        arrival: as ``OpenTrace`` counts it.
-        last_ns: when it came.
-        bytes: of its root, and 400.
+        ids: ids of its claimed spans → their parents' ids.
+        arrival: arrival number, as in ``OpenTrace``.
+        last_ns: time of its arrival.
+        bytes: bytes of its root, plus 400.
     """
 
     root: WireSpan
@@ -562,15 +562,15 @@ class BriefUnit(NamedTuple):
 
     @property
     def key(self) -> UnitKey:
-        """Its key everywhere else."""
+        """Its key in all other modules."""
         return unit_key(self.root)
 
 
 class BriefUnits:
-    """Brief units, in the order in which they came: nearly every unit is one. A trace with further spans gets an ``OpenTrace``.
+    """Brief units, in the order of arrival: nearly every unit is one. A trace with further spans gets an ``OpenTrace``.
 
     Args:
-        past: remembers the units that are over.
+        past: remembers closed units.
     """
 
     def __init__(self, past: PastUnits) -> None:
@@ -587,7 +587,7 @@ class BriefUnits:
         return iter(self._units.values())
 
     def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
-        """Keep a unit and return its bytes; 0: its trace is known already, and the unit is not kept."""
+        """Keep a unit and return its bytes; 0: its trace is already known, and the unit is not kept."""
         trace_id, _, _, _, raw, _ = root
         if trace_id in self._units or self._past.knows(trace_id):
             return 0
@@ -600,7 +600,7 @@ class BriefUnits:
         return self._units.pop(trace_id, None)
 
     def over(self, last_ns: int) -> list[ClosedUnit]:
-        """Remove and return the units that came by then."""
+        """Remove and return the units that arrived by then."""
         units, closed = self._units, list[ClosedUnit]()
         for root, _, _, came_ns, size in units.values():
             if came_ns > last_ns:

@@ -1,16 +1,16 @@
-"""TraceTable: spans that come over the wire, in any order → whole units, still the bytes that came.
+"""``TraceTable`` gathers spans that arrive over OTLP, in any order, into whole units; spans stay bytes.
 
-The wire does not carry the start of a span, so a unit is whole when its root is there and no span of it has come for a while.
+OTLP does not report the start of a span, so a unit is whole when its root is in and none of its spans has arrived for a while.
 
     span ─┬─ no parent, or a remote one, or only unclaimed ones above it ─▶ root of a unit ─(quiet)─▶ closed
-          ├─ its parent is of a unit ─▶ of that unit                     └ not followed: its bytes go at once
-          ├─ it began when all of that unit had ended ─▶ root of a unit of its own
-          ├─ its parent has not come, or waits ─▶ waits ─┬ the parent comes ─▶ as above
-          │                                              └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
+          ├─ its parent is in a unit ─▶ in that unit                      └ not followed: its bytes are dropped
+          ├─ it began when all of that unit had ended ─▶ root of a new unit
+          ├─ its parent has not arrived, or waits ─▶ waits ─┬ the parent arrives ─▶ as above
+          │                                                 └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
           └─ its unit is closed ─▶ late
 
 Traces and units are ordered by their latest span, so that due ones are at the front. Age needs no timer: a unit without further
-spans is due by silence, so its age is looked at when a span comes.
+spans is due by silence, so its age is checked when a span arrives.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from spanscore.pipeline.trace_index import (
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]
 
 _SHARE: Final = 4
-"""The part of ``Bounds.bytes`` that waiting spans of one trace may take; closed units that are kept may take as much."""
+"""Divisor of ``Bounds.bytes``: the limit of waiting spans of one trace, and of kept closed units."""
 _CHECKS: Final = 64
-"""How often in ``max_age`` an active trace is searched for spans that have waited for too long."""
+"""Number of searches of an active trace per ``max_age`` for spans that have waited too long."""
 
 _Entries = list[WireSpan | bytes]
 """Claimed spans, and ids of unclaimed ones."""
@@ -52,17 +52,19 @@ _Entries = list[WireSpan | bytes]
 
 @dataclass(eq=False, repr=False)
 class TraceTable:
-    """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
+    """Gathers spans in OTLP bytes until their units are over. Owned by one thread; its time never goes back, even if the
+    clock does.
 
     Attributes:
-        follows: whether a unit may be scored, by its root; called once. False: the bytes of its other spans are dropped.
-        stands_alone: whether a span whose parent never came is the root of a unit, as it can hold a question and an answer.
-        bytes: of the claimed spans that wait for a root or are kept by open units, and 400 each.
-        waiting_for_root: traces with claimed spans that wait.
-        orphans: claimed spans that were given up.
-        late: spans that came when their unit was closed.
-        duplicates: spans that had come before, of which the first is kept.
-        revisions: units that were opened again.
+        follows: returns by its root whether a unit may be scored; called once. False: the bytes of its other spans are dropped.
+        stands_alone: returns whether a span without its parent is the root of a unit, because it can have a question and an
+            answer.
+        bytes: bytes of claimed spans that wait for a root or are kept by open units, plus 400 each.
+        waiting_for_root: number of traces with waiting claimed spans.
+        orphans: number of dropped claimed spans.
+        late: number of spans that arrived after their unit was closed.
+        duplicates: number of repeated spans; the first one is kept.
+        revisions: number of units that were opened again.
     """
 
     bounds: Bounds
@@ -85,24 +87,24 @@ class TraceTable:
 
     @property
     def open(self) -> int:
-        """Traces with an open unit or with claimed spans that wait."""
+        """Number of traces with an open unit or with waiting claimed spans."""
         return len(self._traces.by_id) - len(self._traces.spare) + len(self._brief)
 
     def holds(self, trace_id: bytes) -> bool:
-        """Whether that trace has an open unit, or claimed spans that wait."""
+        """Whether the trace has an open unit, or waiting claimed spans."""
         trace = self._traces.by_id.get(trace_id)
         return trace_id in self._brief if trace is None else bool(trace.units or trace.bytes)
 
     def knows(self, trace_id: bytes) -> bool:
-        """Whether spans of that trace came, as far as that is remembered."""
+        """Whether spans of the trace arrived, as far as that is remembered."""
         return trace_id in self._traces.by_id or self._past.knows(trace_id)
 
     def waiting(self) -> set[UnitKey]:
-        """Return the units whose root is there and that were not handed on."""
+        """Return the units with their root that were not handed on."""
         return {unit.key for unit in (*self._quiet, *self._brief, *self._ready)}
 
     def next_due_ns(self) -> int | None:
-        """Return when ``due`` has something to do if no further span comes; None = never."""
+        """Return the time at which ``due`` has work without further spans; None: never."""
         if self._ready:
             return self._told_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
@@ -112,7 +114,7 @@ class TraceTable:
         return min(times) - self._set_back_ns if times else None
 
     def add(self, span: WireSpan, *, claimed: bool, now_ns: int) -> None:
-        """Take in a span; of an unclaimed one the id is kept."""
+        """Add a span; only the id of an unclaimed span is kept."""
         if now_ns != self._told_ns:
             self._tell(now_ns)
         trace_id, span_id, parent_id, is_remote, raw, _ = span
@@ -133,7 +135,7 @@ class TraceTable:
             self._place(trace, span, claimed, owner)
 
     def begins(self, root: WireSpan, ids: Mapping[bytes, bytes], now_ns: int) -> bool:
-        """Take in a unit that is not followed, by the ids of its claimed spans. False: its trace is known; add each span."""
+        """Add a unit that is not followed, by the ids of its claimed spans. False: its trace is known; add each span."""
         if now_ns != self._told_ns:
             self._tell(now_ns)
         self._arrival += 1
@@ -151,7 +153,7 @@ class TraceTable:
             self._arrival = max(self._arrival, now_ns - 1)
 
     def _touch(self, trace_id: bytes, trace: OpenTrace | None) -> OpenTrace:
-        """Note that a span came to a trace, and give up spans that waited too long; return the trace, or a new one."""
+        """Record the arrival of a span in a trace, and drop spans that waited too long; return the trace, or a new one."""
         now_ns, max_age_ns = self._now_ns, self.bounds.max_age_ns
         if trace is not None:
             self._traces.touch(trace, now_ns)
@@ -163,14 +165,14 @@ class TraceTable:
             trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
             if (brief := self._brief.take(trace_id)) is None:
                 self._past.recall(trace)
-            else:  # quiet from now on, as units stand in the order of their latest span
+            else:  # quiet from now on, because units are in the order of their latest span
                 unit = self._begin_unit(trace, brief.root, brief.arrival, followed=False)
                 unit.count, unit.bytes = len(brief.ids), brief.bytes
                 trace.nodes.update(dict.fromkeys(brief.ids, unit))
         return trace
 
     def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
-        """Let a span, or an unclaimed span's id, wait for its parent."""
+        """Add a span, or an unclaimed span's id, to the spans that wait for their parent."""
         span_id, parent_id = span[1], span[2]
         group = trace.waiting.get(parent_id)
         if group is not None:
@@ -193,7 +195,7 @@ class TraceTable:
             self._relieve(trace)
 
     def _place(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
-        """Give a span to its unit, and then the spans that waited for it."""
+        """Assign a span to its unit, and then the spans that waited for it."""
         span_id = span[1]
         unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner, span[2])
         if span_id in trace.waiting:
@@ -207,7 +209,7 @@ class TraceTable:
             self._close(unit, Outcome.INCOMPLETE)
 
     def _follow(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
-        """Give the spans that waited for a span of a unit, and the spans that waited for them in turn, to their units."""
+        """Assign the spans that waited for a span of a unit, and all spans below them, to their units."""
         if owner is not None and not owner.closed and not trace.gave_up:
             self._gather(trace, above, entries, owner)
             return
@@ -229,7 +231,7 @@ class TraceTable:
                     below.append((span_id, waiting.pop(span_id), unit))
 
     def _gather(self, trace: OpenTrace, parent_id: bytes, entries: _Entries, unit: GatheredUnit) -> None:
-        """As ``_follow``, for an open unit in a trace without given-up spans: the path of most spans."""
+        """Do the same as ``_follow`` for an open unit in a trace without dropped spans: the path of most spans."""
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
         below = [(parent_id, entries)]
@@ -260,7 +262,7 @@ class TraceTable:
             self.bytes += size
 
     def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
-        """Give a claimed span to the unit above it, or begin one; return it."""
+        """Assign a claimed span to the unit above it, or begin one; return it."""
         span_id = span[1]
         if (trace.gave_up or owner is None) and self._past.is_over(trace, span_id):
             self.duplicates += 1
@@ -279,7 +281,7 @@ class TraceTable:
         return owner
 
     def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None, above: bytes) -> GatheredUnit | None:
-        """Note the unit of an unclaimed span; return it."""
+        """Record the unit of an unclaimed span; return it."""
         if owner is None:
             trace.nodes[span_id] = None
             self._traces.loosen(trace)
@@ -310,7 +312,9 @@ class TraceTable:
             self.bytes -= size
 
     def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
-        """Return units that are over, with ``most`` quiet ones; give up spans that have waited too long for their root."""
+        """Return the units that are over, at most ``most`` of the quiet ones; drop spans that have waited too long for their
+        root.
+        """
         self._tell(now_ns)
         now_ns, quiet_ns = self._now_ns, self.bounds.quiet_ns
         self._ready += (brief := self._brief.over(now_ns - quiet_ns))
@@ -330,7 +334,7 @@ class TraceTable:
         return ready
 
     def close_all(self, now_ns: int) -> list[ClosedUnit]:
-        """Close every unit, whole if its root came, else incomplete; forget all other spans."""
+        """Close every unit, whole if its root is in, otherwise incomplete; forget all other spans."""
         self._tell(now_ns)
         for brief in [*self._brief]:
             self._touch(brief.root[0], None)
@@ -363,7 +367,7 @@ class TraceTable:
             self._traces.bury(unit)
 
     def _reopens(self, unit: GatheredUnit) -> bool:
-        """Open a unit again whose spans were kept."""
+        """Open a unit with kept spans again. False: its spans were not kept."""
         if not self._kept.take(unit):
             return False
         self._traces.use(unit.trace)
@@ -377,14 +381,14 @@ class TraceTable:
         return True
 
     def _relieve(self, trace: OpenTrace) -> None:
-        """Give up the older half of the waiting spans of a trace that takes too much; all if that is not enough."""
+        """Drop the older half of the waiting spans of a trace that takes too much memory; all if that is not enough."""
         arrivals = sorted(trace.arrival(entry) for group in trace.waiting.values() for entry in group)
         self._give_up(trace, until_ns=arrivals[len(arrivals) // 2])
         if trace.bytes > self._most_waiting:
             self._give_up(trace)
 
     def _give_up(self, trace: OpenTrace, *, until_ns: int | None = None, verdict: Outcome | None = None) -> None:
-        """Make units or orphans of the waiting spans that came by then; None = of all, cycles included."""
+        """Make units or orphans of the waiting spans that arrived by then; None: of all, cycles included."""
         for parent_id, tops in trace.tops(until_ns):
             is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
             is_late = is_late and not self._past.is_new_work(tops[0], FORGOTTEN)
@@ -400,10 +404,10 @@ class TraceTable:
     def _give_up_tops(
         self, trace: OpenTrace, tops: _Entries, gone: GatheredUnit | None, verdict: Outcome | None
     ) -> None:
-        """Make units of spans that can be roots; give the others, with all spans below them, to ``gone``."""
+        """Make units of spans that can be roots; assign the others, with all spans below them, to ``gone``."""
         while tops:
             top = tops.pop()
-            if isinstance(top, bytes):  # not claimed: what is below is on top
+            if isinstance(top, bytes):  # unclaimed: the spans below become the topmost ones
                 self._traces.tighten(trace)
                 self._note(trace, top, None, b"")
                 tops += trace.waiting.pop(top, ())

@@ -1,4 +1,4 @@
-"""UnitTracker's state: what the span thread holds of each unit from its start until spans and scores are out."""
+"""``UnitTracker`` follows each unit on the span thread from its start until its spans and scores are exported."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ from spanscore.pipeline.span_buffer import HeldRoots
 from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
-"""A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
+"""With 3, a quarter of 1,000 places stays free of a judge that hangs: enough for 250 units a second, each scored within a
+second.
+"""
 _BYTES_COUNT: Final = 4
-"""A unit's content is memory of the application's, so `AccountQuotas.fill` counts bytes fourfold."""
+"""Weight of bytes in `AccountQuotas.fill`, because a unit's content is the application's memory."""
 _AT_ONCE: Final = 16
-"""The part of the places that units of unknown size may take at once."""
+"""Divisor of the capacity: the share of places that units of unknown size may take at once."""
 
 
 @dataclass(slots=True)
@@ -48,16 +50,16 @@ class _Held:
 class AccountQuotas:
     """Keeps a judge that hangs from filling the queue for metrics that ask other judges. Owned by the span thread.
 
-    Metrics whose judges are one account share a lane. A lane takes no further unit once it holds three times as many places as
-    are free: one lane alone fills at most three quarters of the queue, two that share no unit three sevenths each. A single
-    lane has the whole queue. This is the dynamic threshold of switches that share memory between ports (Choudhury and Hahne,
-    "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998), with α = 3.
+    Metrics share a lane if their judges are one account. A lane accepts no further unit once it holds three times as many
+    places as are free: one lane alone fills at most three quarters of the queue, two that share no unit three sevenths each. A
+    single lane has the whole queue. This is the dynamic threshold of switches that share memory between ports (Choudhury and
+    Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998), with α = 3.
 
     Attributes:
         of: metric → its lane.
-        capacity: returns the places of the queue.
-        max_bytes: bytes of content in the queue.
-        under_way: metric → units in the queue whose score by that metric is to come.
+        capacity: returns the number of places in the queue.
+        max_bytes: maximum bytes of content in the queue.
+        under_way: metric → units in the queue without a score of that metric yet.
     """
 
     of: Mapping[str, Hashable]
@@ -72,22 +74,22 @@ class AccountQuotas:
         self.under_way: Counter[str] = Counter()
 
     def with_room(self, metrics: Collection[str]) -> list[str]:
-        """Return those of the metrics whose lane has room for one more unit."""
+        """Return the metrics that have room for one more unit in their lane."""
         if len(self._lanes) == 1:
             return list(metrics)
         full = {lane for lane, held in self._lanes.items() if self._is_full(held)}
         return [name for name in metrics if self.of[name] not in full]
 
     def room(self) -> int:
-        """Return how many units may come now without finding a lane full. Any thread; true for a moment."""
-        if self._all.size_bytes > self.max_bytes / 2:  # how large the next ones are is not known yet
+        """Return the number of units that may arrive now without a full lane. Any thread; true for a moment."""
+        if self._all.size_bytes > self.max_bytes / 2:  # the size of the next units is unknown
             return 0
         capacity = self.capacity()
         most = capacity if len(self._lanes) == 1 else capacity * _ALPHA // (_ALPHA + 1)
         return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
 
     def fill(self) -> float:
-        """Return how full the fullest lane is, [0, 1] or more; bytes count fourfold. Any thread; true for a moment."""
+        """Return the fill of the fullest lane, [0, 1] or more; bytes count fourfold. Any thread; true for a moment."""
         capacity, queue = self.capacity(), self._all
         parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self.max_bytes]
         if len(self._lanes) > 1:
@@ -96,15 +98,15 @@ class AccountQuotas:
         return max(parts)
 
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
-        """Add a unit that has a place in the queue, and its metrics whose scores are to come."""
+        """Add a unit with a place in the queue, and its metrics without a score."""
         self._open[key] = size_bytes, {}
         self._all.add(1, size_bytes)
         self.join(key, metrics)
 
     def join(self, key: UnitKey, metrics: Collection[str]) -> None:
-        """Add further metrics whose scores are to come to a unit in the queue."""
+        """Add further metrics to a unit in the queue."""
         size_bytes, open_ones = self._open[key]
-        metrics = [name for name in metrics if name in self.of]  # another process may have chosen one of its own
+        metrics = [name for name in metrics if name in self.of]  # another process may have sampled for its own metric
         new = self._lanes_of(metrics) - self._lanes_of(open_ones)
         for name in metrics:
             open_ones[name] = None
@@ -113,7 +115,7 @@ class AccountQuotas:
             self._lanes[lane].add(1, size_bytes)
 
     def settle(self, key: UnitKey, metrics: Collection[str]) -> None:
-        """Remove metrics of a unit whose scores are in."""
+        """Remove metrics of a unit, because their scores are in."""
         size_bytes, left = self._open[key]
         before = self._lanes_of(left)
         done = left.keys() & metrics
@@ -124,7 +126,7 @@ class AccountQuotas:
             self._lanes[lane].add(-1, -size_bytes)
 
     def leave(self, key: UnitKey) -> None:
-        """Remove a unit that has given its place back."""
+        """Remove a unit, because its place is released."""
         if key in self._open:
             if left := self._open[key][1]:
                 self.settle(key, [*left])
@@ -151,21 +153,21 @@ class UnitTracker:
                                                 │                         └─▶ released as pending ─▶ (settled, emitted)*
                                                 └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
 
-    Scores are settled and emitted when they come. The unit's spans wait for the last score, or until the end of the hold: then
-    they leave with the scores that are in.
+    Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then they
+    are exported with the scores that are in.
 
     Attributes:
         metrics: names of all metrics.
         sink: a sink that never raises.
-        handover: gives chosen units to the loop, one call per tick.
-        hand_rest: gives further decisions on units whose first scores are in to the loop, one call per tick.
-        lanes: of the queue.
+        handover: passes sampled units to the loop, one call per tick.
+        hand_rest: passes further decisions, on units with their first scores, to the loop, one call per tick.
+        lanes: lanes of the queue.
         revisions: decides on units that have been scored before.
-        keeping: gives samples to their observers.
-        sources: scores beside those of the population; a flush waits for them, too.
-        parking: keeps spans until they leave.
-        known: remembers every unit that closes.
-        rejection_reason: returns why the queue takes no further unit; None if there is no more to say.
+        keeping: passes samples to their observers.
+        sources: scores outside sampled traffic; a flush waits for them, too.
+        parking: holds spans until they are exported.
+        known: remembers every closed unit.
+        rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
         clock: seconds, the loop's.
         notes: remarks on scores for ``status()``.
     """
@@ -202,16 +204,16 @@ class UnitTracker:
 
     @property
     def in_flight(self) -> dict[UnitKey, None]:
-        """Units whose root has ended and that are not out yet, oldest first."""
+        """Ended units that are not out yet, oldest first."""
         return self.parking.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
-        """Return topmost span → the units that its spans make, of those found since the last call."""
+        """Return topmost span → the units below it, for those found since the last call."""
         parts, self.parking.parts = self.parking.parts, {}
         return parts
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
-        """Note metrics that do not score a unit here, before it is opened."""
+        """Record metrics that do not score a unit here, before it is opened."""
         self._shared[key] = frozenset(metrics)
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
@@ -226,7 +228,7 @@ class UnitTracker:
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
-        """Keep an ended span of a unit that may be scored; one whose unit has closed already leaves as it is."""
+        """Hold an ended span of a unit that may be scored; a late span of a closed unit is exported unchanged."""
         is_root = span.span_id == key.span_id
         if is_root:
             self.parking.ended(key)
@@ -236,7 +238,7 @@ class UnitTracker:
             self.parking.keep(key, pending, now_ns, is_root=is_root)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
-        """End the root of a unit that cannot be taken, at once."""
+        """End the root of a unit that no metric can sample, immediately."""
         decisions = self._decisions.skipped(facts)  # there are some if a rule matched
         pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
 
@@ -245,7 +247,7 @@ class UnitTracker:
         self._decisions.excluded(facts)
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
-        """Note that events of the unit were lost."""
+        """Record that events of the unit were lost."""
         self.assembler.broken(key, now_ns)
 
     def unit_complete(
@@ -257,9 +259,9 @@ class UnitTracker:
         lost: Outcome = Outcome.INCOMPLETE,
         reason: str | None = None,
     ) -> None:
-        """Take in a unit whose spans are all there; the spans of one that is or was scored leave, as its root has."""
+        """Take a unit with all its spans; if it was scored before, or is being scored, its spans are exported immediately."""
         key = unit.key
-        if unit.revision or key in self._at_work:  # it came again, while it is scored from a spool
+        if unit.revision or key in self._at_work:  # repeated, while it is scored from a spool
             for span in pending.values():
                 span.end()
             if unit.revision:
@@ -274,7 +276,7 @@ class UnitTracker:
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
-        """Take in a unit whose samples are there already."""
+        """Take a unit with its samples."""
         self.ledger.enter(unit.key, unit.eligible_metrics)
         self.parking.ended(unit.key)
         if pending is not None:
@@ -285,13 +287,13 @@ class UnitTracker:
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
-        """Return the units that have ended and are not out, without those that only wait for their scores and match ``but``."""
+        """Return the ended units that are not out. Units that only wait for their scores and match ``but`` are left out."""
         own = [key for key in self.in_flight if not but(key)]
         beside = (source.ledger.open_units() for source in self.sources)
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return the decisions on the units of a trace and their outcomes, as ``Decisions`` does. Any thread."""
+        """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Any thread."""
         return self._decisions.explain(trace_id)
 
     def recent_units(self) -> list[Unit]:
@@ -299,12 +301,12 @@ class UnitTracker:
         return self._recent.units()
 
     def next_due_ns(self) -> int | None:
-        """Return when ``tick`` has something to do without a further event; None while nothing waits for a time."""
+        """Return the time at which ``tick`` has work without a further event; None if no work waits for a time."""
         times = (self.assembler.next_due_ns(), self.parking.hold.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
-        """Close units that are due, hand over chosen units, and release units that have waited too long, at the pace."""
+        """Close due units, hand over sampled units, and release units that have waited too long, at the pace."""
         for unit in self.assembler.due(now_ns):
             for part in self.parking.split(self._without_shared(unit), now_ns):
                 self.ledger.enter(part.key, part.eligible_metrics)
@@ -322,22 +324,22 @@ class UnitTracker:
         self.flush_ready(now_ns)
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End what may leave now."""
+        """End queued spans as the pace allows, all of them if ``unpaced``."""
         self.parking.flush_ready(now_ns, unpaced=unpaced)
 
     def take_over(self, job: Job) -> None:
-        """Take in a unit that another process has handed over: its scores come as those of a unit of this one."""
+        """Accept a unit from another process: its scores are treated like those of a unit of this one."""
         key = job.unit.key
         if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
             self.ledger.belongs(job.unit)
             self.parking.ended(key)
             self._at_work[key] = PendingUnit({}, job.undecided)
             self.lanes.enter(key, job.decisions, job.size_bytes)
-        elif key in self._at_work:  # it has come again, and is on its way to the disk
+        elif key in self._at_work:  # repeated, and on its way to the disk
             self._at_work[key].twice = True
 
     def settle(self, result: JobResult) -> None:
-        """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
+        """Count and emit the scores of a job; export the unit's spans with the last of them."""
         key = result.unit.key
         scores = self._decisions.settle_scores(key, result.scores)
         self.notes.scored(key, scores)
@@ -360,13 +362,13 @@ class UnitTracker:
             self.parking.leaves(key)
 
     def export_held_spans(self) -> None:
-        """Let all that is held leave now, as a shutdown does."""
+        """Export all held spans now, as a shutdown does."""
         for key in self.parking.hold.parked():
             self._let_go(key, "shutdown")
         self.parking.hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
-        """Settle what is open of these, and let their spans leave."""
+        """Settle the open metrics of these units, and export their spans."""
         for key in keys:
             unit = self.assembler.forget(key)
             if self.parking.hold.holds(key):
@@ -381,7 +383,7 @@ class UnitTracker:
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
-        """Let a unit's spans leave, if they are here, as all its scores are in."""
+        """Export a unit's spans, if they are here, because all its scores are in."""
         del self._at_work[key]
         self.lanes.leave(key)
         at_work.others |= self._settle_rest(key, result.rest, result.reason)
@@ -396,14 +398,14 @@ class UnitTracker:
         return outcomes
 
     def _let_go(self, key: UnitKey, reason: str) -> None:
-        """Let a unit's spans leave with the scores that are in; later scores leave without them."""
+        """Export a unit's spans with the scores that are in; later scores are emitted without them."""
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
         self.parking.hold.release(key, attributes, reason)
 
     def _without_shared(self, unit: Unit) -> Unit:
-        """Return a unit that is eligible for the metrics alone that no other scorer of the process gives it."""
+        """Return a unit without the metrics that another scorer of the process scores on it."""
         shared = self._shared.pop(unit.key, None)
         return (
             unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self.metrics) - shared)
@@ -441,7 +443,7 @@ class UnitTracker:
         chosen, others = self._sorted_out(key, decisions)
         held = size_bytes_of(unit, samples)
         if not chosen or not self.queue.reserve(held):
-            if not all_decided:  # the scores for which rules wait will not come
+            if not all_decided:  # the scores that rules read will not arrive
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
             self.keeping.missed(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
@@ -467,7 +469,7 @@ class UnitTracker:
         at_work.undecided, chosen = None, dict[str, Decision]()
         try:
             chosen, others = self._sorted_out(key, self._decisions.rest(facts, scores))
-        except Exception as error:  # noqa: BLE001  (else its job would wait for ever)
+        except Exception as error:  # noqa: BLE001  (otherwise its job would wait forever)
             log_internal_error("decide on a unit", error)
             others = self._decisions.settle_rest(key, Outcome.INCOMPLETE)
         at_work.others |= others
@@ -477,7 +479,7 @@ class UnitTracker:
     def _sorted_out(
         self, key: UnitKey, decisions: Mapping[str, Decision]
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
-        """Settle metrics that do not take the unit or have no room; return the other decisions, and these outcomes."""
+        """Settle metrics that do not sample the unit or have no room; return the other decisions, and these outcomes."""
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self.lanes.with_room(taken), Outcome.QUEUE_FULL)
@@ -499,15 +501,15 @@ class UnitTracker:
 
 @dataclass(slots=True)
 class PendingUnit:
-    """A unit that was handed over, and whose scores are to come.
+    """A unit that was handed over and lacks scores.
 
     Attributes:
-        others: metric → outcome of the metrics that were not chosen, or had no room.
+        others: metric → outcome of the metrics that did not sample it, or had no room.
         scores: scores that are in.
-        made: attributes on how its sample was made, from the first score on.
-        undecided: its facts, while other metrics wait for these scores to be decided on; None if none do.
-        has_left: whether its root has left, as ``pending``, before all scores were in.
-        twice: whether it came once more while it is scored from a spool.
+        made: attributes about the source of its sample, from the first score on.
+        undecided: its facts, while other metrics wait for these scores; otherwise None.
+        has_left: whether its root was exported, as ``pending``, before all scores were in.
+        twice: whether it arrived once more while it is scored from a spool.
     """
 
     others: dict[str, Outcome]
@@ -518,7 +520,9 @@ class PendingUnit:
     twice: bool = False
 
     def goes_on_after(self, rest: Outcome) -> bool:
-        """Whether the unit goes on after a job's end, as the spool has it twice and one of the two is scored. True once."""
+        """Whether the unit goes on after a job's end, because the spool has it twice and one of the two is being scored. True
+        once.
+        """
         goes_on = self.twice and rest in _NOT_BEGUN
         self.twice = self.twice and not goes_on
         return goes_on

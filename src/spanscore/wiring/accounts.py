@@ -1,4 +1,4 @@
-"""Accounts and budgets of a scorer: what judges may cost, and what ``status()`` and the instruments show of it."""
+"""Accounts and budgets of a scorer: spending limits of judges, and their state for ``status()`` and the instruments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from spanscore.outputs.aggregates import GaugeReading, within
 from spanscore.pipeline.sampling import BudgetPacer
 from spanscore.protocols import Judge, Metric
 
-_BREAKER: Mapping[BreakerState, str] = {"closed": "closed", "half_open": "half-open", "open": "open: nothing is sent"}
+_BREAKER: Mapping[BreakerState, str] = {
+    "closed": "closed",
+    "half_open": "half-open",
+    "open": "open: no question is sent",
+}
 
 _THIS: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}
 
@@ -50,7 +54,7 @@ def _budget(state: BudgetState) -> str:
 
 
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
-    places = f"{state.places:,.0f}" if state.places >= 1 else f"{state.places:.2g}"  # below 1 it is a pace
+    places = f"{state.places:,.0f}" if state.places >= 1 else f"{state.places:.2g}"  # below 1 it is a rate
     yield f"{state.inflight:,} of {places} places (ceiling {state.ceiling:,})"
     if state.share < 1:
         yield f"{100 * state.share:.0f} % of its limits"
@@ -66,13 +70,15 @@ def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
 
 _BREAKER_NUMBERS: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 _LEAST_SHARE = 0.01
-"""The part of the limits of a process without an assigned part of the work, so that its last units end."""
+"""Share of the limits of a process without assigned work, so that its last units end."""
 _READS = 3
-"""Attempts at reading an account's state, which the loop may change meanwhile."""
+"""Attempts at reading an account's state, because the loop may change it meanwhile."""
 
 
 def judges_of(metric: Metric) -> list[Judge]:
-    """Return the judges that a metric asks, a jury's one by one, and that of its embeddings; a user's embedder has none."""
+    """Return the judges of a metric (each member of a jury), with the judge of its embeddings; a user's own embedder has
+    none.
+    """
     judge = getattr(metric, "_judge", None)
     own = (
         *(judge.members if isinstance(judge, Jury) else (judge,)),
@@ -82,7 +88,7 @@ def judges_of(metric: Metric) -> list[Judge]:
 
 
 def models_of(metric: Metric) -> dict[str, Price | None]:
-    """Return model → its price, None without one, of the models that a metric may ask."""
+    """Return model → its price, None without one, for the models that a metric may ask."""
     return {model: price for judge in judges_of(metric) for model, price in asked_models(judge).items()}
 
 
@@ -91,9 +97,9 @@ class Accounts:
 
     Args:
         metrics: the scorer's metrics; other scorers of the process may ask the same accounts.
-        purse: pays the metrics' questions; None = no budget.
+        purse: budgets of the metrics' questions; None: no budget.
         shadows: second judges.
-        shadow_purse: pays second judges' questions; None = no budget.
+        shadow_purse: budgets of second judges' questions; None: no budget.
     """
 
     def __init__(
@@ -110,7 +116,7 @@ class Accounts:
         self._gates: Sequence[AccountLimiter] = [*own, *self._of_shadows]
 
     def share(self, fraction: float) -> None:
-        """Set the part, [0, 1], of the limits and budgets of all processes that is this process's. Any thread."""
+        """Set this process's share, [0, 1], of the limits and budgets of all processes. Any thread."""
         part = max(fraction, _LEAST_SHARE)
         for divided in (*self._gates, *self._purses.values()):
             if divided is not None:
@@ -121,7 +127,7 @@ class Accounts:
         return [_state(gate) for gate in self._gates]
 
     def budgets(self) -> list[BudgetState]:
-        """Return the state of each budget; those of all metrics first, those of second judges last."""
+        """Return the state of each budget: budgets of all metrics first, budgets of second judges last."""
         states = [
             replace(state, source=source)
             for source, purse in self._purses.items()
@@ -186,10 +192,11 @@ def _point_of(state: BudgetState) -> GaugeReading:
 
 
 def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return the purse of a scorer's judges; None without a budget.
+    """Return the budget ledger of a scorer's judges; None without a budget.
 
     Raises:
-        ConfigurationError: a budget is of no metric of the scorer, or in USD while a model has no price; or a wrong share.
+        ConfigurationError: a budget names an unknown metric, a budget is in USD while a model has no price, or the share is
+            invalid.
     """
     parts = [budget_of(budget, metrics).part(share) for budget in budgets]
     for part in parts:
@@ -202,10 +209,11 @@ def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metr
 
 
 def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return a purse of second judges' own, so that they take nothing from the metrics; None without a budget.
+    """Return a separate budget ledger of second judges, so that they take nothing from the metrics; None without a budget.
 
     Raises:
-        ConfigurationError: as ``purse_of``.
+        ConfigurationError: a budget names an unknown metric, a budget is in USD while a model has no price, or the share is
+            invalid.
     """
     if not shadows:
         return None
@@ -214,7 +222,7 @@ def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> 
 
 
 def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return the purse of some of a configuration's metrics, without the budgets of its other metrics.
+    """Return the budget ledger for some of a configuration's metrics, without the budgets of its other metrics.
 
     Raises:
         ConfigurationError: a budget is in USD while a model has no price; or the share is invalid.
@@ -228,10 +236,11 @@ def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Budget
 
 
 def pacer_of(purse: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
-    """Return the pacer that lowers the rates so that a purse lasts; None without a purse.
+    """Return the pacer that lowers the rates so that budgets last; None without a budget ledger.
 
     Args:
-        under_way: returns metric → units that it took and that are not done yet.
+        purse: the budget ledger.
+        under_way: returns metric → sampled units that are not done yet.
     """
     if purse is None:
         return None
@@ -251,7 +260,7 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
     name = _name_now(budget.metric, metrics)
     if name not in metrics:
         raise ConfigurationError(
-            f"judge.budget names {budget.metric!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
+            f"judge.budget names {budget.metric!r}, which is not a metric of this scorer; it has {', '.join(metrics)}"
         )
     return budget.model_copy(update={"metric": name})
 

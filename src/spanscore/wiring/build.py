@@ -1,4 +1,4 @@
-"""Configuration → parts: the one place where the parts of a scorer are put together."""
+"""``Pipeline`` builds the parts of one scorer from its configuration, and connects them."""
 
 from __future__ import annotations
 
@@ -61,32 +61,32 @@ from spanscore.wiring.remote_scoring import handover_of, left_to_the_other, reje
 from spanscore.wiring.span_thread import SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of
 
-DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
-"""The line of the log and of ``status()`` in a process where the environment stops scoring."""
+DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is scored, and sampled units end as filtered"
+"""Line of the log and of ``status()`` in a process in which the environment stops scoring."""
 EVENT_QUEUE_BYTES = 64_000_000
-"""Approximate size of the event queue's content above which new units are ``event_queue_full``."""
+"""Approximate bytes of content in the event queue above which new units are ``event_queue_full``."""
 _numbers = count(1)
 _REMEMBERED = 250
-"""Closed units remembered: few, as each receiver remembers its own for longer and drops their late spans."""
+"""Number of remembered closed units: few, because each receiver remembers its own for longer and drops their late spans."""
 _NOT_OURS = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
-"""Ends of jobs that are not on the disk as jobs of this process."""
+"""Outcomes of jobs that are not on the disk as jobs of this process."""
 _PER_METRIC = 3
-"""Attributes of a score on a unit's span: value, label and probability."""
+"""Number of attributes of a score on a unit's span: value, label and probability."""
 
 
 class Pipeline:
     """The parts of one scorer, from the event queue to the sinks.
 
     Attributes:
-        name: of the scorer in logs and ``status()``: its number in the process, and its metrics.
-        metrics: all metrics by name: those of ``of_units`` score units, those of ``of_sessions`` sessions.
+        name: name of the scorer in logs and ``status()``: its number in the process, and its metrics.
+        metrics: name → metric: ``of_units`` score units, ``of_sessions`` score sessions.
         shadowing: metric → the metric with its second judge.
-        sources: scores beside those of the population.
-        receivers: bring units in; each is added before its first unit comes.
-        prepared: calls that the span thread makes first; added before the first unit comes.
+        sources: sources of scores outside sampled traffic.
+        receivers: entries of units; each is added before its first unit.
+        prepared: calls that the span thread makes first; added before the first unit.
         points_beside: returns the gauges of a source of units.
         over: whether the scorer is being shut down, so that there is no meter any more.
-        closed: whether receivers take nothing further.
+        closed: whether receivers accept no further unit.
         disabled: whether the environment stops scoring in this process.
     """
 
@@ -183,12 +183,12 @@ class Pipeline:
         )
 
     def _make_queues(self) -> None:
-        """Make the places where events, units and spans wait."""
+        """Make the queues of events, units and spans."""
         settings, limits = self.settings, self.settings.limits
         self.event_queue: EventQueue[Receiver] = EventQueue(soft=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES)
         self.duty = DutyCycle()
         self.delivery = delivery_of(self.queue, self.providers, self.telemetry)
-        own = self.queue is limits.job_queue  # of a size that we do not know
+        own = self.queue is limits.job_queue  # a user's queue, of unknown size
         self.lanes = AccountQuotas(
             {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
@@ -231,7 +231,7 @@ class Pipeline:
         )
 
     def _make_sources(self) -> None:
-        """Make the sources of scores beside the population's: second judges, and units that a label complained about."""
+        """Make the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
         self.sources: list[ScoreSource] = []
         shadow_ledger = Ledger(self.shadowing)
         self.pairs = ShadowPairs(self.shadowing, shadow_ledger)
@@ -349,7 +349,7 @@ class Pipeline:
         self.let_in(self.annotation_writer)
 
     def _leave(self, work: Callable[[], None]) -> None:
-        """Do something on the span thread. Any thread."""
+        """Run a call on the span thread. Any thread."""
         self.span_thread.leave(work)
 
     def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
@@ -371,22 +371,22 @@ class Pipeline:
             self.hold.enqueue(UnitEndMarker(result.unit, self.delivery), spans=0)
 
     def count_units(self) -> UnitCounts:
-        """Return the counts of units and sessions, with those of each source beside them."""
+        """Return the counts of units and sessions, and the separate counts of each source."""
         counts = self.ledger.count_units().joined(self.sessions.ledger.count_units())
         for source in self.sources:
             counts = counts.beside(source.name, source.ledger.count_units())
         return counts
 
     def share_of_limits(self, fraction: float) -> None:
-        """Set the part, [0, 1], of the limits and budgets of judges that is this process's. Any thread.
+        """Set this process's share, [0, 1], of the limits and budgets of judges. Any thread.
 
         A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
         """
         self.accounts.share(fraction)
 
     def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
-        """Call back when every unit that has closed by now outlives the process, or has ended. Span thread."""
-        self.units.tick(now_ns)  # hands over units that have just closed
+        """Call back when every unit that has closed by now survives the process, or has ended. Span thread."""
+        self.units.tick(now_ns)  # hands over just closed units
         self.engine.passing.when_over(callback)
 
     def _show_id(self, text: str) -> str | None:
@@ -394,22 +394,27 @@ class Pipeline:
 
     @property
     def most_scores(self) -> int:
-        """Attributes that scores add to a unit's span, at most."""
+        """Maximum number of attributes that scores add to a unit's span."""
         return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
 
     def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:
-        """Return the units that have ended and whose samples are yet to come; of one conversation, as far as that is known."""
+        """Return the ended units without samples yet; of one conversation, as far as that is known."""
         ended = (receiver.in_flight() for receiver in self.receivers)
         return {*self.assembler.waiting(), *self.keeping.making(conversation_id)}.union(*ended)
 
     def tracer(self) -> Tracer:
-        """Return the tracer of the capture scope, one object for good."""
+        """Return the tracer of the capture scope, the same object at every call."""
         if self._tracer is None:
             self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
         return self._tracer
 
     def let_in(self, receiver: Receiver, *, gives_way: bool = False) -> None:
-        """Add a receiver, before its first unit; ``gives_way``: its application shares the CPU with us."""
+        """Add a receiver, before its first unit.
+
+        Args:
+            receiver: the receiver.
+            gives_way: whether its application shares the CPU with the scorer.
+        """
         self.duty.gives_way |= gives_way
         if self.closed:
             receiver.close()
@@ -420,13 +425,13 @@ class Pipeline:
         return sum(int(getattr(receiver, count, 0)) for receiver in list(self.receivers))
 
     def close_receivers(self) -> None:
-        """Close every receiver, and those that are yet to be made. Any thread."""
+        """Close every receiver, also the ones that are made later. Any thread."""
         self.closed = True
         for receiver in self.receivers:
             receiver.close()
 
     def watch_for_shutdown(self) -> None:
-        """Notice when the application shuts its own provider down before us: spans held then are lost, and counted."""
+        """Detect that the application shuts its own provider down before the scorer: spans held then are lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
         if add is not None and not self.providers.is_own:
             from spanscore.wiring.span_thread import ShutdownWatch
@@ -444,13 +449,13 @@ class Pipeline:
             self.telemetry.close()
 
     def _prepare(self) -> None:
-        while self.prepared:  # each once: not again in a forked child
+        while self.prepared:  # each once, not again in a forked child
             self.prepared.pop(0)()
         if self.judge_check is not None and not self.over:
             self.judge_check.start()
 
     def _open_sinks(self) -> None:
-        """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
+        """Make the sinks: on the span thread, because importing the SDK's metrics and logs takes 170 ms."""
         parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
         if self.settings.judge.trace:
             self.sinks.prepend([JudgeSpans(self.providers, to_evaluation=self.settings.outputs.evaluation_span)])
@@ -462,7 +467,7 @@ class Pipeline:
 
 
 def _is_disabled() -> bool:
-    """Whether the environment stops scoring in this process. An unclear value stops it, too."""
+    """Whether the environment stops scoring in this process. An unclear value also stops it."""
     if os.environ.get(semconv.DISABLED_ENV, "").strip().lower() in ("", "0", "false", "no", "off"):
         return False
     log_once("disabled", DISABLED)

@@ -1,4 +1,4 @@
-"""Explanations of traces and units: the root, the source of each part of the sample, and what is missing."""
+"""Explains traces and units: the root, the source of each part of the sample, and missing parts."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _LABELS: Final = {
     "tool_calls": "tool call",
 }
 _LONGEST: Final = 200
-"""Characters of a text that are shown."""
+"""Maximum number of characters of a text that are shown."""
 _MOST_PARTS: Final = 10
-"""Contexts of a unit that are shown, and calls."""
+"""Maximum number of contexts and of calls of a unit that are shown."""
 _WIDEST_CLAIM: Final = 30
 
 
@@ -51,13 +51,13 @@ class ExplainedSpan:
 
     Attributes:
         span_id: 16 hex digits.
-        parent_id: 16 hex digits; None = it has no parent.
+        parent_id: 16 hex digits; None: it has no parent.
         name: name of the span.
         scope: instrumentation scope of the span.
-        operation: ``gen_ai.operation.name`` in its translation; None = it has no operation, or no unit has the span.
-        claimed_by: name of the translation that reads it; None = no translation does.
-        unit: span id of its unit's root; None = it belongs to no unit.
-        note: a remark such as ``no content``; empty = no remark.
+        operation: ``gen_ai.operation.name`` after normalization; None: it has no operation, or it is in no unit.
+        claimed_by: name of the normalizer that reads it; None: no normalizer does.
+        unit: span id of its unit's root; None: it is in no unit.
+        note: a remark such as ``no content``; empty: no remark.
     """
 
     span_id: str
@@ -74,11 +74,11 @@ class ExplainedSpan:
         """Return a span with its claim.
 
         Args:
-            span: as its writer has it, or in GenAI names.
-            by: name of the translation that reads it; None = no translation does.
-            member: the span in GenAI names, as its unit has it; None = it belongs to no unit.
-            root: key of that unit; None = it belongs to no unit.
-            note: reason why it is not read; empty = not known.
+            span: the original span, or the span in GenAI names.
+            by: name of the normalizer that reads it; None: no normalizer does.
+            member: the span in GenAI names in its unit; None: it is in no unit.
+            root: key of that unit; None: it is in no unit.
+            note: reason why it is not read; empty: unknown.
         """
         lacks = member is not None and member.no_content is not None
         return cls(
@@ -99,11 +99,11 @@ class ExplainedPart:
 
     Attributes:
         field: ``user_input``, ``response``, ``retrieved_contexts`` or ``tool_calls``; the last two once per context and call.
-        text: the part, redacted; None = it was not found, or no text may be shown.
-        span_id: 16 hex digits, of the span that holds it; None = no span holds it as it is.
+        text: the part, redacted; None: it was not found, or no text may be shown.
+        span_id: 16 hex digits of the span that contains it; None: no span contains it unchanged.
         span: name of that span; None with ``span_id``.
-        attribute: attribute of that span, in its writer's name if the spans are there as they came; None with ``span_id``.
-        searched: places where it was searched; None = it was found.
+        attribute: attribute of that span, under its original name if the original spans are available; None with ``span_id``.
+        searched: searched places; None: it was found.
     """
 
     field: str
@@ -119,15 +119,15 @@ class ExplainedUnit:
     """A unit of a trace.
 
     Attributes:
-        span_id: 16 hex digits, of its root.
+        span_id: 16 hex digits of its root.
         root: name of its root.
         kind: ``agent``, ``chat`` or ``workflow``.
         why: reason why this span is the root.
         parts: parts of its sample.
-        outcome: outcome of every metric, such as ``no_sample``; None = it can be scored.
-        reason: reason of that outcome; None = no reason.
-        missing: metric → fields that it requires and this unit lacks; empty without metrics.
-        change: switches and keys that would have it scored, a sentence each; empty if nothing is missing.
+        outcome: outcome of every metric, such as ``no_sample``; None: it can be scored.
+        reason: reason of that outcome; None: no reason.
+        missing: metric → required fields that this unit lacks; empty without metrics.
+        change: switches and keys that would make it scorable, a sentence each; empty if the unit lacks nothing.
     """
 
     span_id: str
@@ -147,9 +147,9 @@ class ExplainedTrace:
 
     Attributes:
         trace_id: 32 hex digits.
-        spans: in the order of their starts.
-        units: in the order of their starts; empty = no part of the trace can be scored.
-        reason: reason why there is no unit; None = there is one.
+        spans: spans in the order of their starts.
+        units: units in the order of their starts; empty: no part of the trace can be scored.
+        reason: reason why there is no unit; None: there is one.
         change: switches and keys that would make units of it, a sentence each.
     """
 
@@ -160,7 +160,7 @@ class ExplainedTrace:
     change: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the explanation as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class ExplainedTrace:
 
 @dataclass(frozen=True, slots=True)
 class _SpanTree:
-    """Spans with their guides, in the order of the tree; rich prints a line each with its claim in a column."""
+    """Spans with their guide lines, in the order of the tree; rich prints one line each, with its claim in a column."""
 
     rows: Sequence[tuple[str, ExplainedSpan]]
 
@@ -210,7 +210,7 @@ def _render(trace: ExplainedTrace) -> Iterator[Any]:
 
 
 def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
-    """Yield each span once, in the order of the tree; spans whose parents are a circle stand at the top."""
+    """Yield each span once, in the order of the tree; spans in a cycle of parents are at the top."""
     ids = {span.span_id for span in spans}
     below: dict[str | None, list[ExplainedSpan]] = {}
     for span in spans:
@@ -253,7 +253,7 @@ def _part(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -
     if part.searched is not None:
         return f"none in {part.searched}" if is_needed else "none"
     if part.span_id is None or part.span is None:
-        place = "no span has it as it is"
+        place = "no span contains it unchanged"
     else:
         place = f"from {_span(part.span_id, part.span, numbers)}: {part.attribute}"
     if part.text is None:
@@ -269,9 +269,9 @@ def _span(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
 # --- unit explainer --------------------------------------------------------------------------------------------------
 
 _BEGINNING: Final = 60
-"""Characters by which a text of several parts is found."""
+"""Number of characters by which a text of several parts is found."""
 _SHORTEST: Final = 12
-"""Fewest characters of a text that is searched inside a longer one."""
+"""Minimum number of characters of a text that is searched inside a longer one."""
 _MOST_PATHS: Final = 6
 _KEY_OF: Final = {
     "user_input": "capture.extract.user_input (Extract(user_input=…))",
@@ -279,32 +279,32 @@ _KEY_OF: Final = {
     "retrieved_contexts": "capture.extract.retrieved_contexts (in Python Extract(retrieved_contexts=…) or retrieval_tools=[…])",
 }
 _NOT_WHOLE: Final = (
-    "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace is above"
+    "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace exceeds"
 )
 _NOT_CAPTURED: Final = (
     f"capture.content: true (Capture(content=True), or {semconv.CAPTURE_CONTENT_ENV}=true) exports it"
 )
 _BY_REASON: Final = {
-    "the run failed": "capture.score_failed: true scores what a model said in a run that failed",
-    "the stream was abandoned": "capture.score_abandoned: true scores what was said of a stream that its reader left",
-    "the run was cancelled": "a cancelled run has no answer: no switch gives it one",
+    "the run failed": "capture.score_failed: true scores the model's answer in a failed run",
+    "the stream was abandoned": "capture.score_abandoned: true scores the received part of an abandoned stream",
+    "the run was cancelled": "a cancelled run has no answer, and no setting changes that",
     "the turn was interrupted": "the run that resumes it is scored: send its spans, too",
     "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
     CUT.reason: CUT.hint,
 }
-"""Beginning of the reason of a unit without a sample → the change that gives it one."""
+"""Prefix of the reason of a unit without a sample → the change that gives it one."""
 _Held = tuple[SpanData, str, str]
 """A span, the name of an attribute of it, and the attribute's value as JSON."""
 
 
 class UnitExplainer:
-    """Explains units by the dialects, kinds and redactor of a scorer, without a judge. One thread at a time.
+    """Explains units by the extractors, kinds and redactor of a scorer, without a judge. One thread at a time.
 
-    The text of each part is searched in the attributes of the unit's spans.
+    It searches the text of each part in the attributes of the unit's spans.
 
     Args:
         settings: settings of the scorer.
-        metrics: metrics whose fields are searched; empty = question and answer alone.
+        metrics: metrics that require the searched fields; empty: question and answer alone.
         texts: whether parts have their texts.
     """
 
@@ -323,8 +323,8 @@ class UnitExplainer:
 
         Args:
             unit: the unit in GenAI names.
-            above: a clause on the span above its topmost one.
-            raw: span id → the span as its writer has it; places in a span that is missing here have GenAI names.
+            above: a clause about the span above its topmost one.
+            raw: span id → the original span; places in a span that is missing here have GenAI names.
         """
         samples = self._pipeline.job(SampledUnit(unit, {})).samples
         shown = self._hooks.apply(samples)
@@ -339,19 +339,19 @@ class UnitExplainer:
             why=f"topmost span that can hold a question and an answer: {_above(unit) or above}",
             parts=[*_parts(unit, samples, shown if self._texts else Samples(), raw)],
             outcome=None if outcome is None else outcome.value,
-            reason=shown.reason if unit.complete else "spans of it are missing",
+            reason=shown.reason if unit.complete else "spans of the unit are missing",
             missing=missing,
             change=_changes(unit, samples, missing) if unit.complete else [_NOT_WHOLE],
         )
 
 
 def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]]:
-    """Return the decisions on the units of a trace, with the explanation of those whose spans are still there. No content.
+    """Return the decisions on the units of a trace, with an explanation of the units that still have their spans. No content.
 
-    A unit is explained when each metric has its outcome: until then another thread may be reading its spans.
+    A unit is explained when each metric has its outcome, because before that another thread may be reading its spans.
 
     Raises:
-        ConfigurationError: the text is no trace id.
+        ConfigurationError: the text is not a trace id.
     """
     decided = line.units.explain(trace_id)
     by_key = {unit.key: unit for unit in line.units.recent_units()}
@@ -363,13 +363,13 @@ def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]
             continue
         names = (None if span.operation is None else translator.of_scope(span.scope) for span in unit.spans)
         spans = [ExplainedSpan.of(span, by, span, unit.key) for span, by in zip(unit.spans, names, strict=True)]
-        explained = explainer.unit(unit, "the span above it is remote, or no translation reads it", {})
+        explained = explainer.unit(unit, "the span above it is remote, or no normalizer reads it", {})
         entry |= {**asdict(explained), **entry, "spans": [asdict(span) for span in spans]}
     return decided
 
 
 def _above(unit: Unit) -> str | None:
-    """Return a clause on the span above a root; None if its unit does not hold that span."""
+    """Return a clause about the span above a root; None if its unit lacks that span."""
     root, top = unit.root, unit.top
     if root is None or root.parent_id is None:
         return "it never arrived" if root is None else "it has no parent"
@@ -377,7 +377,7 @@ def _above(unit: Unit) -> str | None:
         return None
     if root.start_ns > top.end_ns:
         return f"it began when {top.name} had ended"
-    return f"{top.name} above it holds neither ({top.operation or 'no operation'})"
+    return f"{top.name} above it has neither ({top.operation or 'no operation'})"
 
 
 def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
@@ -387,7 +387,7 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
         unit: the unit in GenAI names.
         samples: its samples.
         shown: its samples with the texts that may be shown.
-        raw: span id → the span as its writer has it.
+        raw: span id → the original span.
     """
     held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
     searched, texts = dict(samples.searched), iter(_list_parts(shown))
@@ -408,7 +408,7 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
 
 
 def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
-    """Yield field, call and text of each part of a sample; the text of an absent field is None."""
+    """Yield field, call and text of each part of a sample; the text of an absent field has the value None."""
     single = samples.single_turn
     yield from ((field, None, getattr(single, field, None)) for field in _find_fields(samples))
     contexts = None if single is None else single.retrieved_contexts
@@ -419,14 +419,14 @@ def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | 
 
 
 def _find_fields(samples: Samples) -> list[str]:
-    """Return the fields that a unit itself fills; only those that the reason names, if it names some as not known."""
+    """Return the fields that a unit itself fills; if the reason names unknown ones, only these."""
     named, cannot, _ = (samples.reason or "").partition(" cannot be told")
     words = {"user_input": "question", "response": "answer"}
     return [field for field, word in words.items() if not cannot or samples.single_turn is not None or word in named]
 
 
 def _needles(text: str, call: ToolCall | None) -> list[str]:
-    """Return texts by which a part is found, the surest first; for a call its id, longest argument and name."""
+    """Return texts that identify a part, the surest first; for a call its id, longest argument and name."""
     if call is None:
         return [text]
     arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
@@ -434,7 +434,7 @@ def _needles(text: str, call: ToolCall | None) -> list[str]:
 
 
 def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
-    """Return the spans of a unit, those that most likely hold a part first."""
+    """Return the spans of a unit, the most likely holders of a part first."""
     if call is not None:
         return sorted(unit.spans, key=lambda span: span.attributes.get(semconv.TOOL_NAME) != call.name)
     if field == "retrieved_contexts":
@@ -452,7 +452,7 @@ def _find_values(span: SpanData) -> Iterator[_Held]:
 
 
 def _place(text: str, order: Sequence[_Held]) -> _Held | None:
-    """Return the first attribute whose value is a text; else one that contains the text, or its beginning."""
+    """Return the first attribute with exactly this text; otherwise one that contains the text, or its beginning."""
     forms = _forms(text)
     beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING])
     whole = tuple(f"{quote}{form}{quote}" for form in forms for quote in ('"', '\\"', "'"))
@@ -465,13 +465,13 @@ def _place(text: str, order: Sequence[_Held]) -> _Held | None:
 
 
 def _forms(text: str) -> tuple[str, ...]:
-    """Return a text as it is, and as JSON, JSON in JSON and Python write it."""
+    """Return a text unchanged, and in the notation of JSON, JSON in JSON and Python."""
     written = [json.dumps(text, ensure_ascii=ascii)[1:-1] for ascii in (False, True)]
     return tuple(dict.fromkeys([text, *written, *(json.dumps(text)[1:-1] for text in written), repr(text)[1:-1]]))
 
 
 def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the changes that would have a unit scored; none if it has all fields."""
+    """Return the changes that would make a unit scorable; none if it has all fields."""
     reason = "" if samples.outcome is None else samples.reason or ""
     lacks = _lacking(samples, missing)
     known_changes = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
@@ -486,7 +486,7 @@ def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence
 
 
 def _remedies(unit: Unit) -> list[str]:
-    """Return the switches that write content on the spans of a unit without any."""
+    """Return the switches that record content on the spans of a unit without any."""
     if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
         has_content = any(semconv.is_content(name) for span in unit.spans for name in span.attributes)
         return [] if has_content else [_NOT_CAPTURED]
@@ -495,10 +495,10 @@ def _remedies(unit: Unit) -> list[str]:
 
 def _change(field: str, unit: Unit) -> str:
     if field.endswith("_turn"):
-        return f"a metric that takes this unit: it gives no {field.replace('_', '-')} sample"
+        return f"use another metric: this unit has no {field.replace('_', '-')} sample"
     if field not in _KEY_OF:
-        return f"{field} is given by the application: spanscore.references({field}=…) around the request"
+        return f"the application provides {field}: spanscore.references({field}=…) around the request"
     attributes = {} if unit.content_span is None else unit.content_span.attributes
     sides = (("input", attributes.get(semconv.INPUT_VALUE)), ("output", attributes.get(semconv.OUTPUT_VALUE)))
     paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MOST_PATHS]
-    return f"{_KEY_OF[field]} names where it stands: {', '.join(paths) or 'input.<key>, output.<key>'}"
+    return f"{_KEY_OF[field]} names its place: {', '.join(paths) or 'input.<key>, output.<key>'}"

@@ -1,4 +1,4 @@
-"""Feedback: arguments checked, annotations written to sinks, and units judged because of a bad one."""
+"""Feedback: checks the arguments of ``feedback()``, exports human labels, and has units with bad labels judged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
-"""In the year 2242: a later time is in milliseconds."""
+"""In the year 2242: a later time is assumed to be in milliseconds."""
 _LISTED: Final = 10
 
 
@@ -49,29 +49,29 @@ def id_of(name: str, value: Any, bits: int) -> int:
 
 
 def only_unit(trace_id: int, keys: Iterable[UnitKey]) -> UnitKey:
-    """Return the one unit of a trace that is known.
+    """Return the only known unit of a trace.
 
     Raises:
-        ValueError: there is none, or there are several; the message lists them.
+        ValueError: no unit is known, or several are; the message lists them.
     """
     units = list(keys)
     if len(units) == 1:
         return units[0]
     if not units:
         raise ValueError(
-            f"this process knows no unit of the trace {trace_id:032x}: give span_id, too, as unit_id() told it where it ran"
+            f"this process has no unit of the trace {trace_id:032x}: give span_id, too, from unit_id() in the unit's process"
         )
     listed = [f"{unit.span_id:016x}" for unit in units[:_LISTED]] + ["…"] * (len(units) > _LISTED)
     raise ValueError(
-        f"the trace {trace_id:032x} has {len(units)} units: say which by span_id; they are {', '.join(listed)}"
+        f"the trace {trace_id:032x} has {len(units)} units: choose one by span_id; they are {', '.join(listed)}"
     )
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return a text that is not empty."""
+    """Return a non-empty text as a plain one."""
     if is_a(value, str) and value.strip():
         return str.__str__(value)
-    raise ValueError(f"{name} is {value!r}; allowed is a text that is not empty")
+    raise ValueError(f"{name} is {value!r}; allowed is a non-empty text")
 
 
 def value_of(value: Any) -> HumanValue:
@@ -99,7 +99,7 @@ def seconds_since_1970_ns(when: Any) -> int:
 
 
 def uuid_of(name: str, value: UUID | str) -> UUID:
-    """Return an id as LangChain has it. Raises ValueError: the value is no UUID."""
+    """Return an id as LangChain has it. Raises ``ValueError`` if the value is not a UUID."""
     try:
         return value if isinstance(value, UUID) else UUID(value)
     except (ValueError, AttributeError, TypeError):
@@ -107,18 +107,18 @@ def uuid_of(name: str, value: UUID | str) -> UUID:
 
 
 _MOST: Final = 10_000
-"""Units that are remembered as judged, and units whose label came before their scores."""
+"""Maximum number of remembered judged units, and of units with a label before their scores."""
 FEEDBACK_RESULTS = JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 
 class FeedbackJudging:
-    """Has units judged that a label complained about, each once, as scores of the source ``feedback``. Span thread.
+    """Has units with a bad label judged, each once, as scores of the source ``feedback``. Span thread.
 
-    People who complain are no random draw: among the scores of the population theirs would pull every mean down. The source
-    shows how the judge sees such units, each standing for 1/rate of its like.
+    People who complain are not a random sample: their units would lower every mean of sampled traffic. The source shows the
+    judge's view of such units, each with the weight 1/rate.
 
     Attributes:
-        source: asks the metrics beside their other work.
+        source: scores the metrics separately from sampled traffic.
         kept: the samples of units that may be judged.
     """
 
@@ -135,7 +135,7 @@ class FeedbackJudging:
         self._done: OrderedDict[UnitKey, None] = OrderedDict()
 
     def judge_unit_of(self, label: Annotation) -> None:
-        """Have the unit of a label judged, if the label is low enough; if the unit's scores are to come, after them."""
+        """Have the unit of a label judged, if the label is low enough; after the unit's own scores, if these are pending."""
         key = label.unit
         if key is None or label.quality is None or label.quality >= self._below or key in self._done:
             return
@@ -145,26 +145,26 @@ class FeedbackJudging:
             self._judge(key)
 
     def judge_waiting(self, key: UnitKey) -> None:
-        """Have a unit judged whose label came too early: its samples were made, or its own scores are in."""
+        """Have a unit with an early label judged: its samples were made, or its own scores are in."""
         if key in self._early and not self._is_under_way(key):
             del self._early[key]
             self._judge(key)
 
     def settle(self, result: JobResult) -> None:
-        """Note the population's scores of a unit."""
+        """Keep the scores of sampled traffic of a unit."""
         key = result.unit.key
         self.kept.scored(key, [score for score in result.scores if score.source is None])
         if result.over:
             self.judge_waiting(key)
 
     def look(self) -> None:
-        """Drop samples that are too old, and judge units whose scores did not come."""
+        """Drop samples that are too old, and judge units that got no scores."""
         self.kept.make_room()
         for key in list(self._early):
             self.judge_waiting(key)
 
     def give_up(self) -> None:
-        """Count the units that were not judged: at the end of the scorer."""
+        """Count the units that were not judged, at the end of the scorer."""
         while self._early:
             self._early.popitem()
             self._count(NOT_KEPT)
@@ -196,24 +196,24 @@ class FeedbackJudging:
 
 _LABEL_BYTES: Final = 1_000
 _CLOSES_NS: Final = 1_000_000_000
-"""How long a label waits for the unit of its key: a unit that has just answered closes within half a second."""
+"""How long a label waits for the unit of its key: a just answered unit closes within half a second."""
 _PERSONAL: Final = ("annotator", "comment", "key")
 """Fields that may name a person, or quote one."""
 
 
 class AnnotationWriter:
-    """Brings labels from the thread that calls ``feedback()`` to the sinks. All but ``take`` is the span thread's.
+    """Passes labels from the thread that calls ``feedback()`` to the sinks. All methods but ``take`` run on the span thread.
 
-    Without ``capture.content`` no comment leaves. The redactor is applied to comments, keys and annotators; a text on which it
-    fails is left out.
+    Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators; a text on
+    which it fails is left out.
 
     Args:
         line: the parts of the scorer.
-        feedback: has the units judged that labels are about; None = units are not judged.
+        feedback: has units with labels judged; None: units are not judged.
 
     Attributes:
-        unplaced: labels that came for a key of no known unit.
-        labelled: name of a label → units that have it.
+        unplaced: labels with a key of no known unit.
+        labelled: name of a label → units with it.
     """
 
     def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
@@ -229,7 +229,7 @@ class AnnotationWriter:
         self.labelled: Counter[str] = Counter()
 
     def take(self, label: Annotation) -> bool:
-        """Take a label; False: there is no room for it. Does not block. Any thread.
+        """Accept a label; False: there is no room for it. Does not block. Any thread.
 
         Raises:
             ValueError: its name or its value is not allowed.
@@ -240,11 +240,11 @@ class AnnotationWriter:
 
     def notes(self) -> list[str]:
         """Return remarks on labels, for ``status()``."""
-        reason = "their unit is none that this process knows: they left as events with spanscore.feedback_key"
-        return [f"{self.unplaced:,} labels came by a key, and {reason}"] if self.unplaced else []
+        reason = "this process has no unit with: they were exported as events with spanscore.feedback_key"
+        return [f"{self.unplaced:,} labels have a key that {reason}"] if self.unplaced else []
 
     def handle(self, event: Annotation, now_ns: int) -> None:
-        """Let a label leave, if it is new."""
+        """Export a label, if it is new."""
         self._taken += 1
         serial = UnitKey(0, self._taken)  # a flush waits for it, as for a unit
         self._inside.add(serial)
@@ -254,7 +254,7 @@ class AnnotationWriter:
             self._keyed.append((now_ns + _CLOSES_NS, serial, event))
 
     def tick(self, now_ns: int) -> None:
-        """Let labels leave whose unit has closed meanwhile, and labels that have waited for that long enough."""
+        """Export labels after the close of their unit, and labels that have waited for it long enough."""
         waiting, self._keyed = self._keyed, []
         for until_ns, serial, label in waiting:
             unit = self._line.known.of_key(label.key or "")
@@ -267,24 +267,24 @@ class AnnotationWriter:
             self._feedback.look()
 
     def next_due_ns(self) -> int | None:
-        """Return when the first label has waited long enough; None if none waits."""
+        """Return the time at which the first label has waited long enough; None if none waits."""
         return self._keyed[0][0] if self._keyed else None
 
     def in_flight(self) -> set[UnitKey]:
-        """Return a number for each label that has not left."""
+        """Return a number for each label that is not exported."""
         return {*self._inside}
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Let every label leave; return an empty list, as no unit comes in by this receiver."""
+        """Export every label; return an empty list, because this receiver has no units."""
         self.tick(now_ns + _CLOSES_NS)
         return []
 
     def unread_count(self) -> int:
-        """Return 0: no unit comes in by this receiver."""
+        """Return 0, because this receiver has no units."""
         return 0
 
     def close(self) -> None:
-        """Take no further label."""
+        """Accept no further label."""
         self._closed = True
 
     def _let_go(self, serial: UnitKey, annotation: Annotation) -> None:
@@ -308,14 +308,14 @@ class AnnotationWriter:
             text = getattr(label, name)
             if text is None or text == semconv.ANNOTATOR_HUMAN:
                 continue
-            with suppress(BaseException):  # SystemExit, too: a text that the redactor did not return does not leave
+            with suppress(BaseException):  # SystemExit, too: only a text from the redactor is exported
                 clean[name] = safe_text(self._line.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
         return replace(label, **clean)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """A label on its way to the sinks, behind the same pace as the spans."""
+    """A label on its way to the sinks, exported at the pace of the spans."""
 
     sinks: CompositeSink
     label: Annotation
@@ -323,7 +323,7 @@ class _Leaving:
 
     @property
     def size(self) -> int:
-        """Approximate bytes held."""
+        """Approximate size in bytes."""
         return _LABEL_BYTES + len(self.label.comment or "")
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:

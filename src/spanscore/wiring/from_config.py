@@ -1,4 +1,4 @@
-"""A configuration file, the environment and arguments → what makes a scorer."""
+"""Reads a configuration file, the environment and overriding arguments into the arguments of a scorer."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from spanscore.protocols import Metric
 S = TypeVar("S")
 T = TypeVar("T", bound=ScorerSettings)
 _LEXICAL: Final = "lexical"
-"""A judge and embeddings that take no key."""
+"""A judge and embeddings that need no key."""
 _PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
 
 
 def make_from_file(
     path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]
 ) -> tuple[S, MetricsEndpointSettings | None]:
-    """Return a scorer made of a file and of arguments that override it, and where its metrics are to be served.
+    """Return a scorer made from a file and overriding arguments, and the address for its metrics page.
 
     Args:
         path: path of the file.
         overrides: arguments of ``OnlineScorer``.
-        make: makes the scorer of the arguments of ``OnlineScorer``.
+        make: makes the scorer from the arguments of ``OnlineScorer``.
 
     Raises:
         ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
@@ -50,7 +50,7 @@ def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, 
 
     Args:
         settings: the configuration.
-        metrics: the metrics of units; None = those of the configuration, made here, with its second judges and its metrics of
+        metrics: the metrics of units; None: those of the configuration, made here, with its second judges and its metrics of
             conversations.
 
     Raises:
@@ -68,11 +68,11 @@ def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, 
 
 
 def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], dict[str, Any]]:
-    """Return the metrics of units, those of conversations, and the fields of second judges."""
+    """Return the metrics of units, the metrics of conversations, and the fields of second judges."""
     second: dict[str, Any] = {}
     spool, of_sessions = settings.spool, [*per_session(settings)]
     if settings.remote_scoring is not None or (spool is not None and not spool.score_here):
-        unasked = _without_judges(settings)  # keys and libraries of judges are needed where they are asked
+        unasked = _without_judges(settings)  # only the scoring process needs judges' keys and libraries
         made = metrics_of(unasked, judge=judge_of(unasked))
     else:
         made, shadows = metrics_of(settings), shadows_of(settings)
@@ -85,19 +85,19 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
 
 
 def _without_judges(settings: Configuration) -> Configuration:
-    """Return a configuration of which the judge and the embeddings are never asked."""
+    """Return a configuration with a judge and embeddings that are never used."""
     embeddings = None if settings.embeddings is None else _LEXICAL
     return settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
 
 
 def override(settings: T, overrides: Mapping[str, Any]) -> T:
-    """Return a configuration with arguments of ``OnlineScorer`` in the place of what it says.
+    """Return a configuration with fields replaced by arguments of ``OnlineScorer``.
 
-    A section replaces the fields that were set in it. ``sample_rate`` replaces the rates of metrics and the rules, too, which
-    would be in force before it; ``metrics`` takes away rates of metrics that are not among them.
+    A section replaces the fields that were set in it. ``sample_rate`` also removes the rates of metrics and the rules, which
+    would override it. ``metrics`` removes the rates of other metrics.
 
     Raises:
-        ConfigurationError: there is no such argument, or a value is wrong.
+        ConfigurationError: an argument is unknown, or a value is wrong.
     """
     _check_names(overrides)
     sections = ScorerSettings.of(overrides)
@@ -111,7 +111,7 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         settings = settings.model_copy(update={"sampling": _drop_fields(settings.sampling, {"rates", "rules"})})
     for name in sections.model_fields_set:
         update[name] = _merge_section(getattr(settings, name), getattr(sections, name))
-    if overrides.get("metrics") is not None:  # the file's other metrics are no longer there
+    if overrides.get("metrics") is not None:  # the file's other metrics are gone
         sampling = update.get("sampling", settings.sampling)
         names = [metric.name for metric in (*overrides["metrics"], *update.get("sessions", settings.sessions).metrics)]
         rates = under_current_names(sampling.rates, names)
@@ -120,7 +120,7 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
 
 
 def _merge_section(section: Any, value: Any) -> Any:
-    """Return a section of the file with the fields that were set in a section that Python gave."""
+    """Return a section of the file, updated by the fields that were set in a Python section."""
     if not isinstance(value, SettingsPart) or type(section) is not type(value):
         return value
     return _replace_fields(section, **{name: getattr(value, name) for name in value.model_fields_set})
@@ -148,12 +148,12 @@ def _check_names(overrides: Mapping[str, Any]) -> None:
 
 
 def _key_of_field(name: str) -> str:
-    """Return the key of the first section that has a field of this name; empty if none has."""
+    """Return the key of the first section with a field of this name; empty without one."""
     sections = {key: type(value) for key, value in ScorerSettings() if isinstance(value, SettingsPart)}
     return next((f"{key}.{name}" for key, section in sections.items() if name in section.model_fields), "")
 
 
 def _as_argument(key: str) -> str:
-    """Return how a key is written in Python: ``outputs``, or ``limits=Limits(workers=…)``."""
+    """Return a key in Python notation: ``outputs``, or ``limits=Limits(workers=…)``."""
     section, _, field = key.partition(".")
     return f"{section}={type(getattr(ScorerSettings(), section)).__name__}({field}=…)" if field else section

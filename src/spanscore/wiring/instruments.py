@@ -1,4 +1,4 @@
-"""Options and parts → the instruments and gauges of a scorer."""
+"""Makes the instruments and gauges of a scorer from its options and parts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _of_spool(line: Pipeline) -> Gauges:
 
 
 def telemetry_of(line: Pipeline) -> Telemetry | None:
-    """Return the instruments of a scorer, with every series that is shown from the first collection on; None without any.
+    """Return the instruments of a scorer, with every known series from the first collection on; None without instruments.
 
-    The parts whose gauges they read are made later.
+    The gauges read parts that are made later.
 
     Raises:
-        ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of ours.
+        ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of spanscore.
     """
     settings, metrics, shadowing = line.settings, line.metrics, line.shadowing
     if not settings.outputs.instruments:

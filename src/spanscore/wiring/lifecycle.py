@@ -1,4 +1,4 @@
-"""The life of a scorer's parts: from the first unit to shutdown or exit, once; and the metrics page meanwhile."""
+"""The life of a scorer's parts: started with the first unit, ended once by shutdown or exit; and the metrics page meanwhile."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class ShutdownOnce:
-    """The one end of a scorer; further calls wait for it.
+    """The one shutdown of a scorer; further calls wait for it.
 
     Args:
         earlier: the end in the parent of a forked child; if it has begun, the end of the child is over.
 
     Attributes:
-        begun: whether the end has begun.
+        begun: whether the shutdown has begun.
     """
 
     def __init__(self, earlier: ShutdownOnce | None = None) -> None:
@@ -39,45 +39,45 @@ class ShutdownOnce:
         self._over = threading.Event()
         self._thread = 0
         if self.begun:
-            self._over.set()  # the thread that was at it is in the parent
+            self._over.set()  # the thread that ran it is in the parent
 
     def once(self, end: Callable[[], bool], timeout_s: float) -> bool:
-        """Call ``end``, the first time; then wait for it, as ``wait`` does."""
+        """Call ``end``, the first time; then wait for it like ``wait``."""
         with self._lock:
             first, self.begun = not self.begun, True
         if first:
             self._thread = threading.get_ident()
             try:
                 self._whole = end()
-            finally:  # also where a signal's SystemExit cuts it short
+            finally:  # also if a signal's SystemExit interrupts it
                 self._over.set()
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Return the result of the end; False if it is not over in time."""
+        """Return the result of the shutdown; False if it is not over in time."""
         if self._thread == threading.get_ident() and not self._over.is_set():
-            return False  # a signal's handler, in the midst of the first call: it would wait for itself
+            return False  # a signal handler inside the first call would wait for itself
         return self._over.wait(timeout_s) and self._whole
 
 
 EXIT_TIMEOUT_S = 5.0
-"""An interpreter exit takes at most this, exporters included: the scorers of a process share it."""
+"""Maximum duration of an interpreter exit, exporters included: the scorers of a process share it."""
 _TEARDOWN_S = 0.5
-"""Part of it that Python itself takes after the hooks, to drop modules and threads that hang."""
+"""Part of that time that Python itself needs after the hooks, to drop modules and threads that hang."""
 
 _until: float | None = None
 
 
 _LOOK_S = 0.01
 _STOP_S = 0.5
-"""Time for workers to end when cancelled: milliseconds, unless a judge blocks the loop."""
+"""Time for cancelled workers to end: milliseconds, unless a judge blocks the loop."""
 
 
 def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
-    """Release held spans, score what is in work within the rest of the deadline, settle the rest as ``shutdown``.
+    """Export held spans, score units in work within the rest of the deadline, settle the rest as ``shutdown``.
 
     Returns:
-        Whether every unit that had ended was scored and out in time.
+        Whether every ended unit was scored and exported in time.
     """
     until = clock() + timeout_s
 
@@ -95,9 +95,9 @@ def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = mono
     whole = released and thread.flush(remaining_s())
     if not released:
         line.event_queue.abandon()
-        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # it may be late, not stuck
+        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be late, not stuck
     (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
-    if released:  # else the thread is stuck in an exporter, and its parts must be left alone
+    if released:  # otherwise the thread is stuck in an exporter, and its parts must not be touched
         thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
         thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
     if line.collector is not None:
@@ -121,30 +121,32 @@ def _count_the_rest(line: Pipeline) -> None:
         line.feedback.give_up()
     line.event_queue.abandon()
     for _ in range(sum(receiver.unread_count() for receiver in line.receivers)):
-        line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not even read that they began
+        line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not read their start
 
 
 def export_held_spans(
     line: Pipeline, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
 ) -> None:
-    """Let held spans leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
+    """Export held spans now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
 
     Args:
         line: the parts of the scorer.
-        first: called with the time in nanoseconds, to have receivers hand on units that have ended.
+        first: called with the time in nanoseconds, to make receivers hand on ended units.
+        timeout_s: seconds.
+        clock: seconds.
     """
     until = clock() + timeout_s
 
     def release() -> None:
         now_ns = line.span_thread.now_ns()
         first(now_ns)
-        line.units.tick(now_ns)  # parks units that have just been handed on
+        line.units.tick(now_ns)  # parks just handed-on units
         line.units.export_held_spans()
 
     released = line.span_thread.call(release, timeout_s)
     queued = line.hold.queued
     while released and line.hold.ended < queued and clock() < until:
-        line.span_thread.call(lambda: None, _LOOK_S)  # it ends what the pace allows after each
+        line.span_thread.call(lambda: None, _LOOK_S)  # after each call it ends spans as the pace allows
         sleep(_LOOK_S)
 
 
@@ -161,7 +163,7 @@ def _release(line: Pipeline) -> None:
 def _give_up(line: Pipeline) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
-        receiver.drain(now_ns)  # units that came while receivers closed
+        receiver.drain(now_ns)  # units that arrived while receivers closed
     line.keeping.give_up()
     line.units.give_up(list(line.units.in_flight), now_ns)
     line.sessions.give_up()
@@ -170,11 +172,11 @@ def _give_up(line: Pipeline) -> None:
 
 
 class MetricsPage:
-    """The page that ``serve_metrics`` serves to a Prometheus, until the end of the scorer; one at most. Any thread.
+    """The page that ``serve_metrics`` serves to Prometheus, until the end of the scorer; one at most. Any thread.
 
     Attributes:
-        endpoint: None while none is served.
-        unready: why no work is to be sent to this process when the page begins to answer; empty = it may be sent.
+        endpoint: None while no page is served.
+        unready: reason why this process should get no work when the page begins to answer; empty: it may get work.
     """
 
     def __init__(self, line: Pipeline, closing: ShutdownOnce, unready: str = "") -> None:
@@ -186,14 +188,14 @@ class MetricsPage:
 
     @property
     def url(self) -> str:
-        """The URL of the page; empty while none is served."""
+        """The URL of the page; empty while no page is served."""
         return "" if self.endpoint is None else self.endpoint.url
 
     def serve(self, beside: Sequence[Any], *, port: int, host: str) -> int:
-        """Begin to serve the line's instruments, and those beside; return the port.
+        """Begin to serve the scorer's instruments, and the additional ones; return the port.
 
         Raises:
-            ConfigurationError: nothing can listen there, it serves already, the scorer is shut down or has no instruments.
+            ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down or has no instruments.
         """
         with self._lock:
             if self._line.telemetry is None:
@@ -216,7 +218,7 @@ class MetricsPage:
         self._line.providers.on_metrics_exported()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop serving."""
         with self._lock:
             if self.endpoint is not None:
                 self.endpoint.close()
@@ -230,26 +232,26 @@ class MetricsPage:
 
 
 _LONGEST_S: Final = 600.0
-"""Seconds for which a scorer that takes no further run waits for runs under way, and then for their scores."""
+"""Seconds for which a closed scorer waits for running runs, and then for their scores."""
 _END_CHECK_S: Final = 0.05
 _UNREFERENCED: Final = (
-    "an OnlineScorer that the application no longer refers to was shut down, after its units were scored: make one scorer per"
-    " process and keep it, not one per request"
+    "an OnlineScorer without references was shut down, after its units were scored: make one scorer per process and keep it,"
+    " not one per request"
 )
 
 
 class Holder:
-    """An object to which a scorer and its handler refer: when it is collected, no unit can come any more."""
+    """An object that a scorer and its handler reference: when it is collected, no further unit is possible."""
 
 
 class Lifecycle:
     """Starts the parts of a scorer with its first unit, and ends them. Any thread.
 
-    ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, a
-    thread ends the parts (``end_when_idle``).
+    ``OnlineScorer`` and its handler reference it, and it references neither. When the application references neither, a thread
+    ends the parts (``end_when_idle``).
 
     Attributes:
-        closing: the one end.
+        closing: the one shutdown.
         page: the page that ``serve_metrics`` serves.
     """
 
@@ -263,7 +265,7 @@ class Lifecycle:
         def at_exit() -> None:
             global _until  # noqa: PLW0603  (a process exits once)
             _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
-            if (call := shutdown()) is not None:  # else the scorer was collected
+            if (call := shutdown()) is not None:  # None: the scorer was collected
                 call(max(0.2, _until - monotonic()))
 
         self._at_exit = at_exit
@@ -272,10 +274,10 @@ class Lifecycle:
         call_in_child(self, Lifecycle._begin_in_child)
 
     def ready(self, span: Any = None) -> None:
-        """Before each root: choose the providers, register the exit hook after theirs, start the span thread.
+        """Prepare for a root: choose the providers, register the exit hook after theirs, start the span thread.
 
         Args:
-            span: one of the provider by which the unit's spans leave; None = not known.
+            span: a span of the provider that exports the unit's spans; None: unknown.
         """
         if not self._is_ready:
             with self._lock:
@@ -291,14 +293,14 @@ class Lifecycle:
         self._line.span_thread.ensure()
 
     def flush(self, timeout: float) -> bool:
-        """Do as ``OnlineScorer.flush``."""
+        """Wait for ended units; see ``OnlineScorer.flush``."""
         if self.closing.begun:
             return self.closing.wait(timeout)
         until = monotonic() + timeout
         out = self._line.span_thread.flush(timeout)
         if out and self._line.handover is not None:
             out = self._line.handover.flush(max(0.0, until - monotonic()))
-        if self._providers.spans_file is not None:  # before the exporters, which are needed if it fails
+        if self._providers.spans_file is not None:  # first, because the exporters are needed if it fails
             self._providers.spans_file.flush(max(0.0, until - monotonic()))
         if out and self._providers.is_own:
             out = self._providers.force_flush(max(0.0, until - monotonic()))
@@ -307,15 +309,15 @@ class Lifecycle:
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
-        """Do as ``OnlineScorer.shutdown``."""
+        """End the parts; see ``OnlineScorer.shutdown``."""
         until = monotonic() + timeout
         return self.closing.once(lambda: self._end(until), timeout)
 
     def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
-        """Take no further unit, and shut down on another thread when all units are scored. Does not block.
+        """Accept no further unit, and shut down on another thread when all units are scored. Does not block.
 
         Args:
-            runs: returns whether runs are under way, which are recorded to their end; None = the scorer was collected.
+            runs: returns whether runs are in progress, which are recorded to their end; None: the scorer was collected.
         """
         if self.closing.begun or self._is_ending:
             return
@@ -324,10 +326,10 @@ class Lifecycle:
             log_once("unreferenced scorer", _UNREFERENCED)
         self._line.close_receivers()
         self.page.close()
-        start_daemon(self._end_when_idle, "spanscore-end", runs or bool)  # ``bool()`` is False: no run is under way
+        start_daemon(self._end_when_idle, "spanscore-end", runs or bool)  # ``bool()`` is False: no run is in progress
 
     def _begin_in_child(self) -> None:
-        """Have the parts made anew. A scorer whose shutdown had begun before the fork stays shut down."""
+        """Make the parts anew, in a forked child. A scorer with a shutdown begun before the fork stays shut down."""
         self._lock = threading.RLock()
         self.closing = ShutdownOnce(self.closing)
         self.page.leave_to_parent()

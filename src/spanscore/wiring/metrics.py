@@ -1,4 +1,4 @@
-"""The metrics of a scorer, checked: gates of sampling rules, second judges, sessions, releases, timeouts of extractors."""
+"""Checks the metrics of a scorer against its settings: rules on scores, second judges, sessions, releases, extractors."""
 
 from __future__ import annotations
 
@@ -36,13 +36,17 @@ def needs_measures(metric: Metric) -> bool:
 
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
-    """Check the metrics whose scores rules read: all others wait for them, so they ask no judge and score every unit.
+    """Check the metrics that rules read scores of: other metrics wait for them, so they must ask no judge and score every
+    unit.
 
     Args:
+        rules: the sampling rules.
+        metrics: the metrics of units.
         rates: metric → its rate without rules.
 
     Raises:
-        ConfigurationError: a rule names a metric that is not there, asks a judge, has no quality or does not score every unit.
+        ConfigurationError: a rule names an unknown metric, or one that asks a judge, has no quality or does not score every
+            unit.
     """
     by_name = {metric.name: metric for metric in metrics}
     for rule in rules:
@@ -50,17 +54,17 @@ def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mappi
             why = _why_not(by_name.get(rule.when.score.metric), rates)
             if why:
                 raise ConfigurationError(
-                    f"the sampling rule {rule.name} looks at the score of {rule.when.score.metric}, {why}"
+                    f"the sampling rule {rule.name} reads the score of {rule.when.score.metric}, {why}"
                 )
 
 
 def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     if metric is None:
-        return f"which is no metric here; there are {', '.join(rates)}"
+        return f"which is not a metric here; there are {', '.join(rates)}"
     if asks_a_judge(metric):
         return "which asks a judge, and all units would wait for it; name a metric without one"
     if metric.scale.range is None:
-        return "whose scale is open, so that it has no quality; give it a range="
+        return "which has an open scale, and so no quality; give it a range="
     if rates[metric.name] < 1:
         share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
         return f"which is scored on {share}, or the rule is blind to the rest"
@@ -68,7 +72,7 @@ def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
 
 
 def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict[str, Metric]:
-    """Return the metrics of units, by name.
+    """Return name → metric, for metrics of units.
 
     Raises:
         ConfigurationError: there is no metric of units or sessions, or two have one name.
@@ -82,14 +86,14 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
     """Return the rates of single metrics under the metrics' current names.
 
     Raises:
-        ConfigurationError: one is of no metric of the scorer.
+        ConfigurationError: a rate names an unknown metric.
     """
     rates = under_current_names(configured, metrics)
     unknown = sorted(rates.keys() - set(metrics))
     if unknown:
         names = ", ".join(metrics)
         raise ConfigurationError(
-            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {names}"
+            f"sampling.rates names {unknown[0]!r}, which is not a metric of this scorer; it has {names}"
         )
     return rates
 
@@ -97,16 +101,18 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
 def checked_session_metrics(
     metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Any]
 ) -> Mapping[str, Metric]:
-    """Return the metrics that score sessions, by name.
+    """Return name → metric, for metrics of sessions.
 
     Args:
-        of_units: names of those that score units.
+        metrics: the metrics of sessions.
+        of_units: names of the metrics of units.
+        shadows: second judges.
 
     Raises:
-        ConfigurationError: one scores units, too, takes no conversation, or has a second judge.
+        ConfigurationError: a metric also scores units, cannot score a conversation, or has a second judge.
     """
     named = by_name(metrics)
-    beside = {getattr(shadow, "name", None) for shadow in shadows}  # a shadow that is no metric is refused elsewhere
+    beside = {getattr(shadow, "name", None) for shadow in shadows}  # an invalid shadow is rejected elsewhere
     for name, metric in named.items():
         if name in of_units:
             raise ConfigurationError(
@@ -115,12 +121,10 @@ def checked_session_metrics(
         if "multi_turn" not in metric.requires:
             kinds = " and ".join(sorted(metric.requires))
             raise ConfigurationError(
-                f"{name!r} cannot score sessions: it takes no conversation (multi_turn), but {kinds}"
+                f"{name!r} cannot score sessions: it scores no conversation (multi_turn), but {kinds}"
             )
         if name in beside:
-            raise ConfigurationError(
-                f"shadows has {name!r}, which scores sessions; second judges are asked about units alone"
-            )
+            raise ConfigurationError(f"shadows has {name!r}, which scores sessions; second judges score units alone")
     return named
 
 
@@ -131,7 +135,7 @@ def bounds_of(sessions: Sessions) -> SessionBounds:
 
 
 def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
-    """Return a conversation's id, redacted, as it may be its user's address. Fails closed: None."""
+    """Return a conversation's id, redacted, because it may be its user's address. Fails closed: None."""
     if redactor is None:
         return safe_text(session_id)
     try:
@@ -141,16 +145,16 @@ def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | 
 
 
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Return the metrics of second judges by their name, which is that of the metric whose judge they stand beside.
+    """Return name → metric of a second judge. The name is that of the metric with the first judge.
 
     Raises:
-        ConfigurationError: one is no metric, has no namesake here, or is the same as its namesake.
+        ConfigurationError: an object is not a metric, has no namesake here, or is the same as its namesake.
     """
     named = by_name(shadows)
     for name, shadow in named.items():
         if name not in metrics:
             raise ConfigurationError(
-                f"shadows has {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
+                f"shadows has {name!r}, which is not a metric of this scorer; it has {', '.join(metrics)}"
             )
         if shadow.evaluator_version == metrics[name].evaluator_version and _identify_judge(shadow) == _identify_judge(
             metrics[name]
@@ -171,8 +175,8 @@ class ShadowPairs:
     """Pairs the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
 
     Args:
-        metrics: names of the metrics that have a second judge.
-        ledger: of the second judges: units that are not open in it get no second score.
+        metrics: names of the metrics with a second judge.
+        ledger: ledger of the second judges: units that are not open in it get no second score.
 
     Attributes:
         compared: metric → comparison of both judges so far.
@@ -187,7 +191,7 @@ class ShadowPairs:
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
     def settle(self, result: JobResult) -> None:
-        """Note scores of the metrics' own judges; those of a fallback judge are not compared."""
+        """Record scores of the metrics' own judges; scores of a fallback judge are not compared."""
         key = result.unit.key
         for score in result.scores:
             own = score.quality if score.source is None else None
@@ -198,7 +202,7 @@ class ShadowPairs:
                 self._waiting[key, score.metric] = own
 
     def settle_beside(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Note scores of second judges."""
+        """Record scores of second judges."""
         key = unit.key
         for score in scores:
             if score.reason:
@@ -220,11 +224,13 @@ def compared_values_of(
     resource: Callable[[], Mapping[str, Any]],
     shown: Callable[[str], str | None],
 ) -> ComparedValues | None:
-    """Return the reader of units' compared values; None if nothing is compared, or without instruments.
+    """Return the reader of units' compared values; None without ``compare``, or without instruments.
 
     Args:
+        settings: settings of the scorer.
+        metrics: name → metric.
         resource: returns the resource of the application.
-        shown: value that a person may have typed → the part of it that may leave.
+        shown: returns the exported form of a value that a person may have typed; None: it is not exported.
     """
     if settings.compare is None or not settings.outputs.instruments:
         return None
@@ -233,7 +239,7 @@ def compared_values_of(
 
 
 def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:
-    """Return the dialects in order, the user's own first; each function of the user has a deadline."""
+    """Return the extractors in order, the user's own first; each function of the user has a deadline."""
     extract = settings.capture.extract or Extract()
     hooks: dict[str, Any] = {}
     for name in Extract.model_fields:

@@ -1,4 +1,4 @@
-"""Options → spans file, case collector, content switch, and the delivery of emitted scores."""
+"""Makes the outputs of a scorer from its options: spans file, case collector, content switch, and confirmation of exports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
-    """Return the file of ``spans_to``, without texts of users if ``capture.content`` is off; None if there is no such file."""
+    """Return the file of ``spans_to``, without users' texts if ``capture.content`` is off; None without one."""
     if settings.outputs.spans_to is None:
         return None
     as_line = _line if exports_content(settings.capture.content) else _line_without_texts
@@ -39,7 +39,7 @@ def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
 
 
 def _line(spans: Sequence[ReadableSpan]) -> str:
-    from spanscore.core.codecs.otlp import json_line  # imports a second of the SDK: on the thread of the file
+    from spanscore.core.codecs.otlp import json_line  # a second of SDK imports, on the file's thread
 
     return json_line(spans)
 
@@ -51,7 +51,7 @@ def _line_without_texts(spans: Sequence[ReadableSpan]) -> str:
 
 
 def _is_ours(span: ReadableSpan) -> bool:
-    """Whether spanscore made a span, which then has texts by the same switch."""
+    """Whether spanscore made a span, so that the content switch was already applied to its texts."""
     scope = span.instrumentation_scope
     return scope is not None and scope.name in semconv.OWN_SCOPES
 
@@ -59,10 +59,10 @@ def _is_ours(span: ReadableSpan) -> bool:
 def collector_of(
     collect: Collect | None, metrics: Mapping[str, Metric], telemetry: Telemetry | None
 ) -> CaseCollector | None:
-    """Return the collector of failing units; None if nothing is collected.
+    """Return the collector of failing units; None without ``collect``.
 
     Raises:
-        ConfigurationError: a condition is of no metric.
+        ConfigurationError: a condition names an unknown metric.
     """
     if collect is None:
         return None
@@ -83,28 +83,28 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
     """Check that each condition names a metric.
 
     Raises:
-        ConfigurationError: one does not.
+        ConfigurationError: a condition names an unknown metric.
     """
     for condition in collect.conditions:
         if condition.metric not in metrics:
             meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
-            raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
+            raise ConfigurationError(f"collect.when names {condition.metric}, which is not a metric here: {meant}")
 
 
 def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
-    """Return the state of a collector; None if nothing is collected."""
+    """Return the state of a collector; None without one."""
     return None if collector is None else collector.state()
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:
-    """Yield the counts of collected cases, and why they cannot be written now."""
+    """Yield the counts of collected cases, and the present error of writing."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
     parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
-    parts += [f"{folded:,} with a question that is in there"] if folded else []
+    parts += [f"{folded:,} with a question that the file has already"] if folded else []
     parts += [f"{lost:,} lost"] if lost else []
     yield "; ".join(parts)
     if state.fault:
-        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"
+        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait for another attempt"
 
 
 _GATHER_S: Final = 1.0
@@ -134,17 +134,18 @@ class _EmittedUnit:
 
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Has a queue forget jobs whose scores, and whose sums, are exported. Any thread.
+    """Makes a queue forget jobs after their scores and their sums are exported. Any thread.
 
-    Scores are exported with a flush of spans that began when they had been emitted, and are in sums whose collection began
-    then. A row of a spool stays until both are exported, and one of them is marked on it: a process that takes the row after a
-    crash does the other, with the same ids. A job waits for its scores alone in another queue, or if no export of sums is seen.
+    Scores are exported by a flush of spans that began after they were emitted. Sums are exported by a collection that began
+    after it. A row of a spool stays until both are exported, and one of them is marked on it: after a crash, the process that
+    takes the row exports the other, with the same ids. In another queue, or if no export of sums is seen, a job waits for its
+    scores alone.
 
     Attributes:
-        queue: has the jobs.
-        providers: flush spans and sums.
-        spool: marks its rows; None = the queue has no rows to mark.
-        later: runs a call after so many seconds.
+        queue: queue with the jobs.
+        providers: providers that flush spans and sums.
+        spool: queue that marks its rows; None: the queue has no rows to mark.
+        later: runs a call after the given seconds.
         clock: seconds, monotonic.
     """
 
@@ -165,7 +166,7 @@ class ExportConfirmation:
         self._summed_s: float | None = None
 
     def mark_emitted(self, unit: Unit) -> None:
-        """Have a unit's job forgotten when its scores, and its sums, are exported."""
+        """Forget a unit's job after its scores, and its sums, are exported."""
         emitted = _EmittedUnit(unit, is_summed=self.spool is None or unit.session is not None)
         if not emitted.is_summed:
             with self._lock:
@@ -173,7 +174,7 @@ class ExportConfirmation:
         self._await_flush([emitted])
 
     def finish(self, timeout_s: float) -> None:
-        """Export scores and sums as far as there is time, and have their jobs forgotten."""
+        """Export scores and sums as far as there is time, and forget their jobs."""
         until_s = self.clock() + timeout_s
         if self._unsent:
             wait([self.begin_flush()], timeout_s)
@@ -191,12 +192,12 @@ class ExportConfirmation:
         return flushed
 
     def begin_collection(self) -> None:
-        """Note the units that a collection of the sums, on this thread, will have."""
+        """Record the units in a collection of the sums on this thread."""
         with self._lock:
             self._collected.emitted = [*self._unsummed]
 
     def confirm_collection(self) -> None:
-        """Note that the latest collection on this thread was exported."""
+        """Record that the latest collection on this thread was exported."""
         self._summed_s = self.clock()
         with self._lock:
             summed = [each for each in getattr(self._collected, "emitted", ()) if not each.is_summed]
@@ -216,7 +217,7 @@ class ExportConfirmation:
 
     def _on_flush(self, emitted: list[_EmittedUnit], done: Future[bool]) -> None:
         if emitted and (done.exception() is not None or not done.result()):
-            self._await_flush(emitted)  # the backend is away: they are exported later, or emitted by another process
+            self._await_flush(emitted)  # the backend is down: they are exported later, or emitted by another process
         elif emitted:
             self._mark_sent(emitted)
 
@@ -251,7 +252,7 @@ class ExportConfirmation:
 
 @dataclass(frozen=True, slots=True)
 class UnitEndMarker:
-    """Stands behind all spans of a unit in the queue of the hold, as a ``PendingSpan``."""
+    """A ``PendingSpan`` after all spans of a unit in the queue of the hold."""
 
     unit: Unit
     delivery: ExportConfirmation
@@ -263,7 +264,7 @@ class UnitEndMarker:
 
 
 def exports_content(chosen: bool | None) -> bool:
-    """Whether prompts and answers are exported: by ``capture.content``, else by the environment."""
+    """Whether prompts and answers are exported: by ``capture.content``, otherwise by the environment."""
     if chosen is not None:
         return chosen
     setting = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()

@@ -1,4 +1,4 @@
-"""Preview: which units rules and rates would take, at what cost; also of the last units of a scorer."""
+"""Previews sampling: which units rules and rates would sample, at which cost; also for the last units of a scorer."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
 
 _AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
-_LEFT_OUT: Final = "sampling left them out when they began, and all that is known of them is their root, or its ids"
+_LEFT_OUT: Final = "sampling excluded them when they began, so only their root, or its ids, is known"
 
 
 class UnitCost(NamedTuple):
-    """The cost of a metric for one unit or several; None = unknown."""
+    """The cost of a metric for one unit or several; None: unknown."""
 
     calls: float | None = None
     tokens: float | None = None
     usd: float | None = None
 
     def times(self, units: int) -> UnitCost:
-        """Return the cost of so many units; that of 0 units is 0, also if the cost is unknown."""
+        """Return the cost of several units; the cost of 0 units is 0, even if the cost is unknown."""
         if not units:
             return UnitCost(0, 0, 0.0)
         return UnitCost(*(None if amount is None else units * amount for amount in self))
@@ -49,18 +49,19 @@ class UnitCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakerPreview:
-    """The units that a rule or a metric takes.
+    """The units that a rule or a metric would sample.
 
     Attributes:
-        name: of the rule, ``base`` for the metrics' own rates; or of the metric.
-        rate: of the rule, or the metric's own, [0, 1]; None if the metrics' rates differ.
-        matched: units that the rule is for.
-        taken: matched units that are taken, with the dice that they have; a rule takes those that no larger rate is for.
-        expected: matched units that are taken on average.
+        name: name of the rule, ``base`` for the metrics' own rates; or of the metric.
+        rate: rate of the rule, or the metric's own, [0, 1]; None if the metrics' rates differ.
+        matched: units that the rule matches.
+        taken: matched units that would be sampled, by their own random numbers. A unit that several rules match counts only for
+            the rule with the largest rate.
+        expected: expected number of sampled units among the matched ones.
         unknown: units that may match or not; the other counts lack them.
-        calls: questions to judges about the taken units; None = unknown.
-        tokens: read and written for the taken units; None = unknown.
-        usd: cost of the taken units; None = unknown, or a model has no price.
+        calls: judge calls for the sampled units; None: unknown.
+        tokens: input and output tokens for the sampled units; None: unknown.
+        usd: cost of the sampled units in US dollars; None: unknown, or a model has no price.
     """
 
     name: str
@@ -82,13 +83,14 @@ class TakerPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPreview:
-    """One unit that is taken, without its content.
+    """One unit that would be sampled, without its content.
 
     Attributes:
-        trace_id: 32 hex digits; ``span_id``: 16.
-        name: of the workflow, agent or model that was run; empty = unknown.
-        began: ISO 8601, UTC; None = unknown.
-        taken: metric → ``{"rule": name, "probability": of all traffic}``.
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+        name: name of the workflow, agent or model; empty: unknown.
+        began: ISO 8601, UTC; None: unknown.
+        taken: metric → ``{"rule": name, "probability": among all traffic}``.
     """
 
     trace_id: str
@@ -99,7 +101,7 @@ class UnitPreview:
 
     @property
     def why(self) -> str:
-        """The rule that takes the unit with its probability; a line for each, with its metrics, if they differ."""
+        """The rule that samples the unit, with its probability; a line for each, with its metrics, if they differ."""
         by_rule = dict[str, list[str]]()
         for metric, decision in self.taken.items():
             by_rule.setdefault(f"{decision['rule']} {decision['probability']:.2g}", []).append(metric)
@@ -110,15 +112,15 @@ class UnitPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The units that rules and rates would take of those that have ended; ``print`` shows tables. No judge was asked.
+    """The ended units that rules and rates would sample; ``print`` shows tables. No judge was called.
 
     Attributes:
-        units: units that were looked at.
-        taken: units that at least one metric takes.
+        units: number of units.
+        taken: units that at least one metric would sample.
         rules: the metrics' own rates, and each rule.
         metrics: each metric.
-        named: ten of the taken units at most, at least one of each rule.
-        notes: what must be known of the numbers, a sentence each.
+        named: at most ten of the sampled units, at least one of each rule.
+        notes: remarks on the numbers, a sentence each.
     """
 
     units: int
@@ -129,7 +131,7 @@ class Preview:
     notes: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the preview as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -148,7 +150,7 @@ class Preview:
         yield f"{self.taken:,} of {format_count(self.units, 'unit')} would be scored; no judge was asked"
         rules = []
         for rule in self.rules:
-            unknown = f"\n{rule.unknown:,} not known" if rule.unknown else ""
+            unknown = f"\n{rule.unknown:,} unknown" if rule.unknown else ""
             rules.append((printable(rule.name), _rate_cell(rule), f"{rule.matched:,}{unknown}", *rule.cells))
         metrics = [(metric.name, _rate_cell(metric), *metric.cells) for metric in self.metrics]
         yield TextTable(("rule", "rate", "matched", *_AMOUNTS), rules, title="by rule; base is a metric's own rate")
@@ -177,9 +179,11 @@ def preview_of(
     """Return the counted units with their cost.
 
     Args:
-        tally: of these rates and rules.
-        costs: metric → cost of one unit; a missing one is unknown.
-        notes: sentences beside those on the counts.
+        tally: the counts of these rates and rules.
+        rates: metric → its own rate.
+        rules: the rules.
+        costs: metric → cost of one unit; the cost of a missing metric is unknown.
+        notes: sentences in addition to those about the counts.
     """
     own = {*rates.values()}
     rate_of = {**{rule.name: rule.rate for rule in rules}, BASE: own.pop() if len(own) == 1 else None}
@@ -206,7 +210,7 @@ def _preview_taker(
     """Return the units of a rule or metric with their cost; a sum with an unknown part is unknown.
 
     Args:
-        scores: metric → scores.
+        scores: metric → number of scores.
     """
     parts = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
     columns = ([part.calls for part in parts], [part.tokens for part in parts], [part.usd for part in parts])
@@ -242,14 +246,14 @@ def _describe_unknown(tally: PreviewTally, rules: Sequence[Rule]) -> Iterator[st
             if rule.name != name:
                 continue
             if lacking := ", ".join(tally.unlisted(rule)):
-                why[f"metadata {lacking} is not kept; capture.metadata: [{lacking}] keeps it"] = None
+                why[f"metadata {lacking} are not kept; capture.metadata: [{lacking}] keeps them"] = None
             elif rule.when.score is not None:
-                why[f"it looks at the score of {rule.when.score.metric}, which is not known of them"] = None
+                why[f"their score of {rule.when.score.metric}, which it reads, is unknown"] = None
             else:
                 why[_LEFT_OUT] = None
         yield (
-            f"{name}: of {count.unknown:,} units it is not known whether the rule is for them, and they are counted as if "
-            f"it were not: {'; '.join(why)}"
+            f"{name}: it is unknown whether the rule matches {count.unknown:,} units, and they are counted as if it did not: "
+            f"{'; '.join(why)}"
         )
 
 
@@ -263,7 +267,15 @@ def tally_of(
     metadata: Sequence[str] | None = None,
     service: Callable[[], str] = str,
 ) -> PreviewTally:
-    """Return a tally with the dice of a scorer; ``metadata`` and ``service``: as of ``PreviewTally``."""
+    """Return a tally with the sampling key of a scorer.
+
+    Args:
+        settings: settings of the scorer.
+        rates: metric → its own rate.
+        rules: the rules.
+        metadata: metadata keys that the units have; None: all keys.
+        service: returns the name of this process's service.
+    """
     return PreviewTally(
         rates,
         rules,
@@ -277,21 +289,20 @@ def tally_of(
 def recent_preview(
     line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
-    """Return the units that rules and rates would take of the last ones that have closed.
+    """Return the units that rules and rates would sample among the last closed ones.
 
     Args:
-        rules: None = those that are in force.
-        rate: of every metric that ``rates`` does not name; None = as it is in force.
-        rates: metric → its own rate; None = empty.
+        line: the parts of the scorer.
+        rules: the rules; None: the rules in force.
+        rate: rate of every metric that ``rates`` does not name; None: the rate in force.
+        rates: metric → its own rate; None: empty.
 
     Raises:
-        ConfigurationError: a rate is none, or of no metric; or an entry of ``rules`` is no rule.
+        ConfigurationError: a rate is invalid, or for an unknown metric; or an entry of ``rules`` is not a rule.
     """
     chosen = line.settings.sampling.rules if rules is None else tuple(rules)
     if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
-        raise ConfigurationError(
-            f"rules holds {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]"
-        )
+        raise ConfigurationError(f"rules has {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]")
     checked, in_force, recent = checked_rates(rates or {}, line.of_units), line.settings.sampling, line.known.recent
     own = {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
     tally = tally_of(line.settings, own, chosen, recent.metadata, line.providers.service_name)
@@ -302,30 +313,30 @@ def recent_preview(
 
 
 def _began_ns(unit: RecentUnit) -> int | None:
-    """Return when a unit began, to some seconds: it closes a little after its end."""
+    """Return the approximate start of a unit, to some seconds, because it closes a little after its end."""
     return None if unit.closed_ns is None else unit.closed_ns - (unit.facts.duration_ns or 0)
 
 
 def _notes(line: Pipeline) -> Iterator[str]:
     if line.pacer is not None:
-        yield "budgets lower the rates by the hour: what is told here is without that"
+        yield "budgets lower the rates by the hour: these numbers are without that"
     if line.of_sessions:
         yield f"conversations are not previewed: {', '.join(line.of_sessions)}"
 
 
 def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
-    """Return the cost of a metric's judge so far, per unit that it was asked about; None = unknown."""
+    """Return the cost of a metric's judge so far, per judged unit; None: unknown."""
     metric = line.of_units[name]
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return UnitCost(0, 0, 0.0)
     units = _count_asked(line, name)
-    if line.telemetry is None or name in line.shadowing or not units:  # a second judge's are in the same sums
+    if line.telemetry is None or name in line.shadowing or not units:  # the sums include those of a second judge
         return None
     calls, tokens, usd = (
         _sum_by_model(name, line.telemetry.sums(instrument))
         for instrument in (semconv.JUDGE_CALLS, semconv.JUDGE_TOKENS, semconv.JUDGE_COST)
     )
-    if not calls:  # other processes asked it
+    if not calls:  # other processes called it
         return None
     is_priced = {*usd} >= {model for model, amount in tokens.items() if amount}
     per_unit = sum(usd.values()) / units if is_priced else None
@@ -333,7 +344,7 @@ def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
 
 
 def _count_asked(line: Pipeline, name: str) -> int:
-    """Return the units with an outcome about which a metric was asked, by sampling or for a label."""
+    """Return the number of units that a metric was scored on, by sampling or for a label."""
     units = 0
     for source, part in line.count_units().parts:
         if source != semconv.SOURCE_SHADOW:

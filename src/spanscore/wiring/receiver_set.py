@@ -1,4 +1,4 @@
-"""ReceiverSet: the receivers by which units come into one scorer, each made on first use, as it may need a library."""
+"""``ReceiverSet`` makes the receivers of one scorer, each on first use, because it may need an optional library."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class ReceiverSet:
 
     Args:
         line: the parts of the scorer.
-        ready: called before a receiver's first unit, with a span of the provider by which its spans leave, None if unknown.
-        end: ends the scorer when the function that it is called with returns that no run is under way.
-        holder: an object to which the application refers as long as units may come; the callback refers to it, too.
+        ready: called before a receiver's first unit, with a span of the provider that exports its spans, None if unknown.
+        end: ends the scorer when its argument, a function, returns that no run is in progress.
+        holder: an object that the application references as long as units are possible; the callback references it, too.
 
     Attributes:
-        models: counts the application's model runs; None = they are not counted.
-        submitted: takes samples made by hand.
+        models: counts the application's model runs; None: they are not counted.
+        submitted: receiver of submitted samples.
         attachment: the callback; None before its first use.
-        external: takes spans of other instrumentations; None before its first use.
-        otlp: takes spans that arrive over the wire; None before its first use.
-        stored: takes whole units that were read from a store; None before its first use.
+        external: receiver of other instrumentations' spans; None before its first use.
+        otlp: receiver of spans over OTLP; None before its first use.
+        stored: receiver of whole units from a store; None before its first use.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ReceiverSet:
 
     @property
     def units(self) -> int:
-        """Roots that were let in."""
+        """Number of accepted roots."""
         return self._line.sum_of("units")
 
     def attached(self) -> Attachment:
@@ -104,15 +104,15 @@ class ReceiverSet:
         return self._make_once("external", self._make_external) if self.external is None else self.external
 
     def otlp_spans(self, units: Units) -> OtlpSpans:
-        """Return the receiver of spans that arrive over the wire; ``units`` of the first call applies."""
+        """Return the receiver of spans over OTLP; ``units`` of the first call applies."""
         return self._make_once("otlp", partial(self._make_otlp, units)) if self.otlp is None else self.otlp
 
     def stored_units(self) -> StoredUnits:
-        """Return the receiver of whole units that were read from a store."""
+        """Return the receiver of whole units from a store."""
         return self._make_once("stored", self._make_stored) if self.stored is None else self.stored
 
     def _make_once(self, name: str, make: Callable[[], R]) -> R:
-        """Return an attribute, made if it is None; of several threads one makes it."""
+        """Return an attribute, and make it on first use; only one thread makes it."""
         with self._lock:
             receiver: R | None = getattr(self, name)
             if receiver is None:
@@ -121,11 +121,11 @@ class ReceiverSet:
             return receiver
 
     def replayed(self) -> ReplayState | None:
-        """Return how far a replay is; None without one."""
+        """Return the progress of a replay; None without one."""
         return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
-        """Return the unit of these ids; None if only the key is given.
+        """Return the unit with these ids; None if only the key is given.
 
         Raises:
             ValueError: an id is invalid, or without a span id the trace has no known unit, or several.
@@ -139,7 +139,7 @@ class ReceiverSet:
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
     def label(self, label: Annotation) -> bool:
-        """Take a label; False: there is no room for it. Raises ``ValueError`` if its name or value is not allowed."""
+        """Accept a label; False: there is no room for it. Raises ``ValueError`` if its name or value is not allowed."""
         self._ready(None)
         return self._line.annotation_writer.take(label)
 
@@ -250,7 +250,7 @@ class ReceiverSet:
         return stored
 
     def _on_replaced(self) -> Callable[[str, RunTable], None]:
-        """Return a function that ends the scorer when another one was installed, unless a processor reports to it, too."""
+        """Return a function that ends the scorer after another one was installed, unless a processor also reports to it."""
         receivers, line, end = ref(self), self._line, self._end
 
         def replaced(successor: str, memory: RunTable) -> None:
@@ -267,7 +267,9 @@ class ReceiverSet:
         return replaced
 
     def _is_at_work(self) -> Callable[[], bool]:
-        """Return a function, without a reference to this object, that is true while a callback records LangChain's runs."""
+        """Return a function, without a reference to this object, that returns whether a callback records LangChain's runs
+        now.
+        """
         receivers, identity = ref(self), self._identity
 
         def is_at_work() -> bool:

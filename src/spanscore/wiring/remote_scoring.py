@@ -1,4 +1,6 @@
-"""Configuration → the dispatcher of a scorer whose units another process scores, and the options that are left to that one."""
+"""Makes the dispatcher that sends a scorer's units to another process for scoring, and leaves the judges' options to that
+process.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,21 @@ if TYPE_CHECKING:
 
 
 def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
-    """Return the options of a process that asks no judge: where units are scored, the others are in force.
+    """Return the options of a process that calls no judge: the scoring process applies the others.
 
     Raises:
-        ConfigurationError: one of them needs scores or samples in this process.
+        ConfigurationError: an option needs scores or samples in this process.
     """
     if settings.remote_scoring is not None:
         for what, needs in _needs(settings).items():
             if needs:
-                raise ConfigurationError(f"{what} cannot stand beside remote_scoring: {needs}")
+                raise ConfigurationError(f"{what} cannot be combined with remote_scoring: {needs}")
     elif settings.spool is None or settings.spool.score_here:
         return settings
     elif settings.sampling.feedback:
         raise ConfigurationError(
-            "sampling.feedback cannot stand beside spool.score_here: false: what is said of a unit comes here, and nothing is "
-            "judged here"
+            "sampling.feedback cannot be combined with spool.score_here: false: human labels arrive here, but this process "
+            "does not judge"
         )
     judge = settings.judge.model_copy(update={"shadows": (), "budget": (), "shadow_budget": None})
     return settings.model_copy(update={"judge": judge, "judge_check": None, "collect": None})
@@ -57,15 +59,15 @@ def handover_of(
 
     Args:
         settings: options of the scorer.
-        pipeline: has the hooks.
-        queue: has the places of units, and the spool.
-        providers: know the resource of the application.
-        ledger: counts the copies that grow too old in a spool.
+        pipeline: job builder with the hooks.
+        queue: queue with the places of units, and the spool.
+        providers: providers with the resource of the application.
+        ledger: counts the copies that expire in a spool.
         post: posts the end of a unit to the span thread.
     """
     if (remote_scoring := settings.remote_scoring) is None:
         return None
-    from spanscore.durable.carriers import SpooledCarrier  # the imports bring OTLP, SQLite and an HTTP client along
+    from spanscore.durable.carriers import SpooledCarrier  # imports OTLP, SQLite and an HTTP client
     from spanscore.durable.dispatcher import Dispatcher, UnitEncoder
 
     hooks = pipeline.hooks
@@ -94,7 +96,7 @@ def _carrier(remote_scoring: RemoteScoring) -> Carrier:
 
 
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
-    """Count a unit whose copy is lost: once more if it has ended as delegated, be it in an earlier process."""
+    """Count a unit with a lost copy, again if it has ended as delegated, also in an earlier process."""
     from spanscore.core.codecs.job import units_of
     from spanscore.core.codecs.otlp_request import taken_apart
 
@@ -104,27 +106,27 @@ def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
 
 
 def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
-    """Return a function that gives why the queue rejects units; with remote scoring the reason is always the same."""
+    """Return a function that returns why the queue rejects units; with remote scoring the reason is always the same."""
     if settings.remote_scoring is not None:
         return lambda: REMOTE_SCORING
     return queue.rejection_reason if isinstance(queue, DurableQueue) else lambda: None
 
 
 def _needs(settings: ScorerSettings) -> Mapping[str, str]:
-    """Return what is asked for → why it takes a process that scores; empty where it is not asked for."""
+    """Return option → reason why it needs a scoring process; empty if the option is not set."""
     screens = [rule.name for rule in settings.sampling.rules if rule.when.score is not None]
     return {
-        "sessions.metrics": "a conversation is scored by all its turns, and only those that a metric takes go there"
+        "sessions.metrics": "a conversation is scored by all its turns, and only sampled turns are sent there"
         if settings.sessions.metrics
         else "",
-        "sampling.feedback": "what is said of a unit comes here, and its sample would be there"
+        "sampling.feedback": "human labels arrive here, and the unit's sample would be there"
         if settings.sampling.feedback
         else "",
         "spool.score_here: false": "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
         if settings.spool is not None and not settings.spool.score_here
         else "",
-        "limits.job_queue": "units wait to be handed over, and no job is made"
+        "limits.job_queue": "units wait to be sent, and no job is made"
         if settings.limits.job_queue != "memory"
         else "",
-        "sampling.rules": f"{screens[0]} looks at a score, which is only known there" if screens else "",
+        "sampling.rules": f"{screens[0]} reads a score, which only the other process has" if screens else "",
     }

@@ -1,4 +1,4 @@
-"""SpanThread: the one thread that makes spans, ends them and calls sinks; it notices when a provider is shut down."""
+"""``SpanThread``, the one thread that creates spans, ends them and calls sinks; and a watch for the shutdown of a provider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spanscore.protocols import Receiver
 
 
 class ShutdownWatch(SpanProcessor):
-    """Reports that its provider was shut down: the only processor that we add to an application's provider."""
+    """Reports the shutdown of its provider: the only processor that spanscore adds to an application's provider."""
 
     def __init__(self, on_shutdown: Callable[[], None]) -> None:
         self._on_shutdown = on_shutdown
@@ -31,12 +31,13 @@ class ShutdownWatch(SpanProcessor):
 
 _SLOW_TICK_S = 10.0
 _AT_ONCE = 500
-"""Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
+"""Events between two checks of due work, because a thread that yields may take seconds to read a full event queue."""
 
 
 @dataclass(eq=False, repr=False)
 class SpanThread:
-    """The one thread that makes spans, ends them and calls sinks, so that a slow exporter stalls neither application nor loop.
+    """The one thread that creates spans, ends them and calls sinks, so that a slow exporter delays neither application nor
+    loop.
 
     It reads the event queue and drives receivers and units. It starts on first use, and is a daemon.
 
@@ -45,7 +46,7 @@ class SpanThread:
         receivers: driven on each tick.
         units: driven after the receivers.
         sessions: driven after the units.
-        duty: how the thread shares the CPU with the application.
+        duty: shares the CPU between the thread and the application.
         prepare: called first on the thread, for work that neither the constructor nor the first request should do.
         now_ns: returns nanoseconds since the epoch, without steps.
     """
@@ -71,7 +72,7 @@ class SpanThread:
         return self._thread is not None and self._thread.is_alive()
 
     def ensure(self) -> None:
-        """Start the thread if it does not run; if that is impossible now, the next event tries again. Any thread; cheap."""
+        """Start the thread if it is not running; if that is impossible now, the next event tries again. Any thread; cheap."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopping:
@@ -80,7 +81,7 @@ class SpanThread:
                 self.event_queue.start_with_next(self.ensure)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
+        """Wait until every unit that has ended by now is out. Not for the span thread itself."""
         if len(self.event_queue):
             self.ensure()
         if not self.alive:
@@ -91,7 +92,7 @@ class SpanThread:
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
-        """Run something on the span thread after all events so far, and wait for it. False: not done in time."""
+        """Run a call on the span thread after all events so far, and wait for it. False: not done in time."""
         if not self.alive:
             self._safely(work)
             return True
@@ -101,16 +102,14 @@ class SpanThread:
             return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
-        """Have work done with the next batch of events, at once while a ``flush`` waits. Any thread."""
+        """Run work with the next batch of events, or immediately while a ``flush`` waits. Any thread."""
         if self._markers:
             self.event_queue.post(work)
         else:
             self.event_queue.leave(work)
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread after what is in the event queue. False: it is stuck in an exporter or a processor, and is left
-        behind.
-        """
+        """End the thread after the events in the queue. False: it is stuck in an exporter or a processor, and is abandoned."""
         self._stopping = True
         self.event_queue.nudge()
         if self._thread is None or self._thread is threading.current_thread():
@@ -128,7 +127,7 @@ class SpanThread:
             self.tick()
 
     def tick(self) -> None:
-        """Handle events and posted work, and do what is due. Span thread (or a test without one)."""
+        """Handle events and posted work, and do the due work. Span thread (or a test without one)."""
         posted = [*iter(self.event_queue.take_posted, None)]
         events = len(self.event_queue)
         for _ in range(_AT_ONCE, events, _AT_ONCE):
@@ -151,7 +150,7 @@ class SpanThread:
                 receiver, event, _ = entry
                 try:
                     receiver.handle(event, clock())
-                except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
+                except BaseException as error:  # noqa: BLE001  (inlined ``_safely``, which would be one more call per event)
                     log_internal_error("keep track of a unit", error)
             yield_gil()
 
@@ -166,7 +165,7 @@ class SpanThread:
         self._safely(lambda: self.sessions.tick(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
-        """Do work that must not end the thread if it fails."""
+        """Do work; its failure must not end the thread."""
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
@@ -186,7 +185,7 @@ class SpanThread:
         )
 
     def _answer_markers(self) -> None:
-        """Wake callers of ``flush`` whose units are out; all units are looked at when the last unit of a caller is out."""
+        """Wake callers of ``flush`` when their units are out. All units are checked only when a caller's last unit is out."""
         if parts := self.units.take_parts():
             self._wait_for_parts(parts)
         ended = self.units.in_flight
@@ -202,7 +201,7 @@ class SpanThread:
         ]
 
     def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
-        """Have callers of ``flush`` that wait for a topmost span wait for the units that its spans make."""
+        """Make callers of ``flush`` that wait for a topmost span wait for the units below it."""
         for keys, _, _ in self._markers:
             keys.update(*(parts[key] for key in keys & parts.keys()))
 

@@ -1,4 +1,4 @@
-"""Options → the queue of a scorer and its spool, and the rows that ``status()`` has of it."""
+"""Makes the queue of a scorer and its spool from the options, and the spool's rows for ``status()``."""
 
 from __future__ import annotations
 
@@ -23,19 +23,15 @@ if TYPE_CHECKING:
 
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
-    """Yield the contents of a spool, and its fault; the counts of this process began at zero at ``since_s``."""
+    """Yield the contents of a spool, and its error; the counts of this process began at zero at ``since_s``."""
     parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {format_bytes(state.bytes)}"]
     parts += [f"oldest {format_age(state.oldest_s)}"] if state.depth else []
     parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
-    parts += (
-        [f"{state.dead_letters:,} put aside as dead letters: spanscore spool FILE tells more"]
-        if state.dead_letters
-        else []
-    )
+    parts += [f"{state.dead_letters:,} dead letters: spanscore spool FILE shows them"] if state.dead_letters else []
     parts += [f"{state.expired:,} older than max_age"] if state.expired else []
     yield "; ".join(parts)
     began = datetime.fromtimestamp(since_s, UTC)
-    yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: what came before is in no count of this process"
+    yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: earlier units are in no count of this process"
     if state.fault is not None:
         yield state.fault
 
@@ -50,12 +46,12 @@ def queue_of(
 
     Args:
         settings: options of the scorer.
-        unreadable: called for each row of a spool of which no job can be made.
+        unreadable: called for each row of a spool that cannot be decoded.
         resource: returns the resource of the application.
         metrics: names of the metrics that are scored here.
 
     Raises:
-        ConfigurationError: a spool stands beside another queue, or cannot be opened.
+        ConfigurationError: a spool is combined with another queue, or cannot be opened.
     """
     if settings.remote_scoring is not None:
         return CopyQueue(settings, None if settings.spool is None else _open(settings.spool))
@@ -73,7 +69,7 @@ def queue_of(
     file = _open(settings.spool)
 
     def report(because: str) -> None:
-        log_once(f"spool row {because}", f"a row of the spool {file.path} was put aside: {because}")
+        log_once(f"spool row {because}", f"a row of the spool {file.path} became a dead letter: {because}")
         unreadable()
 
     return SpoolQueue(
@@ -88,10 +84,10 @@ def queue_of(
 
 
 class CopyQueue(MemoryQueue):
-    """The places of units on their way to the process that scores them.
+    """The places of units on their way to the scoring process.
 
     Attributes:
-        spool: holds their copies; None = they wait in memory.
+        spool: file with their copies; None: they wait in memory.
     """
 
     def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
@@ -100,12 +96,12 @@ class CopyQueue(MemoryQueue):
 
 
 def spool_of(queue: Queue) -> SpoolFile | None:
-    """Return the file of a queue; None where it has none."""
+    """Return the file of a queue; None without one."""
     if not hasattr(queue, "spool"):
         return None
     from spanscore.durable.spool import SpoolFile
 
-    return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
+    return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a user's queue may have such an attribute
 
 
 def delivery_of(queue: Queue, providers: Providers, telemetry: Telemetry | None) -> ExportConfirmation | None:
@@ -125,7 +121,7 @@ def delivery_of(queue: Queue, providers: Providers, telemetry: Telemetry | None)
 
 
 def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: float) -> None:
-    """Forget what has been exported, give back what has not been scored, and close the file."""
+    """Forget exported jobs, return unscored ones, and close the file."""
     if delivery is not None:
         delivery.finish(timeout_s)
     if (file := spool_of(queue)) is not None:
@@ -133,10 +129,10 @@ def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: fl
 
 
 def _open(settings: Spool) -> SpoolFile:
-    """Return the file of a spool, opened.
+    """Return the opened file of a spool.
 
     Raises:
-        ConfigurationError: it cannot be.
+        ConfigurationError: it cannot be opened.
     """
     from spanscore.durable.spool import SpoolFile
 

@@ -1,4 +1,4 @@
-"""The state of a scorer at one moment: the value that ``status()`` returns, and its tables and lines."""
+"""The state of a scorer at one moment, which ``status()`` returns, with its tables and lines."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ from spanscore.wiring.outputs import collect_rows, read_collect_state
 from spanscore.wiring.spool import spool_of, spool_rows
 
 _LEFT: Mapping[str, str] = {
-    "done": "left with their outcomes",
-    "deadline": "left before their scores: the wait was over (hold)",
-    "overflow": "left before their scores: too many were waiting",
-    "shutdown": "left before their scores: it was shut down",
+    "done": "exported with their outcomes",
+    "deadline": "exported before their scores: the wait was over (hold)",
+    "overflow": "exported before their scores: too many were waiting",
+    "shutdown": "exported before their scores: it was shut down",
 }
-"""Why a unit's spans left → what that means."""
+"""Reason for the export of a unit's spans → its meaning."""
 _WHOSE: Mapping[str, str] = {"given": "yours", "global": "yours, global", "own": "spanscore's"}
 _GUESSED: Mapping[str, str] = {
     "matched": " (guessed)",
     "object": " (all of it)",
-    "model": " (a model's words, as the root holds none)",
+    "model": " (a model's words, because the root has none)",
 }
-"""Source of a sample → what a person should know of it."""
+"""Source of a sample → a remark for the reader."""
 _THEIRS = ("given", "global")
-_NOT_SEEN = "sent by your provider: how it went is not known here"
+_NOT_SEEN = "sent by your provider: the result is unknown here"
 _DOES_NOT_FIT = (
-    "missing_field is no fault where a metric does not fit a unit; "
-    "the unit's span says spanscore.status=partial if others scored it"
+    "missing_field is no fault if a metric does not fit a unit; "
+    "the unit's span has spanscore.status=partial if others scored it"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """The conversations that metrics score; those that no metric takes are left out.
+    """The conversations that metrics score; conversations that no metric samples are left out.
 
     Attributes:
         open: conversations that go on.
-        ended: how they ended → conversations, each counted once.
-        without_id: units without a conversation, as they name none.
-        pieces: why every conversation is a part of one and so ``incomplete``, and what to do; empty = they are whole.
+        ended: kind of end → conversations, each counted once.
+        without_id: units without a conversation id.
+        pieces: why every conversation is a part of one and so ``incomplete``, and the remedy; empty: they are whole.
     """
 
     open: int
@@ -79,12 +79,12 @@ class SessionStatus:
     def __str__(self) -> str:
         ended = ", ".join(f"{sessions:,} {end}" for end, sessions in sorted(self.ended.items()))
         line = f"conversations: {self.open:,} open; ended: {ended or 'none'}"
-        line = f"{line}; incomplete, as {self.pieces}" if self.pieces else line
+        line = f"{line}; incomplete, because {self.pieces}" if self.pieces else line
         if not self.without_id:
             return line
         units = f"{self.without_id:,} unit{'s are' if self.without_id > 1 else ' is'}"
         how = "use spanscore.session(…), or metadata thread_id or session_id"
-        return f"{line}; {units} in none, as nothing names a conversation: {how}"
+        return f"{line}; {units} without a conversation id: {how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +92,15 @@ class ShadowStatus:
     """The state of a metric's second judge.
 
     Attributes:
-        evaluator_version: of its scores; ``alerts.<metric>.evaluator_version`` takes it once the judge is the metric's own.
-        eligible: units that it was asked about, or will be.
+        metric: name of the metric.
+        judge: model of the second judge.
+        evaluator_version: evaluator version of its scores; ``alerts.<metric>.evaluator_version`` accepts it once the judge is
+            the metric's own.
+        eligible: units that it has scored, or will.
+        pending: units without an outcome yet.
         outcomes: outcome → units.
-        compared: its scores beside the metric's own, on the same units.
-        reason: why it gave no score, the latest; empty if each unit has one.
+        compared: comparison of its scores with the metric's own, on the same units.
+        reason: latest reason for a missing score; empty if each unit has one.
     """
 
     metric: str
@@ -121,14 +125,14 @@ class Status:
     """The state of a scorer at one moment. ``print(scorer.status())`` shows it as tables.
 
     The first table has a row per metric: its judge; the share of units that it scores; their mean quality so far, from 0 to 1
-    where 1 is good, above its 95 % interval; the units it could have scored (``eligible``); and how they ended, each in one
-    outcome, or pending. The second has a row for traces, metrics and logs: whose provider sends them, where to, and with which
-    result. The lines below count the units that wait, and give the latest reason of each outcome that is no score.
+    (1 is good), above its 95 % interval; the units it could have scored (``eligible``); and their outcomes, one each, or
+    pending. The second has a row for traces, metrics and logs: the provider that sends them, the destination, and the last
+    result. The lines below count the waiting units, and give the latest reason of each outcome without a score.
 
     Attributes:
-        providers: rows of (what, which, endpoint, last result).
+        providers: rows of (signal, provider, endpoint, last result).
         units: roots recorded since the start.
-        refused: roots turned away because the event queue was full.
+        refused: roots rejected because the event queue was full.
         eligible: metric → units that entered.
         pending: metric → units between entry and outcome.
         outcomes: metric → outcome → units.
@@ -136,38 +140,38 @@ class Status:
         traces: "metric outcome" → the trace id (32 hex digits) of that unit, for ``scorer.explain``.
         judges: metric → model of its judge.
         evaluator_version: metric → version, judge and votes of its scores. Only scores of one evaluator version are compared.
-        queue: places taken, places in all.
+        queue: occupied places, all places.
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
         neighbours: other instrumentations that trace LangChain in this process now.
         unpriced: models of judges without a price; their cost is in no sum.
-        overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
+        overflowed: measurements with attributes replaced by ``other``, because an instrument had too many attribute sets.
         overflowing: metric → the attribute that had too many values.
         rates: metric → the least and the most of its sampling rate. They differ if rules raise it, and if samples were
             submitted, which are scored at any rate. The rate of a session metric is a share of sessions.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None without scores.
-        notes: what must be known of the numbers, a sentence each.
-        kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a model called alone) → units that were chosen to be scored.
-        head_sampling: source of the share that a head sampler kept (``th``: ``ot=th`` of the trace; ``configured``:
-            ``head_sampling_rate``; ``unknown``: neither, so that the unit counts as if none was dropped) → chosen units.
+        notes: remarks on the numbers, a sentence each.
+        kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a single model call) → sampled units.
+        head_sampling: source of the share that a head sampler kept → sampled units. ``th``: ``ot=th`` of the trace;
+            ``configured``: ``head_sampling_rate``; ``unknown``: neither, so that the unit counts as if no trace was dropped.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: state of each account that judges and embeddings use; other scorers of the process may use it too.
         budgets: state of each budget of the judges.
         declined: metric → units that its judge declined to judge.
-        excluded: metric → share of the chosen units that the mean lacks, (0, 1], and the bounds of the mean of all; a metric
-            whose mean lacks nothing is left out.
-        received: counts of what came over the wire; None without a listener.
+        excluded: metric → share of the sampled units that the mean lacks, (0, 1], and the bounds of the mean of all; metrics
+            with a complete mean are left out.
+        received: counts of spans received over OTLP; None without a listener.
         shadows: the second judges; accounts and budgets include them, the other numbers do not.
         judge_check: the judges on labelled samples; accounts and budgets include them, the other numbers do not.
         sessions: the conversations that metrics score; None if no metric scores conversations.
         labels: name → units with a label of this name.
         spool: content of the spool's file, of all processes that share it; None without a spool.
-        spans_file: what ``spans_to`` has written; None without it.
+        spans_file: state of the file of ``spans_to``; None without it.
         collected: units that became cases of a data set; None without ``collect``.
         contradictions: metric → verdicts of its judges that their own reason contradicts; metrics without one are left out.
         applies: metric with a condition → share of traffic to which it applies, with its 95 % interval; None before a verdict.
         replay: progress of a replay; None without one.
-        since_s: when these counts began at zero, with the process, seconds since the epoch.
+        since_s: time at which these counts began at zero, with the process, seconds since the epoch.
     """
 
     providers: Sequence[Sequence[str]]
@@ -253,10 +257,10 @@ class Status:
         parked = format_count(self.hold.get("parked", 0), "unit")
         yield "; ".join([f"spans of {parked} held back until they are scored", *released])
         if self.hold.get("lost"):
-            yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
+            yield f"{self.hold['lost']} spans lost: their provider was shut down first; call scorer.shutdown() before it"
         if self.refused:
             remedy = "raise event_queue_size, or lower the rates"
-            yield f"{format_count(self.refused, 'unit')} refused, as the event queue was full: {remedy}"
+            yield f"{format_count(self.refused, 'unit')} rejected, because the event queue was full: {remedy}"
         if self.received is not None:
             yield from received_rows(self.received)
         if self.spool is not None:
@@ -267,12 +271,12 @@ class Status:
     def _samples(self) -> Iterator[str]:
         if alone := self.kinds.get("chat"):
             chosen = format_count(sum(self.kinds.values()), "unit")
-            yield f"{alone:,} of {chosen} chosen were a model called alone: units.kinds can leave them out"
+            yield f"{alone:,} of {chosen} chosen were single model calls: units.kinds can leave them out"
         if self.sources:
             sources = (
                 f"{source} {count:,}{_GUESSED.get(source, '')}" for source, count in sorted(self.sources.items())
             )
-            yield f"samples by where question and answer stood: {', '.join(sources)}"
+            yield f"samples by place of question and answer: {', '.join(sources)}"
         th, *others = (self.head_sampling.get(source, 0) for source in (STATED, CONFIGURED, UNKNOWN))
         if th and any(others):
             yield (
@@ -281,10 +285,10 @@ class Status:
             )
 
     def _beside(self) -> Iterator[str]:
-        """Yield what stands beside the scores of units."""
+        """Yield the lines about other sources of scores, labels and accounts."""
         yield from (str(state) for state in (self.spans_file, self.replay) if state is not None)
         for metric, share in self.applies.items():
-            yield f"{metric} {'has judged nothing to which it might apply' if share is None else share}"
+            yield f"{metric} {'has no unit yet to which it might apply' if share is None else share}"
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.judge_check])
         if self.labels:
             counts = [f"{name} of {format_count(units, 'unit')}" for name, units in sorted(self.labels.items())]
@@ -294,7 +298,7 @@ class Status:
             yield f"also traced by {', '.join(self.neighbours)}"
 
     def _reasons(self) -> Iterator[str]:
-        """Yield the latest reason of each outcome that is no score, once for metrics with the same."""
+        """Yield the latest reason of each outcome without a score, once for metrics with the same."""
         metrics_by_reason: dict[str, list[str]] = {}
         for key, reason in self.reasons.items():
             metric, _, outcome = key.partition(" ")
@@ -312,32 +316,32 @@ class Status:
         unknown = self.head_sampling.get(UNKNOWN)
         if unknown and self.head_sampling.get(STATED):
             yield (
-                f"beside units with ot=th, {format_count(unknown, 'unit')} without it and without a configured share: they "
+                f"besides units with ot=th, {format_count(unknown, 'unit')} without it and without a configured share: they "
                 "count as if no head sampler had dropped any. If one did, means and intervals are wrong, not only totals. Name "
                 "the service (1 if it has no sampler): sampling: {head_sampling_rate: {by_service: {NAME: 0.1}, default: 1}}"
             )
         for metric, verdicts in self.contradictions.items():
             what = "1 verdict contradicts its" if verdicts == 1 else f"{verdicts:,} verdicts contradict their"
-            read = "nothing was changed, read some (spanscore.judge.self_contradictions on the spans)"
+            read = "the verdicts are kept, read some (spanscore.judge.self_contradictions on the spans)"
             yield f"{metric}: {what} own reason; {read}"
         yield from self._faults()
 
     def _faults(self) -> Iterator[str]:
-        """Yield which settings make the numbers useless or incomplete."""
+        """Yield the settings that make the numbers useless or incomplete."""
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
         if ended == {"not_sampled"} and not any(self.pending.values()):
             rates = {least for least, _ in self.rates.values()}
             rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"
-            yield f"nothing is scored, as sampling took none; {rate}: use 1.0 while testing"
+            yield f"no unit is scored, because sampling took none; {rate}: use 1.0 while testing"
         if self.unpriced:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.overflowed:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
             culprits = "; ".join(whose) or "too many different models, agents or evaluator versions"
-            yield f"{self.overflowed} measurements are told as 'other': {culprits}"
+            yield f"{self.overflowed} measurements are counted as 'other': {culprits}"
 
     def _describe_unscored(self) -> Iterator[str]:
-        """Yield which chosen units the means lack: those without a score, and those that judges declined."""
+        """Yield the sampled units that the means lack: units without a score, and units that judges declined."""
         for metric, lacking in self.excluded.items():
             if _is_worth_telling(lacking):
                 ended = self.outcomes[metric].items()
@@ -354,25 +358,25 @@ class Status:
                 units_declined = (
                     f"{declined:,} of {format_count(attempted, 'unit')} ({100 * declined / attempted:.0f} %)"
                 )
-                yield f"{metric}: the judge declined {units_declined}: these are no random ones, and the mean is of the others"
+                yield f"{metric}: the judge declined {units_declined}: not a random sample; the mean is of the others"
 
 
 def _is_worth_telling(lacking: tuple[float, float, float] | None) -> TypeGuard[tuple[float, float, float]]:
     return lacking is not None and lacking[0] >= WORTH_TELLING
 
 
-# --- what came over the wire ----------------------------------------------------------------------------------------
+# --- received over OTLP ---------------------------------------------------------------------------------------------
 
 
 def received_rows(received: ServeState) -> Iterator[str]:
-    """Yield the rows of what comes over the wire: door, units, dialects, log records, scores of others, topic, proxy."""
+    """Yield the rows about received spans: requests, units, normalizers, log records, external scores, topic, proxy."""
     came = f"{format_count(received.requests, 'request')}, {format_count(received.spans, 'span')}"
     refused, rejected = _by_reason(received.refused), _by_reason(received.rejected)
     yield "; ".join(
         [
             f"door: {came}, {format_bytes(received.bytes)}",
             *([f"refused {refused}"] if refused else []),
-            *([f"spans that are not valid: {rejected}"] if rejected else []),
+            *([f"invalid spans: {rejected}"] if rejected else []),
             *_counts((received.ours, "evaluation", "refused: no evaluation is evaluated")),
         ]
     )
@@ -380,7 +384,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
         [
             f"units: {format_count(received.open, 'trace')} open, {received.waiting_for_root:,} of them waiting for a root",
             *_counts(
-                (received.orphans, "span", "given up, as their root never came (units.orphan_wait)"),
+                (received.orphans, "span", "dropped, because their root never came (units.orphan_wait)"),
                 (received.late, "span", "came when their unit had closed (units.idle_timeout)"),
                 (received.duplicates, "span", "came again"),
                 (received.revisions, "unit", "opened once more"),
@@ -391,7 +395,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
         f"{name} {spans:,}" + (f" ({without:,} without content)" if without else "")
         for name, (spans, without) in received.dialects.items()
     ]
-    unread = "not read, as another scope traces the same library"
+    unread = "not read, because another scope traces the same library"
     yield "; ".join(
         [
             f"dialects: {', '.join(dialects) or 'none read yet'}",
@@ -412,7 +416,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
 
 
 def _counts(*counts: tuple[int, str, str]) -> Iterator[str]:
-    """Yield number, noun and what became of them, for each number that is not 0."""
+    """Yield number, noun and their end, for each number that is not 0."""
     return (f"{format_count(number, noun)} {rest}" for number, noun, rest in counts if number)
 
 
@@ -422,7 +426,7 @@ def _by_reason(counted: Mapping[str, int]) -> str:
 
 def _log_records_row(counts: LogRecords, topic: TopicState | None) -> str:
     elsewhere = ", or is read by another worker" if topic is not None and len(topic.partitions) < topic.all else ""
-    late = f"whose span did not come in time, or was read before (units.idle_timeout){elsewhere}"
+    late = f"without their span in time, or later than it (units.idle_timeout){elsewhere}"
     parts = [f"content in log records: {counts.joined:,} joined to their span, {counts.waiting:,} waiting for it"]
     parts += _counts((counts.unjoined, "record", late))
     parts += [f"no room for {format_count(counts.dropped, 'record')} (units.bytes)"] if counts.dropped else []
@@ -445,7 +449,7 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
     yield f"kafka: topic {topic.name}, {len(topic.partitions)} of {format_count(topic.all, 'partition')}"
     yield f"{format_count(topic.lag, 'message')} not settled"
     if topic.oldest_s is not None:
-        yield f"the oldest that was read is {format_age(topic.oldest_s)} old"
+        yield f"the oldest read one is {format_age(topic.oldest_s)} old"
     if topic.rebalanced_s is not None:
         yield f"rebalanced {format_age(topic.rebalanced_s)} ago"
     yield from _counts(
@@ -457,7 +461,7 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
         yield topic.wrong
 
 
-# --- taking stock ---------------------------------------------------------------------------------------------------
+# --- reading the state ----------------------------------------------------------------------------------------------
 
 
 def status_of(
@@ -565,7 +569,7 @@ def _read_sums(line: Pipeline) -> dict[str, Any]:
 
 
 def _rates(line: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises one of sessions."""
+    """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises a session metric's rate."""
     rates = {name: line.settings.sampling.rates_of(name) for name in line.metrics}
     if unsampled := line.sum_of("unsampled"):
         rates = {name: (1.0 if eligible[name] <= unsampled else least, 1.0) for name, (least, _) in rates.items()}
@@ -575,7 +579,7 @@ def _rates(line: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float
 def _outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
     outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
     for (metric, outcome, _), count in counted.outcomes.items():
-        of_metric = outcomes.setdefault(metric, {})  # another process may have chosen one of its own
+        of_metric = outcomes.setdefault(metric, {})  # another process may have sampled for its own metric
         of_metric[outcome.value] = of_metric.get(outcome.value, 0) + count
     return outcomes
 

@@ -112,7 +112,7 @@ def test_of_many_wrong_lines_the_first_are_named_and_the_others_counted(tmp_path
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_a_file_without_labels_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigurationError, match="holds no labels"):
+    with pytest.raises(ConfigurationError, match="has no labels"):
         read_annotations(written(tmp_path, text))
 
 
@@ -207,7 +207,7 @@ def test_of_ragas_annotations_of_several_metrics_one_must_be_chosen(tmp_path: Pa
     file = written(tmp_path, {"critic": ANNOTATIONS, "other": ANNOTATIONS[:1]})
 
     assert len(read_annotations(file, metric="other")) == 1
-    with pytest.raises(ConfigurationError, match="annotates critic, other; choose one"):
+    with pytest.raises(ConfigurationError, match="has annotations of critic, other; choose one"):
         read_annotations(file)
 
 

@@ -219,7 +219,7 @@ def test_fields_that_a_newer_writer_has_added_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("document", "because"),
     [
-        (b'{"version": 2}', "it is of version 2, and this spanscore reads 1"),
+        (b'{"version": 2}', "it has version 2, and this spanscore reads 1"),
         (b'{"version": 1}', "it cannot be read (KeyError)"),
         (b"[]", "it cannot be read (TypeError)"),
         (b"\xff secret", "it cannot be read (UnicodeDecodeError)"),

@@ -1,4 +1,4 @@
-"""A file of annotations, JSON lines of ours or an export of ragas → annotated samples."""
+"""Reads a file of human labels, as JSON lines or an export of ragas's annotations, into annotated samples."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from spanscore.errors import ConfigurationError, SampleError
 
 # ragas's annotations → labelled samples: the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3).
 #
-# It is ``{metric: [annotation, …]}``, or of one metric ``{"name": metric, "samples": […]}``; an annotation has
-# ``metric_input``, ``metric_output``, ``is_accepted`` and perhaps ``target``. What the human said is the output that was
-# accepted; else the target; else, of an output that is 0 or 1, the other one, as ragas's own optimizer takes it. Of any
-# other output that was not accepted nobody knows what is right, and it is left out.
+# It is ``{metric: [annotation, …]}``, or for one metric ``{"name": metric, "samples": […]}``; an annotation has
+# ``metric_input``, ``metric_output``, ``is_accepted`` and perhaps ``target``. The human's value is an accepted output;
+# otherwise the target; otherwise 1 - output for an output of 0 or 1, as in ragas's own optimizer. For every other rejected
+# output the right value is unknown, and the annotation is left out.
 
 
 def annotations_of(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
-    """Return what a file's text annotates; None where it holds no annotations of ragas.
+    """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations.
 
     Args:
-        metric: whose annotations; None = the only one's.
-        path: for the message.
+        text: content of the file.
+        metric: name of the metric; None: the only one in the file.
+        path: the file, for error messages.
 
     Raises:
-        ConfigurationError: none of that metric, several and none chosen, or an annotation is wrong.
+        ConfigurationError: the file has no annotations of that metric, it has several metrics and none is chosen, or an
+            annotation is invalid.
     """
     held = _held(text)
     if held is None:
         return None
     chosen = metric or (next(iter(held)) if len(held) == 1 else "")
     if chosen not in held:
-        raise ConfigurationError(f"{path} annotates {names_listed(sorted(held))}; choose one of these metrics")
+        raise ConfigurationError(f"{path} has annotations of {names_listed(sorted(held))}; choose one of these metrics")
     return list(_read(held[chosen], chosen, path))
 
 
@@ -89,13 +91,13 @@ def _number(value: Any) -> float:
 
 # --- annotation file ------------------------------------------------------------------------------------------------
 
-# A file of labels → labelled samples: JSON lines of ours, or the annotations that ragas's app exports.
+# A file of human labels → labelled samples: spanscore's JSON lines, or an export of ragas's annotations.
 #
-# A line is ``{"human": true, …}`` with, as needed, the fields of its sample, what the judge said, and whose label it is.
-# All that read labels read this one form. Errors name lines and keys, and quote no content.
+# A line is ``{"human": true, …}`` with, as needed, the fields of its sample, the judge's scores, and the ids of its unit.
+# All readers of labels read this one form. Errors name lines and keys, and quote no content.
 
 DEFAULT_NAME = "user_feedback"
-"""Of a label that has no ``name``."""
+"""Name of a label without ``name``."""
 _OWN = (
     "human",
     "scores",
@@ -110,7 +112,7 @@ _OWN = (
     "when",
 )
 LABEL_KEYS = frozenset(_OWN)
-"""Names that a label has beside the fields of its sample."""
+"""Keys of a label in addition to the fields of its sample."""
 _KEYS = LABEL_KEYS | KNOWN | {ID}
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("pass", "good", "yes", "true"), True),
@@ -119,27 +121,29 @@ _WORDS: Mapping[str, bool] = {
 _LABELS: Mapping[object, Label] = {label: label for label in get_args(Label)}
 _TRACE_DIGITS, _SPAN_DIGITS = 32, 16
 _NAMED = 5
-"""Wrong lines that an error names."""
+"""Maximum number of wrong lines in an error."""
 _Record: TypeAlias = Mapping[str, Any]
 
 
 def passes(human: HumanValue, scale: Scale) -> bool:
-    """Return whether what a human said is a pass.
+    """Return whether a human's value is a pass.
 
     Args:
-        human: true or false; a number on the metric's scale, which passes from ``scale.pass_at`` on; or a word:
-            pass, good, yes, true; fail, bad, no, false.
-        scale: of the metric.
+        human: true or false; a number on the metric's scale, which passes from ``scale.pass_at`` on; or a word: pass, good,
+            yes, true; fail, bad, no, false.
+        scale: the metric's scale.
 
     Raises:
-        ConfigurationError: another word, a number off the scale, or the scale is open and a number says nothing.
+        ConfigurationError: another word, a number outside the scale, or a number on an open scale.
     """
     if isinstance(human, bool):
         return human
     if isinstance(human, str):
         return _word(human)
     if scale.range is None:
-        raise ConfigurationError("the metric's scale is open, so a number does not tell a pass; write true or false")
+        raise ConfigurationError(
+            "the metric's scale is open, so a number is neither pass nor fail; write true or false"
+        )
     low, high = scale.range
     if not low <= human <= high:
         raise ConfigurationError(f"{human:g} is not on the metric's scale, {low:g} to {high:g}; write true or false")
@@ -149,30 +153,30 @@ def passes(human: HumanValue, scale: Scale) -> bool:
 def read_annotations(path: str | Path, *, metric: str | None = None, name: str | None = None) -> list[AnnotatedSample]:
     """Return the samples of a file of labels, in order.
 
-    Of several labels of one unit by one annotator under one name the last stands: by ``when``, then by line.
+    If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line.
 
     Args:
         path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
-        metric: of ragas's annotations, whose; None = the only one there.
-        name: only labels of this name; None = the file has but one.
+        metric: the metric of ragas's annotations; None: the only one in the file.
+        name: name of the labels to return; None: the file has labels of one name only.
 
     Raises:
-        ConfigurationError: the file cannot be read, or something in it is wrong; the message names the lines.
+        ConfigurationError: the file cannot be read, or has errors; the message names the lines.
     """
     text = _text(path)
     annotations = annotations_of(text, metric, path)
     if annotations is not None:
         return annotations
-    lines = enumerate(text.split("\n"), 1)  # splitlines() would split a text that holds U+2028, too
+    lines = enumerate(text.split("\n"), 1)  # splitlines() would also split a text at U+2028
     read = _read_annotations(((number, line) for number, line in lines if line.strip()), path)
     return _last_of_each(of_name(read, name, path))
 
 
 def annotated_records(records: Iterable[Any]) -> list[AnnotatedSample]:
-    """Return records as the lines of a file would be read, in order; what is a labelled sample already stays as it is.
+    """Return records, read like the lines of a file, in order. An ``AnnotatedSample`` stays as it is.
 
     Raises:
-        ConfigurationError: there are none, or something in them is wrong; the message names their places.
+        ConfigurationError: there are no records, or they have errors; the message names their positions.
     """
     return _read_annotations(enumerate(records, 1), "the labels")
 
@@ -191,10 +195,10 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
 
 
 def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | ConfigurationError]]:
-    """Yield each label of a file of lines with its line, in order, or what is wrong with it; it needs to say whose it is.
+    """Yield each label of a file of JSON lines with its line number, in order, or its error. A label must name its unit.
 
     Raises:
-        ConfigurationError: the file cannot be read. Raised when the first label is asked for.
+        ConfigurationError: the file cannot be read. Raised at the first label.
     """
     for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
@@ -206,21 +210,21 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
 
 def _placed(label: Annotation) -> Annotation:
     if label.unit is None and label.key is None:
-        raise ConfigurationError("it does not say of what: give trace_id and span_id, or key")
+        raise ConfigurationError("its unit is missing: give trace_id and span_id, or key")
     return label
 
 
 def of_name(read: list[AnnotatedSample], name: str | None, path: str | Path) -> list[AnnotatedSample]:
-    """Return the labels of one name; None = they are all of one.
+    """Return the labels of one name; None: all labels have the same name.
 
     Raises:
-        ConfigurationError: they are of several, or none is of it.
+        ConfigurationError: the labels have several names, or no label has this one.
     """
     names = sorted({one.label.name for one in read if one.label is not None})
     if name is None and len(names) > 1:
-        raise ConfigurationError(f"{path} holds labels of several names, choose one: {names_listed(names)}")
+        raise ConfigurationError(f"{path} has labels of several names, choose one: {names_listed(names)}")
     if name is not None and name not in names:
-        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {names_listed(names)}")
+        raise ConfigurationError(f"{path} has no label named {name!r}; there are: {names_listed(names)}")
     return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
 
 
@@ -242,7 +246,7 @@ def _text(path: str | Path) -> str:
 
 def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
     if not faults:
-        return ConfigurationError(f'{path} holds no labels; a line is {{"human": true, …}}')
+        return ConfigurationError(f'{path} has no labels; a line is {{"human": true, …}}')
     more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
     count = format_count(len(faults), "wrong line")
     return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_NAMED], *more]))
@@ -250,13 +254,13 @@ def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
 
 def _last_of_each(read: list[AnnotatedSample]) -> list[AnnotatedSample]:
     last: dict[object, AnnotatedSample] = {}
-    for one in sorted(read, key=lambda one: (one.label and one.label.when_ns) or 0):  # stable: else the later line
+    for one in sorted(read, key=lambda one: (one.label and one.label.when_ns) or 0):  # stable: the later line wins
         last[_whose(one)] = one
     return sorted(last.values(), key=lambda one: one.line)
 
 
 def _whose(one: AnnotatedSample) -> object:
-    """Return what two labels share of which the later one stands; each line's own where nothing tells the unit."""
+    """Return the key under which the latest label counts: unit, key and annotator; the line number if the label has no unit."""
     label = one.label
     if label is None or (label.unit is None and label.key is None):
         return one.line
@@ -293,7 +297,7 @@ def _record(given: Any) -> _Record:
 
 
 def _meant(unknown: list[str]) -> str:
-    """Return the first key that nobody knows with what is near it, or with all keys; how many more there are."""
+    """Return the first unknown key with a similar one, or with all keys; and the number of further unknown keys."""
     near = did_you_mean(unknown[0], sorted(_KEYS))
     more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
     meant = f"; {near}" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
@@ -302,7 +306,7 @@ def _meant(unknown: list[str]) -> str:
 
 def _label(record: _Record) -> Annotation:
     if record.get("human") is None:
-        raise ConfigurationError("no human: what the human said, true or false, a number or a word")
+        raise ConfigurationError("no human: it is the human's value, true or false, a number or a word")
     return Annotation(
         name=_optional(record, "name", _a_text) or DEFAULT_NAME,
         value=_check_human_value(record["human"]),
@@ -349,9 +353,7 @@ def _judged(place: str, said: Any) -> JudgeResult:
         return JudgeResult(_a_number(place, said), None, "")
     unknown = said.keys() - {"value", "label", "evaluator_version"}
     if unknown:
-        _refuse(
-            place, f"made of value, label and evaluator version, and of nothing else ({names_listed(sorted(unknown))})"
-        )
+        _refuse(place, f"made of value, label and evaluator_version only, not {names_listed(sorted(unknown))}")
     value, label, evaluator_version = said.get("value"), said.get("label"), said.get("evaluator_version")
     if value is None and label is None:
         _refuse(place, "a value, a label or both")
@@ -394,7 +396,7 @@ def _an_id(name: str, value: Any) -> str | int:
 
 
 def _a_time(name: str, value: Any) -> int:
-    """Return nanoseconds since 1970, of seconds or of ISO 8601 with an offset."""
+    """Return nanoseconds since 1970, from seconds or from ISO 8601 with an offset."""
     if not isinstance(value, str):
         return round(_a_number(name, value) * 1e9)
     try:

@@ -1,4 +1,4 @@
-"""Jobs ↔ JSON for a disk, and units ↔ OTLP requests for another process."""
+"""Encodes jobs as JSON for the spool, and units as OTLP requests for another process; and decodes both."""
 
 from __future__ import annotations
 
@@ -51,39 +51,40 @@ from spanscore.core.span import (
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
-# Jobs ↔ JSON: a unit that waits for its scores, and those that are in, as they are kept on a disk for another process.
+# Jobs ↔ JSON: a waiting unit with its scores so far, on a disk for another process.
 #
-# One object each, ``version: 1``; ids as hex, thresholds as the 14 digits that ``tracestate`` has them in. What was decided
-# travels as it was: whoever reads a job throws no dice and weighs nothing again. Fields that a newer writer has added are
-# left alone; of another version nothing is read.
+# One object each, ``version: 1``; ids as hex, thresholds as 14 hex digits as in ``tracestate``. Sampling decisions are stored
+# unchanged, so a reader of a job neither samples nor weighs it again. Unknown fields of a newer writer are ignored; a document
+# of another version is rejected.
 
 VERSION: Final = 1
 _TRACE_ID, _SPAN_ID, _THRESHOLD = 32, 16, 14
-"""Hex digits."""
+"""Numbers of hex digits."""
 _LEVELS: Final = 4
-"""Those above a message: the document, its samples, a conversation, its messages."""
+"""Levels above a message: the document, its samples, a conversation, its messages."""
 _Given: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableJob:
-    """A document of which nothing was made.
+    """A document that cannot be decoded.
 
     Attributes:
-        because: what is wrong with it; quotes nothing of it.
+        because: the error, without a quotation of the document.
     """
 
     because: str
 
 
 def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
-    """Return a job as one JSON object; when it was taken, and what waits for it, are this process's own and left out.
+    """Return a job as one JSON object, without the fields that only this process can use (``taken_s``, ``held_until_s``).
 
-    What a sample that was made by hand holds and JSON cannot carry is written as ``core/codecs/text.py`` renders it.
+    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``.
 
     Args:
-        resource: of this process, whose spans name none: who scores them may be of another release, or another service.
+        job: the job.
+        resource: resource of this process, for spans without one: the scoring process may have another release or service name.
     """
     unit, undecided = _fields_of(job.unit), job.undecided
     facts = None
@@ -111,7 +112,7 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
 
 
 def job_of(document: bytes) -> Job | UnreadableJob:
-    """Return the job of a document, as a delegated one, or the reason for its absence."""
+    """Return the job of a document, marked as delegated, or the reason why it cannot be decoded."""
     return _read(document, _read_job)
 
 
@@ -135,7 +136,7 @@ def json_of_scores(scores: Sequence[Score]) -> bytes:
 
 
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
-    """Return the scores of a document, or the reason for their absence."""
+    """Return the scores of a document, or the reason why it cannot be decoded."""
     return _read(document, lambda given: tuple(_made(Score, score) for score in given["scores"]))
 
 
@@ -145,20 +146,20 @@ def json_of_samples(samples: Samples) -> bytes:
 
 
 def samples_of(document: bytes) -> Samples | UnreadableJob:
-    """Return the samples of a document, or the reason for their absence."""
+    """Return the samples of a document, or the reason why it cannot be decoded."""
     return _read(document, lambda given: _made(Samples, given["samples"]))
 
 
 def _dumped(document: Any) -> bytes:
     try:
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (ValueError, TypeError, RecursionError):  # made by hand: nan, a key that is no text, an object
+    except (ValueError, TypeError, RecursionError):  # a submitted sample: NaN, a key that is not a text, an object
         text = json.dumps(_rendered(document, _LEVELS), ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogatepass")  # as ``json.loads`` reads it: a text comes back as it was
+    return text.encode("utf-8", "surrogatepass")  # ``json.loads`` restores such a text exactly
 
 
 def _rendered(value: Any, levels: int) -> Any:
-    """Render what is below so many levels, each value within bounds of its own: a long conversation is not cut."""
+    """Render the values below ``levels`` levels, each within its own limits, so that a long conversation is not cut."""
     if levels and isinstance(value, dict):
         return {name: _rendered(inner, levels - 1) for name, inner in value.items()}
     if levels and isinstance(value, list):
@@ -170,9 +171,9 @@ def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
     try:
         given = json.loads(document)
         if (version := given["version"]) != VERSION:
-            return UnreadableJob(f"it is of version {version!r}, and this spanscore reads {VERSION}"[:100])
+            return UnreadableJob(f"it has version {version!r}, and this spanscore reads {VERSION}"[:100])
         return read(given)
-    except Exception as error:  # noqa: BLE001  (whatever stands there; the class only: a text may quote)
+    except Exception as error:  # noqa: BLE001  (any content is possible; the class only, because a text may quote)
         return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
 
@@ -180,7 +181,7 @@ def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
 
 
 class _Codec(NamedTuple):
-    """How a field's value is written as JSON, and read again. None stays None, and a field without a value is left out."""
+    """Conversion of a field's value to JSON and back. None stays None, and a field without a value is left out."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
@@ -204,7 +205,7 @@ def _fields_of(thing: Any) -> dict[str, Any]:
 
 
 def _made(kind: Callable[..., T], given: _Given) -> T:
-    """Make a dataclass of those fields of a JSON object that it has; the others have their defaults."""
+    """Make a dataclass from the present fields of a JSON object; the others have their defaults."""
     return kind(**_values(kind, [name for name, _ in _defaults(kind)], given))
 
 
@@ -264,13 +265,13 @@ def _read_span(given: _Given) -> SpanData:
 
 
 def _write_model(model: BaseModel) -> dict[str, Any]:
-    """Return a model's fields; pydantic's own way stops at a value that is not of the field's type (2.9)."""
+    """Return a model's fields. pydantic's own serializer fails at a value that is not of the field's type (2.9)."""
     written = {name: _write_value(getattr(model, name)) for name in type(model).model_fields}
     return {name: value for name, value in written.items() if value is not None}
 
 
 def _write_value(value: Any) -> Any:
-    if type(value) is str or value is None:  # most are; to ask whether a value is a model runs code of pydantic's
+    if type(value) is str or value is None:  # most are; ``isinstance`` on a model class runs code of pydantic
         return value
     if isinstance(value, BaseModel):
         return _write_model(value)
@@ -303,7 +304,7 @@ _MESSAGES: Final[Mapping[str, type[BaseModel]]] = {"human": HumanMessage, "ai": 
 
 
 def _known(kind: type[BaseModel], given: _Given) -> dict[str, Any]:
-    """Return the fields that a model has: it takes no other, and a newer writer may have some."""
+    """Return the known fields of a model. The model rejects others, and a newer writer may have added some."""
     return {name: value for name, value in given.items() if name in kind.model_fields}
 
 
@@ -359,17 +360,17 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "threshold": _hex(_THRESHOLD),
     },
     JuryVotes: dict.fromkeys(("models", "values", "left_out"), _Codec(list, tuple)),
-    Scale: {"range": _Codec(list, tuple)},  # None is another than the default, so a score always has it
+    Scale: {"range": _Codec(list, tuple)},  # None differs from the default, so a score always has it
     JudgeCall: {"transcript": _one(Transcript)},
 }
-"""Class → its fields that JSON cannot carry as they are."""
+"""Class → its fields that JSON cannot represent directly."""
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------
 
-# Units ↔ copies of them on the wire: one request of OTLP each, with content, and with what was decided on the root.
+# Units ↔ copies on the wire: one OTLP request each, with content, and with the sampling decisions on the root.
 #
-# Their attributes are GenAI names, whoever made the spans: who reads a copy translates nothing.
+# Attributes have GenAI names, from whichever instrumentation, so a reader of a copy needs no normalizer.
 
 _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
@@ -388,10 +389,11 @@ def request_of_unit(
     """Return a unit as an ``ExportTraceServiceRequest``.
 
     Args:
-        decisions: of the metrics that take it.
-        content: span id → the span's attributes, as they may leave.
-        resource: of spans that name none of their own.
-        samples: of a unit that somebody submitted, likewise.
+        unit: the unit.
+        decisions: decisions of the metrics that sample it.
+        content: span id → the span's attributes, redacted for export.
+        resource: resource of spans without one.
+        samples: redacted samples of a submitted unit; None for every other unit.
     """
     marks = {semconv.SAMPLING_DECISION + name: f"{one.threshold:014x} {one.rule}" for name, one in decisions.items()}
     if samples is not None:
@@ -413,11 +415,12 @@ def is_copy(resource: Mapping[str, Any]) -> bool:
 
 
 def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None]) -> list[tuple[Unit, Samples | None]]:
-    """Return the units of copies, with what was decided on the root of each, and samples where some were submitted.
+    """Return the units of copies, with the decisions on their roots, and the samples of submitted ones.
 
     Args:
-        unreadable: told of each span that is none, or does not say of which unit it is, and of each unit without a root or
-            with a decision that is none.
+        spans: spans of copies.
+        unreadable: called with the error of each invalid span, of each span without its unit's id, and of each unit without a
+            root or with an invalid decision.
     """
     by_unit: dict[UnitKey, list[SpanData]] = {}
     for span in spans:
@@ -469,23 +472,23 @@ def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
 
 
 def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
-    """Return the samples that stand on a root.
+    """Return the samples on a root, None without any.
 
     Raises:
-        ValueError: they cannot be read.
+        ValueError: they cannot be decoded.
     """
     found = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
     if found is None:
         return None
     samples = samples_of(str(found).encode())
     if isinstance(samples, UnreadableJob):
-        raise ValueError(samples.because)  # noqa: TRY004  (it is what came, and no argument)
+        raise ValueError(samples.because)  # noqa: TRY004  (the received value is wrong, not an argument's type)
     return samples
 
 
 def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     attributes = span.attributes
-    came = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # with nothing parsed
+    came = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # unparsed
     marks: dict[str, Any] = {name: value for name, value in came.items() if name.startswith(_OURS)}
     decided = dict[str, UpstreamDecision]()
     for name, mark in marks.items():

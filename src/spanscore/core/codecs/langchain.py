@@ -1,4 +1,4 @@
-"""Snapshots of LangChain values → GenAI content attributes, usage and OpenInference documents. Span thread."""
+"""Renders snapshots of LangChain values as GenAI content attributes, usage and OpenInference documents. Span thread."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from spanscore.errors import SampleError
 
 # --- usage ----------------------------------------------------------------------------------------------------------
 
-# Providers report tokens in four places: ``usage_metadata`` on the message (LangChain's own form, preferred),
-# ``llm_output``, ``response_metadata`` and ``generation_info``, each under names of their own.
+# Providers report tokens in four places, each with names of its own: ``usage_metadata`` on the message (LangChain's own
+# form, preferred), ``llm_output``, ``response_metadata`` and ``generation_info``.
 
 _OURS = ("lc_run-", "run-")
-"""Beginnings of message ids that LangChain makes itself: not the provider's."""
+"""Prefixes of message ids that LangChain itself makes, not the provider."""
 _Place: TypeAlias = str | tuple[str, str]
-"""A key, or that of a part and one in it."""
+"""A key, or the key of a part and a key in it."""
 _TOKENS: Mapping[str, tuple[_Place, ...]] = {
     semconv.USAGE_INPUT_TOKENS: (
         "input_tokens",
@@ -84,16 +84,16 @@ _TOKENS: Mapping[str, tuple[_Place, ...]] = {
         "thoughts_token_count",
     ),
 }
-"""Attribute → where it stands in a usage report, LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
+"""Attribute → its places in a usage report: LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
 _RANKS: Mapping[_Place, tuple[str, int]] = {
     place: (name, rank) for name, places in _TOKENS.items() for rank, place in enumerate(places)
 }
-"""Where a count may stand → the attribute that it becomes, and how far back in that one's line it stands."""
+"""Place of a count in a report → its attribute, and the rank of the place among those of the attribute."""
 _PARTS: Mapping[str, tuple[str, ...]] = {
     outer: tuple(place[1] for place in _RANKS if isinstance(place, tuple) and place[0] == outer)
     for outer in [place[0] for place in _RANKS if isinstance(place, tuple)]
 }
-"""Part of a report → what is read in it."""
+"""Part of a report → the keys that are read in it."""
 _REPORTS = ("token_usage", "usage", "usage_metadata", "amazon-bedrock-invocationMetrics")
 _FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -101,15 +101,15 @@ _FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 def chat_attributes(
     serialized_name: str | None, metadata: Any, invocation_params: Any, generation: Any
 ) -> dict[str, Any]:
-    """Return the attributes of a model's span that quote nothing. Never raises.
+    """Return the attributes of a model's span without content. Never raises.
 
-    Called for every recorded model run, sampled or not: plain look-ups, no search where the usual place has it.
+    Called for every recorded model run, sampled or not: plain look-ups, without a search if the usual place has the value.
 
     Args:
-        serialized_name: the run's name; stands for the provider where nothing else tells (``ChatOpenAI`` → ``openai``).
-        metadata: of the run's start; ``ls_*`` keys are LangChain's own.
-        invocation_params: of the run's start, as the provider's class names them.
-        generation: of ``snapshot_generation``; None = there was no answer.
+        serialized_name: the run's name; names the provider if nothing else does (``ChatOpenAI`` → ``openai``).
+        metadata: metadata of the run's start; ``ls_*`` keys are LangChain's own.
+        invocation_params: parameters of the run's start, under the names of the provider's class.
+        generation: result of ``snapshot_generation``; None: there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
     temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
@@ -127,7 +127,9 @@ def chat_attributes(
 
 
 def _subgraph(namespace: Any) -> str | None:
-    """Return the node as which the graph of a run stands in another (``math_expert:…|agent:…``): an agent's name, mostly."""
+    """Return the node under which a run's graph is part of another graph (``math_expert:…|agent:…``): mostly an agent's
+    name.
+    """
     above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
     return safe_text(above[-1].partition(":")[0]) if above else None
 
@@ -139,7 +141,7 @@ _RESPONSE_IDS = ("id", "request_id")
 
 
 def finish_reason(choice: ChoiceSnapshot) -> str | None:
-    """Return why a model stopped, in its provider's word; None where it does not say."""
+    """Return the provider's word for the reason why a model stopped; None if unknown."""
     _, _, _, reported, info = choice
     return _first_text(_dict(reported), _FINISH_KEYS) or _first_text(_dict(info), _FINISH_KEYS)
 
@@ -163,13 +165,13 @@ def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
 
 
 def _is_cached(usage: Any) -> bool:
-    """Whether LangChain's cache answered: it sets the cost in ``usage_metadata`` to 0 then (seen in langchain-core 1.8.3)."""
+    """Whether LangChain's cache answered: it then sets the cost in ``usage_metadata`` to 0 (seen in langchain-core 1.8.3)."""
     cost = _dict(usage).get("total_cost")
     return type(cost) is int and cost == 0
 
 
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
-    """Read one report, the first that knows the input or the output: two of them may count differently."""
+    """Read one report, the first with the input or the output: two reports may count differently."""
     for report in filter(None, _reports(places)):
         counts = _counts(report)
         if semconv.USAGE_INPUT_TOKENS in counts or semconv.USAGE_OUTPUT_TOKENS in counts:
@@ -178,9 +180,11 @@ def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
 
 
 def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
-    """Return what a report counts, each from the first place in line: by its own keys, as most of the places are not there."""
+    """Return the counts of a report, each from its first place. Iterates over the report's keys, because most places are
+    missing.
+    """
     counts: dict[str, tuple[int, float]] = {}
-    for key, value in report.copy().items():  # it may be the application's, who goes on
+    for key, value in report.copy().items():  # the application may own and edit it
         if type(key) is not str or value is None:
             continue
         if key in _RANKS:
@@ -211,7 +215,7 @@ def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
 def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     for key in keys if place else ():
         value = place.get(key)
-        if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
+        if value is not None and (count := plain_number(value)) is not None:  # most keys are missing
             return count
     return None
 
@@ -219,15 +223,15 @@ def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
 def _dict(place: Any) -> dict[str, Any]:
     if type(place) is dict:
         return place
-    if place is None:  # an abstract class is asked for a microsecond
+    if place is None:  # a check against an abstract class takes a microsecond
         return {}
     return plain_dict(place) if is_a(place, dict) else {}
 
 
 def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    for key in keys if place else ():  # many report nothing at all
+    for key in keys if place else ():  # many reports are empty
         value = place.get(key)
-        if value is None:  # most keys are not there
+        if value is None:  # most keys are missing
             continue
         if type(value) is str and value.isascii():  # most texts are such
             if value:
@@ -254,16 +258,16 @@ def _provider(name: str | None) -> str | None:
 # --- render ---------------------------------------------------------------------------------------------------------
 
 MAX_MESSAGES = 2_000
-"""Of a longer conversation the last ones are rendered."""
+"""Maximum number of rendered messages; a longer conversation keeps its last ones."""
 _SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
 _AROUND_PARTS: Final = 2
-"""Levels of a message that are around its parts."""
+"""Levels of a message that are above its parts."""
 
 
 def render_messages(value: Any) -> list[dict[str, Any]]:
-    """Return a snapshot of messages, of one message or of a prompt as GenAI messages; ``[]`` where it is none.
+    """Return a snapshot of messages, of one message or of a prompt as GenAI messages; ``[]`` for every other value.
 
-    What is no message (``RemoveMessage``, an unknown object) is left out; of very many, the last ones are kept.
+    Values that are not messages (``RemoveMessage``, an unknown object) are left out; the last ``MAX_MESSAGES`` are kept.
     """
     rendered = (_of_words(item) or jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(value)[-MAX_MESSAGES:])
     return [message for message in rendered if is_message(message)]
@@ -284,7 +288,7 @@ def is_spoken(value: Any) -> bool:
 
 
 def spoken(value: Any) -> Sequence[Any]:
-    """Return the single messages of a snapshot, each still to be rendered."""
+    """Return the single messages of a snapshot, each not yet rendered."""
     if is_a(value, types.ThreadSnapshot):
         return [types.MessageSnapshot(row) for row in zip(*value, strict=True)]
     if is_a(value, types.PromptSnapshot):
@@ -295,7 +299,7 @@ def spoken(value: Any) -> Sequence[Any]:
 
 
 def _of_words(item: Any) -> dict[str, Any] | None:
-    """Return a message that says a text, with the calls it makes, as most do, in a fraction of the time; None for any other."""
+    """Return a message with a text and tool calls, as most are, in a fraction of the time; None for every other message."""
     if type(item) is not types.MessageSnapshot:
         return None
     message, content, rest = item
@@ -323,7 +327,7 @@ def _answer_of_words(message: ToolMessage, content: str) -> dict[str, Any] | Non
 
 
 def _message(item: Any) -> dict[str, Any] | None:
-    """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
+    """Return one message in GenAI form; None for every other value (``RemoveMessage``, an unknown object)."""
     if is_a(item, types.MessageSnapshot):
         return _snapshot_message(*item)
     if is_a(item, BaseMessage):
@@ -352,18 +356,20 @@ def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] |
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
-"""What a message holds, also one of the application's own class: no property of that runs."""
+"""Fields of a message, also of the application's own class, without running its properties."""
 
 
 def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
-    """Return whose message it is: its speaker's name, the middleware that made it, and a human's id, which threads give."""
+    """Return the origin of a message: its speaker's name, the middleware that made it, and the id of a human's message in a
+    thread.
+    """
     made = fields["additional_kwargs"].get(MADE)
     shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
     return {key: value for key, value in shown.items() if value}
 
 
 class _Spoken(types.Snapshot):
-    """(what shall be read as a message,): asks ``jsonable`` to."""
+    """(value,): makes ``jsonable`` render the value as a message."""
 
     __slots__ = ()
 
@@ -391,7 +397,7 @@ _UNFOLD: Mapping[type, Special] = {
     types.DocumentSnapshot: _unfold_document,
     types.CommandSnapshot: _unfold_command,
     types.Opaque: lambda opaque: {"type": opaque[0]},
-    **dict.fromkeys((BaseMessage, Document), snapshot),  # deeper in its snapshot than copies go
+    **dict.fromkeys((BaseMessage, Document), snapshot),  # below the depth of copies in a snapshot
 }
 
 
@@ -408,12 +414,12 @@ _SCORE_KEYS = ("score", "relevance_score", "similarity_score", "_score")
 
 
 def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTurnSample:
-    """Return the sample of a LangChain conversation: multi turn when it has tool calls or several human turns.
+    """Return the sample of a LangChain conversation: multi-turn if it has tool calls or several human turns.
 
     Messages may also be ``("user", text)`` or ``{"role", "content"}``; system messages are left out.
 
     Raises:
-        SampleError: the conversation cannot be; the message says which part of it, and why.
+        SampleError: the conversation is impossible; the error names the message and the cause.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -437,8 +443,8 @@ def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
     """Return the content of a chat model's span.
 
     Args:
-        messages: of ``snapshot_messages``; None = content is not recorded.
-        generation: of ``snapshot_generation``, or the text that came before a stream was left; None = no answer.
+        messages: result of ``snapshot_messages``; None: content is not recorded.
+        generation: result of ``snapshot_generation``, or the text before a stream was abandoned; None: no answer.
     """
     content: dict[str, Any] = {}
     if messages is not None:
@@ -461,8 +467,8 @@ def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
     """Return the content of a retriever's span.
 
     Args:
-        query: snapshot of what was looked for.
-        documents: snapshot of what it found; None = it failed, and so found neither something nor nothing.
+        query: snapshot of the query.
+        documents: snapshot of the retrieved documents; None: the retriever failed, so their number is unknown.
     """
     content: dict[str, Any] = {}
     if query is not None:
@@ -476,8 +482,8 @@ def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
     """Return the content of a tool's span; documents in its artifact (or result) are retrieved documents.
 
     Args:
-        arguments: snapshot of the tool's input; None = content is not recorded.
-        output: of ``snapshot_tool_output``; None = it failed.
+        arguments: snapshot of the tool's input; None: content is not recorded.
+        output: result of ``snapshot_tool_output``; None: the tool failed.
     """
     content: dict[str, Any] = {}
     if arguments is not None:
@@ -497,15 +503,15 @@ def root_content(
     history: Any = None,
     asked: Any = None,
 ) -> dict[str, Any]:
-    """Return the content of a root: a conversation as messages, anything else as a value; a state may carry both.
+    """Return the content of a root: a conversation as messages, every other value as a value; a state may have both.
 
     Args:
-        inputs: snapshot of the input; None = there was none.
-        outputs: snapshot of the output; None = there was none.
-        expected: what ``spanscore.references`` gave.
-        history: snapshot of what a store of messages gave; None = none was asked.
+        inputs: snapshot of the input; None: no input.
+        outputs: snapshot of the output; None: no output.
+        expected: arguments of ``spanscore.references``.
+        history: snapshot of the messages from a message store; None: no store was read.
         asked: snapshot of the last human message in the first state of a LangGraph. It has an id, which the same message of the
-            input lacks if it came as a tuple or a dict; and it is known also of a graph that is resumed.
+            input lacks if it came as a tuple or a dict. It is also known for a resumed graph.
     """
     content = {
         **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
@@ -527,7 +533,7 @@ def _add_asked(content: dict[str, Any], asked: Sequence[dict[str, Any]], *, resu
         if given[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in asked]:
             given[-1:] = asked
     elif resumes and gave and not any(message.get("role") == USER and MADE not in message for message in gave):
-        content[semconv.HISTORY] = asked  # a summary took its place
+        content[semconv.HISTORY] = asked  # a summary replaced it
 
 
 def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
@@ -543,7 +549,11 @@ def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
 
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
-    """Whether a value is messages; loosely, under a key that says so, plain texts are messages too."""
+    """Whether a value consists of messages.
+
+    Args:
+        loose: also accept plain texts, because the value's key means messages.
+    """
     if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_spoken(value):
         return True
     if loose and is_a(value, str):
@@ -585,7 +595,7 @@ def _messages_of(command: types.CommandSnapshot) -> Sequence[Any]:
 
 
 def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
-    """Return the documents of an artifact or result: itself, in a list, or in a dict's lists."""
+    """Return the documents of an artifact or result: the value itself, or documents in a list or in the lists of a dict."""
     document = _document(value)
     if document is not None:
         return [_retrieved(document)]
@@ -600,7 +610,7 @@ def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
 
 
 def _document(value: Any) -> types.DocumentSnapshot | None:
-    """Return a value that is a document, also one that went through JSON; None for any other."""
+    """Return a value that is a document, also one that was converted to JSON; None for every other value."""
     if is_a(value, types.DocumentSnapshot):
         return value
     fields = value.__dict__ if is_a(value, Document) else value
@@ -622,18 +632,20 @@ def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
 # --- openinference --------------------------------------------------------------------------------------------------
 
 MOST_DOCUMENTS: Final = 20
-"""Of three attributes each: the SDK keeps 128 per span, drops the oldest past that, and warns on stderr about each."""
+"""Maximum number of documents, with three attributes each: the SDK keeps 128 attributes per span, drops the oldest beyond
+that, and warns about each on stderr.
+"""
 _KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {"id": str, "content": str, "score": (float, int)}
 
 
 def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
-    """Return the first 20 documents as OpenInference's flat attributes, each with the id, text and score that it has.
+    """Return the first 20 documents as OpenInference's flat attributes, each with its id, text and score, if present.
 
-    Phoenix drops documents of the GenAI form that have no score.
+    Phoenix drops documents in the GenAI form without a score.
 
     Args:
-        documents: the value of ``gen_ai.retrieval.documents``; anything else has none.
-        room: attributes that the span may still take; a document goes whole or not at all. None = no limit.
+        documents: the value of ``gen_ai.retrieval.documents``; every other value has no documents.
+        room: number of attributes that the span can still hold; a document is added whole or not at all. None: no limit.
     """
     flat: dict[str, Any] = {}
     for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):

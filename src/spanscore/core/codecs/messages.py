@@ -1,4 +1,4 @@
-"""Messages of clients, content blocks and event streams ↔ GenAI messages."""
+"""Converts messages of clients, content blocks and event streams to GenAI messages, and those to messages of a sample."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, To
 # --- messages -------------------------------------------------------------------------------------------------------
 
 # A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
-# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its
-# place, or write ``result`` for ``response``: both are read.
+# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers have ``content`` in
+# place of ``parts``, or ``result`` in place of ``response``: both are read.
 
 USER = "user"
 ASSISTANT = "assistant"
 TOOL = "tool"
 SYSTEM = "system"
 MADE = "lc_source"
-"""Key of a message that LangChain made (``additional_kwargs``), such as a summary in place of what was said."""
+"""Key of a message that LangChain made (``additional_kwargs``), such as a summary that replaces messages."""
 
 _DICTS = frozenset({dict})
 _ROLES: Mapping[str, str] = {
@@ -34,7 +34,7 @@ _ROLES: Mapping[str, str] = {
 
 
 def role_of(name: Any) -> str | None:
-    """Return the GenAI role for a role's name as any framework writes it, None where it is none of them."""
+    """Return the GenAI role for a role's name in any framework, None if the name is unknown."""
     if type(name) is str and name in _ROLES:  # as most write it
         return _ROLES[name]
     return _ROLES.get(str.lower(name)) if is_a(name, str) else None
@@ -49,17 +49,17 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message: no human and no model said it. What answers a call is that, whoever gave it."""
+    """Whether a middleware made the message, not a human or a model. A tool's answer counts as that, even from a middleware."""
     return MADE in message and role_of(message.get("role")) != TOOL
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
-    """Return what a message says; None where it says nothing in words (an image, a tool call alone).
+    """Return the text of a message; None if it has no text (an image, a tool call alone).
 
     An empty text is a text: an empty answer stays one.
     """
     parts = _parts(message)
-    if len(parts) == 1:  # as most have
+    if len(parts) == 1:  # the most frequent form
         return _text_of(parts[0])
     texts = [text for part in parts if (text := _text_of(part)) is not None]
     if texts:
@@ -73,7 +73,7 @@ def text_message(role: str, text: str) -> dict[str, Any]:
 
 
 def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
-    """Return the calls a message makes, in order."""
+    """Return the tool calls of a message, in order."""
     return [
         ToolCall(name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id")))
         for part in _parts(message)
@@ -82,22 +82,22 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
 
 
 def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
-    """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
+    """Return name and id, unconverted, of each tool call in a message: reading whole calls costs twenty times as much."""
     parts = _parts(message)
-    if len(parts) == 1 and parts[0].get("type") != "tool_call":  # as most have
+    if len(parts) == 1 and parts[0].get("type") != "tool_call":  # the most frequent form
         return ()
     return tuple([_named(part) for part in parts if part.get("type") == "tool_call"])
 
 
 def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
     name, identity = part.get("name"), part.get("id")
-    if type(name) is not str or type(identity) is not str:  # as no writer has them
+    if type(name) is not str or type(identity) is not str:  # no known writer does this
         return _name_in(part), as_text(identity) if identity else None
     return name, identity or None
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
-    """Return the answers of tools a message brings, in order; of a tool's message also a plain text."""
+    """Return the tool answers in a message, in order; the plain text of a tool message is also an answer."""
     answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
     if answers or role_of(message.get("role")) != TOOL:
         return answers
@@ -105,9 +105,9 @@ def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
 
 
 def sample_messages(messages: Iterable[Any]) -> list[Message]:
-    """Return a sample's messages, calls with the agent that made them where it has a name.
+    """Return a sample's messages. A message with calls names its agent, if known.
 
-    Instructions to the model (system), and what a middleware made, are no part of the conversation.
+    System messages and messages that a middleware made are not part of the conversation.
     """
     return [said for message in messages if is_message(message) for said in _said(message)]
 
@@ -122,12 +122,12 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
     if role == TOOL:
         return answers
     text = message_text(message)
-    # Some providers bring the tools' answers in a user message.
+    # Some providers send the tools' answers in a user message.
     return answers if answers and not text else [*answers, HumanMessage(content=text or "")]
 
 
 def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return a message in parts that each end with results: providers run tools of their own within one answer."""
+    """Return a message split after each group of tool results: providers run tools of their own within one answer."""
     rounds: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
         if (
@@ -150,9 +150,9 @@ def _answer(message: Mapping[str, Any]) -> Sequence[Message]:
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message["parts"] if "parts" in message else message.get("content")
     if type(parts) is list:
-        if len(parts) == 1 and type(parts[0]) is dict:  # as most have
+        if len(parts) == 1 and type(parts[0]) is dict:  # the most frequent form
             return parts
-        if _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
+        if _DICTS.issuperset(map(type, parts)):  # the form of our own codec
             return parts
     return _as_parts(parts)
 
@@ -196,9 +196,9 @@ def _id(value: Any) -> str | None:
 
 # --- blocks ---------------------------------------------------------------------------------------------------------
 
-# Content blocks, as LangChain and each provider write them → parts of a GenAI message.
+# Content blocks of LangChain and each provider → parts of a GenAI message.
 #
-# Calls of tools and their results stand in blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
+# Tool calls and their results are blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
 # (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
 
 _MODALITY = {
@@ -207,27 +207,28 @@ _MODALITY = {
     "video": "video",
     **dict.fromkeys(("file", "input_file", "document", "media"), "file"),
 }
-"""Type of a content block that holds no words → its modality."""
+"""Type of a content block without words → its modality."""
 _WORDED = ("text", "content", "page_content")
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
-"""Types of content blocks that repeat what stands in ``tool_calls``."""
+"""Types of content blocks that repeat ``tool_calls``."""
 _CALLED = _CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "custom_tool_call", "tool-call"}
 _ANSWERED = ("tool_result", "tool-result", "call_output")
-"""Endings of the types of blocks that are results: ``web_search_tool_result``, ``function_call_output``."""
+"""Suffixes of the types of result blocks: ``web_search_tool_result``, ``function_call_output``."""
 _CALL_IDS = ("call_id", "id", "toolCallId", "toolUseId")
-"""The first is OpenAI's, whose ``id`` is that of the output item."""
+"""Keys of a call's id. The first is OpenAI's: its ``id`` identifies the output item."""
 _ANSWERED_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
 _NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
-"""Types of most parts of the conventions."""
+"""Types of most parts in the conventions."""
 
 
 def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
-    """Return a message's content as parts; an empty text is no part: a message without any says the empty text.
+    """Return a message's content as parts. An empty text has no part: a message without parts has an empty text.
 
     Args:
-        calls_apart: the message has its tool calls elsewhere, blocks that repeat them are left out.
+        content: a text, a content block or a list of blocks.
+        calls_apart: whether the message has its tool calls elsewhere; blocks that repeat them are then left out.
     """
     if is_a(content, str):
         return [{"type": "text", "content": content}] if content else []
@@ -240,7 +241,9 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
 
 
 def joined(content: Any) -> Any:
-    """Return blocks that are all words as one text, a marker for each that shows something else; other content as it is."""
+    """Return blocks of words as one text. If other blocks are present, replace those of a modality by markers. Other content
+    is unchanged.
+    """
     if not is_a(content, list):
         return content
     words = parts(content)
@@ -250,15 +253,15 @@ def joined(content: Any) -> Any:
 
 
 def as_parts(listed: list[Any]) -> list[Any]:
-    """Return what a message lists, parts of the conventions or a client's blocks, with calls and results as parts."""
+    """Return a message's list of parts or of a client's blocks, with calls and results as parts."""
     for part in listed:
         if type(part) is not dict or part.get("type") not in _NATIVE:
             return [(tool_part(part) or part) if type(part) is dict else part for part in listed]
-    return listed  # as most are
+    return listed  # most messages
 
 
 def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a block that calls a tool, or holds a tool's result, as a part; None for any other."""
+    """Return a block with a tool call or a tool's result as a part; None for every other block."""
     kind = block.get("type")
     if is_a(kind, str):
         if kind in _CALLED:
@@ -269,7 +272,7 @@ def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _shows(block: Any) -> bool:
-    """Whether a block of a tool's answer is bytes, or says where they lie; a document's words are an answer."""
+    """Whether a block of a tool's answer is binary, or a reference to it; a document's words are an answer."""
     if _kind(block) not in _MODALITY:
         return False
     source = block.get("source")
@@ -288,7 +291,7 @@ def _part(block: Any) -> dict[str, Any] | None:
         words = words.get("value")
     if is_a(words, str) and kind not in _MODALITY:
         return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
-    if kind == "text":  # without its text: some tools answer so
+    if kind == "text":  # some tools answer with a text block without text
         return None
     read = _BLOCKS.get(kind)
     return (tool_part(block) or {"type": kind}) if read is None else read(block)
@@ -300,7 +303,7 @@ def _kind(block: Any) -> str:
 
 
 def _marker(block: dict[str, Any]) -> dict[str, Any]:
-    """Say what is shown; never the bytes, or where they lie."""
+    """Return the modality of a block; never its bytes or their address."""
     return {"type": "blob", "modality": _MODALITY[block["type"]]}
 
 
@@ -311,7 +314,7 @@ def _tool_call_part(block: dict[str, Any]) -> dict[str, Any]:
 
 def _tool_response_part(block: dict[str, Any]) -> dict[str, Any]:
     gave = _first(block, ("content", "output", "result", "response"))
-    is_wrapped = is_a(gave, dict) and gave.keys() == {"type", "value"}  # Vercel's, since version 5 of its SDK
+    is_wrapped = is_a(gave, dict) and gave.keys() == {"type", "value"}  # Vercel, since version 5 of its SDK
     response = gave["value"] if is_wrapped else joined(gave)
     return {"type": "tool_call_response", "id": _first(block, _ANSWERED_IDS), "response": response}
 
@@ -339,29 +342,29 @@ _BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "search_result": _search_result,
     "tool_call_response": dict.copy,  # a part already
 }
-"""Type of a content block → how it is read; calls and results aside."""
+"""Type of a content block → its reader; without calls and results."""
 _WRAPPED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(("toolUse", "functionCall", "function_call"), _tool_call_part),
     **dict.fromkeys(("toolResult", "functionResponse", "function_response"), _tool_response_part),
 }
-"""Only key of a block without a type → how the block's value is read."""
+"""Only key of a block without a type → reader of its value."""
 
 
 # --- message dicts --------------------------------------------------------------------------------------------------
 
-# A message as a client's dict, ``{"role", "content", "tool_calls"}`` and its kin → a GenAI message.
+# A message as a client's dict, ``{"role", "content", "tool_calls"}`` and similar → a GenAI message.
 
 _SOURCED = ("Message", "Event")
-"""How the types of AutoGen's messages end: ``TextMessage``, ``ToolCallRequestEvent`` …"""
+"""Suffixes of the types of AutoGen's messages: ``TextMessage``, ``ToolCallRequestEvent`` …"""
 
 
 def read_message(value: Any) -> dict[str, Any] | None:
-    """Read a message that stands under a name of the conventions, in their form or any client's; None for any other value."""
+    """Read a message from an attribute of the conventions, in their form or any client's; None for every other value."""
     if type(value) is not dict:
         return None
     listed = value.get("parts")
-    if type(listed) is list and type(value.get("role")) is str:  # as in most
-        if len(listed) == 1 and type(listed[0]) is dict and listed[0].get("type") == "text":  # as most have
+    if type(listed) is list and type(value.get("role")) is str:  # most messages
+        if len(listed) == 1 and type(listed[0]) is dict and listed[0].get("type") == "text":  # the most frequent form
             return value
         return value if (read := as_parts(listed)) is listed else {**value, "parts": read}
     return _clients_message(value)
@@ -378,7 +381,7 @@ def _clients_message(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _item(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Read a message of calls alone, and an item of OpenAI's Responses API, which has no role."""
+    """Read a message with calls alone, and an item of OpenAI's Responses API, which has no role."""
     if is_a(value.get("role"), str):
         return dict_message(value) if value.get("tool_calls") else None
     part = tool_part(value)
@@ -387,7 +390,7 @@ def _item(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def dict_message(item: dict[str, Any]) -> dict[str, Any]:
-    """Read a dict with a role as OpenAI's clients write it, and GenAI's own form as it is."""
+    """Read a dict with a role in the form of OpenAI's clients; GenAI's own form is unchanged."""
     if "parts" in item:
         return item
     role = role_of(item["role"]) or item["role"]
@@ -403,7 +406,7 @@ def dict_message(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Read a message that has no role, or no content; return None for any other dict.
+    """Read a message without a role, or without content; return None for every other dict.
 
     BeeAI writes ``{"role", "text"}``, AutoGen ``{"source", "type", "content"}``.
     """
@@ -430,7 +433,7 @@ def _sourced(kind: Any, source: Any, content: Any) -> dict[str, Any]:
 
 
 def call_part(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a tool call: its name and arguments stand in it, or under ``function``."""
+    """Read a tool call: its name and arguments are in it, or under ``function``."""
     function = call.get("function")
     named = function if is_a(function, dict) else call
     return {
@@ -442,7 +445,7 @@ def call_part(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def response_part(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
-    """Return what a tool answered, of the fields of its message and what it says."""
+    """Return a tool's answer as a part, from the fields and the content of its message."""
     failed = {"status": "error"} if fields.get("status") == "error" else {}
     return {"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": joined(content), **failed}
 
@@ -455,14 +458,14 @@ _FIELD: Final = re.compile(r"(data|event|id|retry|):(.*)", re.DOTALL)
 _BETWEEN: Final = re.compile(r"\n\n+(?=data:|event:|id:|retry:|:)")
 _BEGINS: Final = ("data:", "event:", "id:", "retry:", ":")
 _NO_WORDS: Final = frozenset({"metadata", "end", "done", "ping", "error"})
-"""Types of events that bring no part of the answer, as LangServe and others name them."""
+"""Types of events without a part of the answer, in LangServe and others."""
 _DONE: Final = "[DONE]"
 _KEYS: Final = ("choices", "delta", "content", "text", "token", "answer", "chunk")
-"""Where an event that is a JSON object holds its words, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
+"""Keys of an event's words if it is a JSON object, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
 
 
 def words_of(text: str) -> str:
-    """Return what server-sent events say one after another; any other text as it is."""
+    """Return the joined words of server-sent events; every other text unchanged."""
     if not text.startswith(_BEGINS):
         return text
     text_of_lf = text.replace("\r\n", "\n")
@@ -474,14 +477,14 @@ def words_of(text: str) -> str:
 
 
 def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield what each event says; a space behind every ``data:`` is the format's, not the token's."""
+    """Yield the words of each event. A space after every ``data:`` belongs to the format, not to the token."""
     spaced = all(line[:1] in ("", " ") for data in datas for line in data)
     for data in datas:
         yield _event_text("\n".join([line[spaced:] for line in data]))
 
 
 def _events(text: str) -> Iterator[list[str] | None]:
-    """Yield the lines of data of each event, none of one that holds no words; None for a block that is no event."""
+    """Yield the data lines of each event, ``[]`` for an event without words; None for a block that is not an event."""
     for block in _BETWEEN.split(text.rstrip("\n")):
         data, kind, is_event = list[str](), "", False
         for line in block.split("\n"):
@@ -490,7 +493,7 @@ def _events(text: str) -> Iterator[list[str] | None]:
             if field is None:
                 data[-1:] = (
                     [f"{data[-1]}\n{line}"] if data else []
-                )  # its writer did not frame the line break of a token
+                )  # the writer did not escape the line break of a token
             elif field[1] == "data":
                 data.append(field[2])
             elif field[1] == "event":

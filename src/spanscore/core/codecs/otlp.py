@@ -1,4 +1,4 @@
-"""OTLP-JSON lines ↔ spans: ended spans on one line each, and the spans of a file that a command was given."""
+"""Writes ended spans as OTLP-JSON lines, and reads the spans of a file for a command."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def _line_of(message: Any) -> str:
 
 
 def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None) -> Iterator[SpanData]:
-    """Yield the valid spans of OTLP-JSON lines, in their order. Empty lines and lines of logs or metrics are skipped.
+    """Yield the valid spans of OTLP-JSON lines, in order. Empty lines and lines of logs or metrics are skipped.
 
     Args:
         lines: one request each.
-        left_out: counts the spans that are not valid, by what is wrong with them.
+        left_out: counts invalid spans by error.
 
     Raises:
-        SampleError: a line is not an export request; the message gives its number, and quotes nothing of it.
+        SampleError: a line is not an export request; the message has its number, and quotes no content.
     """
     from spanscore.core.codecs.otlp_request import span_data_of, taken_apart
 
@@ -76,12 +76,12 @@ def _request(number: int, line: str) -> bytes:
     except UnreadableRequest as error:
         raise SampleError(
             f"line {number} is not an OTLP trace request ({error.because}). Expected: one JSON object per line with "
-            '"resourceSpans", as the Collector\'s file exporter and `spanscore demo --out` write it'
+            '"resourceSpans", written by the Collector\'s file exporter or `spanscore demo --out`'
         ) from None
 
 
 def _ids_as_hex(request: dict[str, Any]) -> None:
-    """Rewrite every id in place: OTLP-JSON has them in hex, where protobuf's own JSON has base64."""
+    """Rewrite every id in place: OTLP-JSON has them in hex, protobuf's own JSON in base64."""
     for resource_spans in request.get("resourceSpans", ()):
         for scope_spans in resource_spans.get("scopeSpans", ()):
             for span in scope_spans.get("spans", ()):
@@ -94,13 +94,14 @@ def _ids_as_hex(request: dict[str, Any]) -> None:
 
 @contextmanager
 def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
-    """Yield the valid spans of a file of OTLP-JSON lines; at the end, standard error says how many are not, and why.
+    """Yield the valid spans of a file of OTLP-JSON lines; at the end, print the number of invalid spans and the errors on
+    stderr.
 
     Args:
-        file: ``-`` = standard input.
+        file: path; ``-``: standard input.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
         SampleError: a line is not OTLP-JSON; the message names the file and the line.
     """
     left_out: Counter[str] = Counter()
@@ -108,7 +109,7 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
         yield _read(file, lines, left_out)
     if left_out:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
-        message = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
+        message = f"{printable(file)}: {left_out.total():,} invalid, left out: {why}"
         typer.secho(message, fg=typer.colors.YELLOW, err=True)
 
 
@@ -121,7 +122,7 @@ def _read(file: str, lines: Iterable[str], left_out: Counter[str]) -> Iterator[S
 
 @contextmanager
 def _open_lines(file: str) -> Iterator[Iterable[str]]:
-    """Yield the lines of a file; what is not UTF-8 in them is replaced."""
+    """Yield the lines of a file; bytes that are not UTF-8 are replaced."""
     if file == "-":
         yield sys.stdin
         return

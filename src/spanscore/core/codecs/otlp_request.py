@@ -1,4 +1,4 @@
-"""An OTLP request, protobuf or JSON → its spans, each still the bytes that came; and back."""
+"""Splits an OTLP request, protobuf or JSON, into its spans without copying them; and builds requests."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ __all__ = [
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span_id"}
 _NO_ID = b"?"
-"""For what is no hex: of a length that no id has, as an empty parent would make a root of the span."""
+"""Replaces an id that is not hex. No id has this length; an empty parent id would make the span a root."""
 _UNFIT = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
-"""What the JSON of somebody else makes its readers raise. Their own words quote it: prompts and answers."""
+"""Errors that foreign JSON causes in its readers. Their messages quote it: prompts and answers."""
 
 
 class UnreadableRequest(ValueError):
-    """Bytes are no export request at all: the message says what the reader stumbled over, and quotes nothing of them.
+    """Bytes that are not an export request: the message names the reader's error, and quotes no content.
 
     Attributes:
-        because: the name of the reader's error.
+        because: the class name of the reader's error.
     """
 
     def __init__(self, because: str, request: str = "ExportTraceServiceRequest") -> None:
@@ -82,10 +82,10 @@ class UnreadableRequest(ValueError):
 def from_json(body: bytes | str) -> bytes:
     """Return an OTLP-JSON request as protobuf.
 
-    A span that cannot be read is empty in it, and an id that is no hex is one byte, so that only this span is not valid.
+    An unreadable span is empty in it, and an id that is not hex is one byte, so that only this span is invalid.
 
     Raises:
-        UnreadableRequest: it is no JSON, or no request.
+        UnreadableRequest: it is not JSON, or not a request.
     """
     try:
         given = _loaded(body if isinstance(body, str) else body.decode())
@@ -98,10 +98,10 @@ def from_json(body: bytes | str) -> bytes:
 
 
 def logs_from_json(body: bytes) -> bytes:
-    """Return an OTLP-JSON request of logs as protobuf; a record that cannot be read is empty in it.
+    """Return an OTLP-JSON request of logs as protobuf; an unreadable record is empty in it.
 
     Raises:
-        UnreadableRequest: it is no JSON, or no request.
+        UnreadableRequest: it is not JSON, or not a request.
     """
     try:
         request = ExportLogsServiceRequest()
@@ -119,13 +119,13 @@ def logs_from_json(body: bytes) -> bytes:
 
 def _loaded(text: str) -> Any:
     loaded = json.loads(text)
-    if _SURROGATE.search(text):  # half an emoji, where a writer cut a text off: protobuf would refuse the whole span
+    if _SURROGATE.search(text):  # half an emoji, if a writer cut a text: protobuf would reject the whole span
         return json.loads(safe_text(json.dumps(loaded, ensure_ascii=False)))
     return loaded
 
 
 def _list(holder: dict[str, Any], name: str) -> list[Any]:
-    """Take a list out of its holder; what is missing or null is empty."""
+    """Remove and return a list of its holder; empty if it is missing or null."""
     value = holder.pop(name, None)
     if value is None:
         return []
@@ -153,7 +153,7 @@ def _add_span(given: dict[str, Any], into: Any) -> None:
 
 
 def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
-    """Parse what has ids, and what stands in it; where one of them cannot be read, the first, which holds them, is empty."""
+    """Parse messages with ids. If one of them is unreadable, the first one, which contains them, is left empty."""
     try:
         for holder, message in holders:
             ids = dict(_ids(holder))
@@ -165,7 +165,7 @@ def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
 
 
 def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield the ids of a span or link, which are hex where protobuf's own JSON has base64; they are out of it then."""
+    """Remove and yield the ids of a span or link. They are hex, but protobuf's own JSON expects base64."""
     for name, field in _IDS.items():
         if value := holder.pop(name, None):
             yield field, _unhex(value)
@@ -186,24 +186,24 @@ def _parse(given: dict[str, Any], into: Any) -> None:
 
 # --- wire -----------------------------------------------------------------------------------------------------------
 
-# What is not scored is never converted, and what stands in a request as SDKs write it is not even copied: a span is its ids
-# and a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which
-# a span is bytes.
+# Unscored spans are never converted. In a request in the form of the SDKs they are not even copied: a span is its ids and a
+# position in the body until a part keeps it. Every other request is rewritten by a skeleton of its messages, in which a span
+# is bytes.
 
 _TIMES: Final = Struct("<xQxQ").unpack
 _CACHED, _CACHED_BYTES = 256, 16_384
-"""How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
+"""Number of resources and scopes that are cached decoded, and their maximum size: services have few, and they are small."""
 
 
 class Origin(NamedTuple):
-    """What the spans of one ``ScopeSpans`` share.
+    """The common origin of the spans of one ``ScopeSpans``.
 
     Attributes:
-        resource: the message, as bytes.
-        scope: likewise.
-        scope_name: of the instrumentation scope.
-        resource_schema: URL; empty without one.
-        scope_schema: likewise.
+        resource: the ``Resource`` message, as bytes.
+        scope: the ``InstrumentationScope`` message, as bytes.
+        scope_name: name of the instrumentation scope.
+        resource_schema: schema URL of the resource; empty without one.
+        scope_schema: schema URL of the scope; empty without one.
     """
 
     resource: bytes
@@ -214,15 +214,15 @@ class Origin(NamedTuple):
 
 
 class WireSpan(NamedTuple):
-    """One valid span as it came.
+    """One valid span as it was received.
 
     Attributes:
         trace_id: 16 bytes, not all zero.
-        span_id: 8 bytes, likewise.
-        parent_id: 8 bytes; empty where it has no parent.
-        parent_is_remote: its parent is in another process, as far as its flags say.
-        raw: the ``Span`` message. Only its ids and flags were read: the rest may still turn out to be no span.
-        origin: whose it is.
+        span_id: 8 bytes, not all zero.
+        parent_id: 8 bytes; empty without a parent.
+        parent_is_remote: whether the parent is in another process, according to the flags.
+        raw: the ``Span`` message. Only its ids and flags have been read: the rest may be invalid.
+        origin: resource and scope.
     """
 
     trace_id: bytes
@@ -234,22 +234,22 @@ class WireSpan(NamedTuple):
 
 
 _new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]], WireSpan] = tuple.__new__
-"""Half of what the constructor of a named tuple takes."""
+"""Takes half the time of the constructor of a named tuple."""
 
 
 def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
-    """Return a span with bytes of its own, so that its request can go."""
+    """Return a span with bytes of its own, so that its request can be freed."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
 
 
 class ParsedRequest(NamedTuple):
-    """One request, taken apart.
+    """One request, split into spans.
 
     Attributes:
-        body: where its spans stand.
-        places: of those that are valid, in their order, by whose they are.
-        rejected: what is wrong → how many spans are not valid for it; it quotes nothing of them.
+        body: bytes with the spans.
+        places: positions of the valid spans, in order, grouped by origin.
+        rejected: error → number of invalid spans; quotes no content.
     """
 
     body: bytes
@@ -258,7 +258,7 @@ class ParsedRequest(NamedTuple):
 
     @property
     def spans(self) -> list[WireSpan]:
-        """Its valid spans, copied."""
+        """The valid spans, copied."""
         return [kept(self.body, place, origin) for origin, places in self.places for place in places]
 
 
@@ -266,7 +266,7 @@ def taken_apart(body: bytes) -> ParsedRequest:
     """Return the spans of an ``ExportTraceServiceRequest``.
 
     Raises:
-        UnreadableRequest: it is none.
+        UnreadableRequest: the bytes are not a request.
     """
     rejected: dict[str, int] = {}
     try:
@@ -274,21 +274,22 @@ def taken_apart(body: bytes) -> ParsedRequest:
         if found is None:
             rejected.clear()
             found = walked(body := _rewritten(body), rejected)
-            assert found is not None  # it is as protobuf itself writes it
+            assert found is not None  # protobuf itself wrote this form
         return ParsedRequest(body, [(_origin(one), one.spans) for one in found], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
 
 def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
-    """Return a span as we see it; spans of one origin share their resource. An end before the start is the start.
+    """Return a span as ``SpanData``; spans of one origin share their resource. An end before the start is replaced by the
+    start.
 
     Args:
-        span: a valid one.
-        mended: counts what was not as it should be.
+        span: a valid span.
+        mended: counts corrected errors.
 
     Raises:
-        UnreadableRequest: what follows the ids is no span.
+        UnreadableRequest: the bytes after the ids are not a span.
     """
     resource = resource_of(span.origin)
     try:
@@ -302,10 +303,10 @@ def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData
 
 
 def resource_of(origin: Origin) -> Mapping[str, Any]:
-    """Return the attributes of a resource, the same object for all spans of it.
+    """Return the attributes of a resource, the same object for all its spans.
 
     Raises:
-        UnreadableRequest: it is none.
+        UnreadableRequest: the bytes are not a resource.
     """
     try:
         resource = origin.resource
@@ -319,11 +320,11 @@ def trace_state_of(span: WireSpan) -> str:
     try:
         return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
     except DecodeError:
-        return ""  # what follows the ids is no span; who decodes all of it is told
+        return ""  # the rest is not a span; a full decode raises the error
 
 
 def times_of(span: WireSpan) -> tuple[int, int] | None:
-    """Return start and end of a span in nanoseconds since the epoch; None if its bytes are gone, or hold no times."""
+    """Return start and end of a span in nanoseconds since the epoch; None if its bytes were dropped, or have no times."""
     raw = span[4]
     if len(raw) == TIMES_SIZE:  # a shortened span
         return _TIMES(raw)
@@ -338,17 +339,17 @@ def times_of(span: WireSpan) -> tuple[int, int] | None:
 
 
 def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
-    """Return a span of which only start and end are kept."""
+    """Return a span with only its start and end."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, times_in(body, start, end), origin))
 
 
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Return a ``Span`` message with more attributes: its own bytes, these appended.
+    """Return a ``Span`` message with more attributes: its own bytes, with these appended.
 
     Args:
         raw: the message.
-        attributes: bool, int, float and text, and lists of them.
+        attributes: values of type bool, int, float and text, and lists of them.
     """
     more = Span()
     for name, value in attributes.items():
@@ -358,7 +359,7 @@ def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
 
 
 def resource_message(attributes: Mapping[str, Any]) -> bytes:
-    """Return a ``Resource`` message: bool, int, float and text, and lists of them."""
+    """Return a ``Resource`` message of values of type bool, int, float and text, and lists of them."""
     made = Resource()
     for name, value in attributes.items():
         _set(made.attributes.add(key=safe_text(name)).value, value)
@@ -366,7 +367,7 @@ def resource_message(attributes: Mapping[str, Any]) -> bytes:
 
 
 def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
-    """Return an ``ExportTraceServiceRequest`` of ``Span`` messages, grouped by origin in the order in which they came."""
+    """Return an ``ExportTraceServiceRequest`` of ``Span`` messages, grouped by origin in the order of their first spans."""
     request = RequestSkeleton()
     resources: dict[tuple[bytes, str], Any] = {}
     scopes: dict[Origin, Any] = {}
@@ -382,7 +383,7 @@ def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
 
 
 def _rewritten(body: bytes) -> bytes:
-    """Return a request as SDKs write it: what we do not know is left out, and what comes in pieces is joined."""
+    """Return a request in the form of the SDKs: unknown fields are removed, and split messages are joined."""
     request = RequestSkeleton.FromString(body)
     request.DiscardUnknownFields()
     for resource_spans in request.resource_spans:
@@ -403,7 +404,7 @@ def _made_origin(resource: bytes, scope: bytes, resource_schema: str, scope_sche
 
 
 _small_origin = lru_cache(_CACHED)(_made_origin)
-"""The same object for all that comes of it, whose bytes are hashed once, whatever is looked up by them."""
+"""Returns the same object for equal messages, so that their bytes are hashed once for all look-ups."""
 
 
 def _decoded_resource(resource: bytes) -> Mapping[str, Any]:

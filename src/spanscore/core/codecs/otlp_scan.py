@@ -1,4 +1,4 @@
-"""The bytes of an OTLP request → the position of each span in it, and the ids of each, without a copy."""
+"""Finds the position and the ids of each span in the bytes of an OTLP request, without a copy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spanscore.core.codecs.otlp_span import IS_REMOTE
 
 # --- skeleton -------------------------------------------------------------------------------------------------------
 
-# An export request of which only the bones are decoded: a resource, a scope and a span are bytes in it.
+# An export request with only its outline decoded: resources, scopes and spans are bytes in it.
 #
 # The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
-# ``Span``). What is a message there is *repeated* bytes here: protobuf merges a message that comes twice, and that is what
-# its bytes do when they are joined.
+# ``Span``). A message there is *repeated* bytes here: protobuf merges a repeated message, and joined bytes have the same
+# effect.
 
 _BYTES, _TEXT, _FIXED32, _FIXED64 = (
     FieldDescriptorProto.TYPE_BYTES,
@@ -65,19 +65,18 @@ def _file() -> FileDescriptorProto:
     return file
 
 
-_POOL = DescriptorPool()  # of its own: the one that all share knows the whole messages
+_POOL = DescriptorPool()  # a separate pool, because the shared one has the whole messages
 _POOL.AddSerializedFile(_file().SerializeToString())
 
 RequestSkeleton: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.Request"))
-"""``ExportTraceServiceRequest`` without what is in its spans."""
+"""``ExportTraceServiceRequest`` with spans as bytes."""
 SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.SpanHead"))
 """The ids, flags and times of a ``Span``."""
 
 
 # --- wire ids -------------------------------------------------------------------------------------------------------
 
-# The bytes of a span, in the body of its request → its ids, read where they are expected; else it is decoded as far as
-# them.
+# The bytes of a span, in the body of its request → its ids, read at their expected positions; otherwise by a decoder.
 #
 # SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last.
 
@@ -87,7 +86,7 @@ _END = Struct(">H8sH8sH16s").unpack_from
 _NAMED = Struct(">BxB8xB8x").unpack_from
 _IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
-"""Of the trace's id, the span's and its parent's, each with its right length."""
+"""Tags of the trace id, the span id and the parent id, each with its length."""
 _FIRST: Final = _FIRST_TAG.to_bytes(2)
 _PARENT: Final = _THIRD_TAG.to_bytes(2)
 _NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
@@ -95,26 +94,28 @@ _KIND_SIZE, _PARENT_SIZE = 2, 10
 TIMES_SIZE: Final = _NAMED_SIZE - _KIND_SIZE
 """Bytes of a span's start and end with their tags."""
 _KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
-"""The tags behind the name: a kind, of one byte, start and end."""
+"""The tags after the name: a kind of one byte, start and end."""
 _ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
-"""Of a span with its own tag, and its length in two bytes as most have it; the first of them says that another one follows."""
+"""A span with its own tag and a length in two bytes, as most have; the first length byte has the bit for another byte."""
 _TOO_FAR: Final = 1 << 40
-"""Bytes: more than a request has."""
+"""Number of bytes beyond any request."""
 _FLAG, _REMOTE_BIT = 0x85, 2
-"""The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
+"""First byte of the flags' tag; and the bit of the flags' second byte that is set only if the parent is known to be remote."""
 _LOCAL_FLAGS: Final = frozenset(bytes((_FLAG, 1, trace, told, 0, 0)) for trace in range(4) for told in (0, 1))
-"""What a span ends with whose parent is not known to be remote; ``trace`` are the W3C flags, of which two have a meaning."""
+"""Last bytes of a span whose parent is not known to be remote; ``trace`` are the W3C flags, two of which are defined."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
-"""Of ids, which are hashed sooner or later: looked up they cost less than compared."""
+"""Invalid ids. Ids are hashed sooner or later, so a set look-up costs less than comparisons."""
 _UNREADABLE: Final = "a span that cannot be read"
 
 
 class _Steps(dict[bytes, int]):
-    """How such a span begins, up to its trace's id → bytes to the next one; of the lengths that were seen, 16,256 at most."""
+    """First bytes of a span in the SDKs' form, up to its trace id's tag → bytes to the next span; for the lengths seen, 16,256
+    at most.
+    """
 
     def __missing__(self, begin: bytes) -> int:
-        """Further than any request goes where none begins so: it is to be long enough, and its trace's id is to come first."""
+        """Return a number beyond any request unless the span is long enough and begins with its trace id."""
         tag, low, high, *first = begin
         size = low + _MORE * high - _MORE
         if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
@@ -126,17 +127,17 @@ class _Steps(dict[bytes, int]):
 _STEPS: Final = _Steps()
 
 SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
-"""Where one valid span stands in the body of its request; a plain tuple, as it is made and taken apart for every span.
+"""Position of one valid span in the body of its request. A plain tuple, because one is built and read for every span.
 
-The first four are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None where that was not
-read.
+The first four items are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None if it was
+not read.
 """
 
 
 def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
-    """Read spans that stand one after another as SDKs write most of them; return where one does not.
+    """Read consecutive spans in the form that SDKs write most; return the position of the first other one.
 
-    The way that nearly every span takes, so it is written for speed; ``in_place`` and ``decoded`` say what it is about.
+    Nearly every span is read here, so it is written for speed; see ``in_place`` and ``decoded`` for the meaning.
     """
     steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
     while at <= last:
@@ -147,7 +148,7 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
         state = None
         if third != _THIRD_TAG:
             parent_id = state = _no_parent(body, at + 3, stop)
-        if trace_id != trace:  # of neighbours they are mostly the same, and are hashed once
+        if trace_id != trace:  # neighbours mostly have the same, which is then hashed once
             if trace_id in _NONE:
                 break
             trace = trace_id
@@ -163,7 +164,7 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
 
 
 def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
-    """Return a span with no parent, or one in the same process, whose ids are where they are expected; None where not."""
+    """Return a span whose ids are at their expected positions, without a remote parent; None for every other span."""
     if end - start < _READ_SIZE:
         return None
     first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
@@ -184,15 +185,15 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
 
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
-    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):  # or its ids come last
+    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):  # also if its ids come last
         return None
     return trace_id, span_id, b"", False, start, end, b""
 
 
 def _no_parent(body: bytes, start: int, end: int) -> bytes:
-    """Return nothing for a span of whose parent and tracestate there is nothing, as its name follows its ids; else zeros.
+    """Return empty bytes for a span without parent and tracestate: its name follows its ids. Otherwise return zeros.
 
-    Its kind and times are to follow the name: then the fields are in order, and neither comes later.
+    Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later.
     """
     length = body[start + _NAME_AT + 1]
     named = start + _NAME_AT + 2 + length
@@ -204,12 +205,12 @@ def _no_parent(body: bytes, start: int, end: int) -> bytes:
 
 
 def times_in(body: bytes, start: int, end: int) -> bytes:
-    """Return the fields of a span that hold its start and its end, as they are in its bytes; empty if they are elsewhere.
+    """Return the bytes of a span's start and end fields; empty if the span has neither.
 
     Args:
         body: the request.
-        start: where a span that was read begins in it.
-        end: where the span ends.
+        start: begin of a span that was read.
+        end: end of the span.
     """
     at = start + _NAME_AT
     if body[at] == _PARENT[0]:
@@ -222,14 +223,14 @@ def times_in(body: bytes, start: int, end: int) -> bytes:
 
 
 def _times_anywhere(raw: bytes) -> bytes:
-    """As `times_in`, if the fields are in another order."""
+    """Return the same as `times_in` if the fields are in another order."""
     head = SpanHead.FromString(raw)
     times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
     return bytes(times.SerializeToString())
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
-    """Return a span wherever its ids are, or why it is not valid, which quotes nothing of it."""
+    """Return a span with its ids at any position, or the error of an invalid span, which quotes no content."""
     try:
         head = SpanHead.FromString(body[start:end])
     except DecodeError:
@@ -257,18 +258,18 @@ def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 
 # --- wire walk ------------------------------------------------------------------------------------------------------
 
-# Nothing is copied, and of a span its ids alone are read. Protobuf reads all other requests: those with fields that we do not
-# know, or with one that comes twice though there is one of them.
+# Bytes are not copied, and only the ids of a span are read. Protobuf reads all other requests: with unknown fields, or with a
+# repeated field that should occur once.
 
 _FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
-"""Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""
+"""Tags of fields 1 to 3, each with a length; field 3 is the schema's URL."""
 _SDKS, _COLLECTORS = (_FIRST_FIELD, _SECOND_FIELD), (_SECOND_FIELD, _FIRST_FIELD)
-"""How resource and scopes stand in a ``ResourceSpans``."""
+"""Order of resource and scopes in a ``ResourceSpans``, for SDKs and for the Collector."""
 _ANOTHER_BYTE: Final = 0x80
-"""Of a byte of a number: another one follows."""
+"""Bit of a byte of a number: another byte follows."""
 _TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
 _LONGEST: Final = 5
-"""Bytes of a length: protobuf has none of more than 2 GiB."""
+"""Maximum number of bytes of a length: protobuf has none of more than 2 GiB."""
 
 _Place = tuple[int, int]
 
@@ -277,11 +278,11 @@ class ScopePlace(NamedTuple):
     """One ``ScopeSpans``.
 
     Attributes:
-        resource: the message, as bytes.
-        scope: likewise.
-        resource_schema: URL; empty without one.
-        scope_schema: likewise.
-        spans: those that are valid, in their order.
+        resource: the ``Resource`` message, as bytes.
+        scope: the ``InstrumentationScope`` message, as bytes.
+        resource_schema: schema URL of the resource; empty without one.
+        scope_schema: schema URL of the scope; empty without one.
+        spans: the valid spans, in order.
     """
 
     resource: bytes
@@ -292,11 +293,11 @@ class ScopePlace(NamedTuple):
 
 
 def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
-    """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none.
+    """Return the scopes of an ``ExportTraceServiceRequest``; None if it does not have the form of the SDKs, or is invalid.
 
     Args:
         body: the request.
-        rejected: is told what is wrong → how many spans are not valid for it.
+        rejected: receives error → number of invalid spans.
     """
     whole = _one_scope(body, rejected)
     if whole is not None:
@@ -306,9 +307,9 @@ def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
 
 
 def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return what a request of one scope is of, as nearly all are; None where it is not, or anything else stands in it.
+    """Return the scope of a request with one scope, as nearly all have; None for every other request.
 
-    SDKs write the resource and the scope before what is theirs, the Collector after it.
+    SDKs write resource and scope before their spans, the Collector after them.
     """
     size = len(body)
     start, end = _field(body, 0, size)
@@ -331,7 +332,7 @@ def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
 
 
 def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return one ``ScopeSpans``, whose spans are read; None where anything else stands in it."""
+    """Return one ``ScopeSpans`` and read its spans; None if it has other fields."""
     spans: list[SpanPlace] = []
     of = _parts(body, *place, partial(_spans, spans, rejected))
     return None if of is None or len(of[0]) > 1 else ScopePlace(resource, _message(body, of[0]), schema, of[2], spans)
@@ -356,14 +357,17 @@ def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | Non
 
 
 _Parts = tuple[list[_Place], list[_Place], str]
-"""Where first and second fields stand, and the third; a plain tuple, as some are made for each request."""
+"""Positions of first and second fields, and the third field; a plain tuple, because each request builds some."""
 
 
 def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
-    """Return where the fields of a message stand; None where there are others than the three, or they do not end with it.
+    """Return the positions of a message's fields; None if it has other fields than the three, or a field exceeds it.
 
     Args:
-        read: reads second fields that come one after another, and returns where they end; then they are not returned.
+        body: the request.
+        at: begin of the message.
+        end: end of the message.
+        read: reads consecutive second fields and returns their end; those fields are then left out of the result.
     """
     first: list[_Place] = []
     second: list[_Place] = []
@@ -393,9 +397,9 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
 
 
 def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
-    """Read spans that stand one after another; return where something else does, -1 where one does not end with its message."""
+    """Read consecutive spans; return the position of the first other field, -1 if a span exceeds its message."""
     while (at := read_row(body, at, end, into)) < end and body[at] == _SECOND_FIELD:
-        if at + 2 < end and body[at + 1] >= _ANOTHER_BYTE > body[at + 2]:  # a length as most spans have
+        if at + 2 < end and body[at + 1] >= _ANOTHER_BYTE > body[at + 2]:  # a length of two bytes, as most spans have
             start, at = at + 3, at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7)
         else:
             start, at = _field(body, at, end)
@@ -410,7 +414,7 @@ def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int
 
 
 def _field(body: bytes, at: int, end: int) -> _Place:
-    """Return where the field there begins, behind its tag and length, and ends; an end of -1 where there is none."""
+    """Return begin and end of the value of the field at ``at``, after its tag and length; the end is -1 if it is invalid."""
     if at + 4 > end:
         return _long_field(body, at, end)
     low = body[at + 1]
@@ -429,7 +433,7 @@ def _field(body: bytes, at: int, end: int) -> _Place:
 
 
 def _long_field(body: bytes, at: int, end: int) -> _Place:
-    """As ``_field``, whatever its length."""
+    """Return the same as ``_field`` for a length of any size."""
     size, start = 0, at + 1
     for number, byte in enumerate(body[start : min(end, start + _LONGEST)]):
         size |= (byte & 0x7F) << 7 * number

@@ -1,4 +1,4 @@
-"""A ``Span`` or log record of OTLP → SpanData or the event of its span; attributes stay bytes until they are read."""
+"""Converts an OTLP ``Span`` to ``SpanData``, and a log record to a span event; attributes stay bytes until they are read."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from spanscore.core.span import SpanData
 
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
 
-# The attributes of a span on the wire: each is bytes until it is read, and a small one that came before is not read again.
+# The attributes of a span on the wire: each is bytes until it is read, and a repeated small one is read from a cache.
 #
-# Services send the same operation, model and names with every span. What is left are a few long texts, of which the message
-# would be made only to be thrown away.
+# Services send the same operation, model and names with every span. The rest are a few long texts, which are read without
+# building a message for each.
 
 _REMEMBERED, _SMALL_BYTES = 4_096, 128
-"""How many pairs, and names of larger ones, are kept read, and up to which size of a pair."""
+"""Number of cached pairs, and of cached names of larger pairs; and the maximum size of a cached pair."""
 _KEY, _VALUE, _TEXT = 0x0A, 0x12, 0x0A
 """The tags of ``KeyValue.key``, ``KeyValue.value`` and ``AnyValue.string_value``."""
 _ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
-"""Below which a length is written in so many bytes."""
+"""Exclusive limits of lengths that are written in one byte and in two."""
 _HEAD_BYTES = 6
-"""Of a value that is a text: twice a tag and a length of two bytes."""
+"""Bytes before a text value: twice a tag and a length of two bytes."""
 
 
 def _span_of_pairs() -> Any:
@@ -44,7 +44,7 @@ def _span_of_pairs() -> Any:
     attributes = next(field for field in fields if field.name == "attributes")
     attributes.type = FieldDescriptorProto.TYPE_BYTES
     attributes.ClearField("type_name")
-    pool = DescriptorPool()  # of its own: the one that all share knows the message as it is
+    pool = DescriptorPool()  # a separate pool, because the shared one has the original message
     for needed in Span.DESCRIPTOR.file.dependencies:
         pool.AddSerializedFile(needed.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
@@ -52,28 +52,28 @@ def _span_of_pairs() -> Any:
 
 
 SpanOfPairs: Final[Any] = _span_of_pairs()
-"""``Span``, each of whose ``attributes`` is bytes."""
+"""``Span``, with bytes as each item of ``attributes``."""
 
 
 def attributes_in(pairs: Iterable[bytes]) -> dict[str, Any]:
-    """Return ``KeyValue`` messages, as bytes, as plain values; of a key that comes twice, the last.
+    """Return ``KeyValue`` messages, as bytes, as plain values; for a repeated key, the last one.
 
-    The values are not to be changed: those of small messages are remembered.
+    The values must not be changed: those of small messages are cached.
 
     Raises:
-        DecodeError: one of them is none.
-        UnicodeDecodeError: the text of a long one is none.
+        DecodeError: the bytes are not a ``KeyValue``.
+        UnicodeDecodeError: a long text is not UTF-8.
     """
     return dict([_small(pair) if len(pair) <= _SMALL_BYTES else _large(pair) for pair in pairs])
 
 
 def attributes_of_pairs(pairs: Iterable[Any]) -> dict[str, Any]:
-    """Return ``KeyValue`` messages as plain values; of a key that comes twice, the last."""
+    """Return ``KeyValue`` messages as plain values; for a repeated key, the last one."""
     return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
 
 
 def _large(pair: bytes) -> tuple[str, Any]:
-    """Return name and value; of a text, as every SDK writes it, without making a message."""
+    """Return name and value; without building a message for a text in the form of every SDK."""
     at = pair[1] + 2
     if pair.startswith(_text_head(len(pair) - at), at) and (name := _name(pair[:at])) is not None:
         return name, pair[at + _HEAD_BYTES :].decode()
@@ -82,7 +82,7 @@ def _large(pair: bytes) -> tuple[str, Any]:
 
 @lru_cache(_REMEMBERED)
 def _text_head(size: int) -> tuple[bytes, ...]:
-    """Return what stands before a text that ends so many bytes later; nothing where its length takes other than two bytes."""
+    """Return the bytes before a text that ends after ``size`` bytes; nothing unless its length takes two bytes."""
     text, value = size - _HEAD_BYTES, size - _HEAD_BYTES // 2
     if text < _ONE_BYTE or value >= _TWO_BYTES:
         return ()
@@ -91,14 +91,14 @@ def _text_head(size: int) -> tuple[bytes, ...]:
 
 @lru_cache(_REMEMBERED)
 def _name(key: bytes) -> str | None:
-    """Return the name in the first field of a pair; None where that is another, or a longer one."""
+    """Return the name in the first field of a pair; None if the first field is another, or is longer."""
     return intern(str(key[2:], "utf-8")) if key[0] == _KEY and key[1] < _ONE_BYTE else None
 
 
 def _pair(pair: bytes) -> tuple[str, Any]:
     message = KeyValue.FromString(pair)
     value = message.value
-    return intern(message.key), value.string_value or _value(value)  # by this name it is looked up, again and again
+    return intern(message.key), value.string_value or _value(value)  # the name is used for many look-ups
 
 
 _small = lru_cache(_REMEMBERED)(_pair)
@@ -117,22 +117,21 @@ def _value(value: Any) -> Any:
 # --- otlp span ------------------------------------------------------------------------------------------------------
 
 IS_REMOTE = 0x300
-"""Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
-(opentelemetry-proto 1.1)."""
+"""Bits of a span's flags: the parent's location is known, and it is in another process (opentelemetry-proto 1.1)."""
 SAYS_REMOTE = 0x100
 _SAMPLED = 1
-"""OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
+"""Only some SDKs send the W3C flags over OTLP; an exported span was sampled."""
 _FLAGS = 0xFF
 KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
-"""By OTLP's number; 0 is "unspecified", to be read as internal."""
+"""Span kinds by OTLP's number; 0 is "unspecified", which is read as internal."""
 
 
 def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
-    """Return a valid ``SpanOfPairs`` as we see it. An end before the start is read as the start.
+    """Return a valid ``SpanOfPairs`` as ``SpanData``. An end before the start is replaced by the start.
 
     Raises:
-        DecodeError: one of its attributes is none.
-        UnicodeDecodeError: likewise.
+        DecodeError: an attribute is invalid.
+        UnicodeDecodeError: a long text is not UTF-8.
     """
     attributes, events = attributes_in(span.attributes[:]), span.events
     start_ns, parent_id, status, flags = span.start_time_unix_nano, span.parent_span_id, span.status.code, span.flags
@@ -162,31 +161,30 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
 
 # --- log content ----------------------------------------------------------------------------------------------------
 
-# Prompts and answers in log records: a record → the event of the span that it belongs to, as older writers put it there.
+# Prompts and answers in log records: a record → an event of its span, the form of older instrumentations.
 #
-# Three forms are read: ``gen_ai.client.inference.operation.details``, whose attributes have the names that content has on
-# spans; the older family ``gen_ai.user.message`` … ``gen_ai.choice``, whose body is a message; and the records of AWS's
-# distribution, whose event is named as the instrumentation scope and whose body holds ``input`` and ``output`` with
-# ``messages``.
+# Three forms are read: ``gen_ai.client.inference.operation.details``, with the attribute names of spans; the older family
+# ``gen_ai.user.message`` … ``gen_ai.choice``, with a message as the body; and the records of AWS's distribution, with the
+# scope's name as the event name and a body of ``input`` and ``output`` with ``messages``.
 
 MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
-"""One of these stands in each request that holds such a record."""
+"""Each request with such a record contains one of these."""
 _MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
 _RECORD_BYTES: Final = 600
-"""What a record takes in memory beside its event's attributes."""
+"""Memory of a record in addition to its event's attributes, bytes."""
 
 Event = tuple[str, Mapping[str, Any]]
 """Name and attributes."""
 
 
 class ContentRecord(NamedTuple):
-    """Content of one span that came in a log record.
+    """Content of one span from a log record.
 
     Attributes:
-        ids: of trace and span.
-        scope: of the instrumentation that wrote it.
-        event: what it says, as an event of the span.
-        size: bytes that it takes in memory, roughly.
+        ids: trace id and span id.
+        scope: instrumentation scope of the record.
+        event: the content, as an event of the span.
+        size: approximate bytes in memory.
     """
 
     ids: tuple[int, int]
@@ -203,7 +201,9 @@ def content_in_logs(body: bytes) -> list[ContentRecord]:
 
 
 def log_records(request: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the records of a request, each with its scope; but for spanscore's own, as evaluation spans have what they hold."""
+    """Yield the records of a request, each with its scope. spanscore's own are skipped, because evaluation spans have their
+    content.
+    """
     for resource_logs in request.resource_logs:
         for scope_logs in resource_logs.scope_logs:
             if scope_logs.scope.name != semconv.SCOPE:
@@ -212,11 +212,11 @@ def log_records(request: Any) -> Iterator[tuple[str, Any]]:
 
 
 def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
-    """Return the content in a ``LogRecord`` message; None if it holds none, or names no span.
+    """Return the content in a ``LogRecord`` message; None if it has no content, or no span id.
 
     Args:
         record: the message.
-        scope: of the instrumentation that wrote it.
+        scope: instrumentation scope of the record.
         held: its attributes, as plain values.
     """
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
@@ -229,7 +229,7 @@ def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord
 
 
 def emitted(record: Any, scope: str) -> ContentRecord | None:
-    """Return the content in a record of OpenTelemetry's SDK; None if it holds none, or names no span."""
+    """Return the content in a record of OpenTelemetry's SDK; None if it has no content, or no span id."""
     ids = record.trace_id or 0, record.span_id or 0
     held = record.attributes or {}
     event = _event_of(record.event_name, scope, held, record.body) if all(ids) else None
@@ -237,7 +237,7 @@ def emitted(record: Any, scope: str) -> ContentRecord | None:
 
 
 def _memory_of(value: Any) -> int:
-    """Return the bytes that a plain value takes in memory: an empty map takes 64, and 4 on the wire."""
+    """Return the memory of a plain value in bytes: an empty map takes 64, and 4 on the wire."""
     parts = (
         chain(value, value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     )
@@ -245,7 +245,7 @@ def _memory_of(value: Any) -> int:
 
 
 def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
-    """Return the span event that a log record would be; None if it holds no content."""
+    """Return the span event for a log record; None if it has no content."""
     name = event_name or held.get(semconv.EVENT_NAME)
     pairs = body if isinstance(body, Mapping) else {}
     if name == semconv.DETAILS_EVENT:
@@ -257,7 +257,7 @@ def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body:
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return what makes a span have one event more if it is appended to the span's bytes; structures are JSON in it."""
+    """Return bytes that, appended to a span's bytes, add one event to the span; structures become JSON."""
     span = Span()
     more = span.events.add(name=event[0])
     for name, value in event[1].items():

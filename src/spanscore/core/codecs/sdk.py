@@ -1,4 +1,4 @@
-"""ReadableSpan ↔ SpanData; and facts that follow from a span's attribute names alone, found once per set of names."""
+"""Converts ``ReadableSpan`` to ``SpanData`` and back; and caches facts that follow from a span's attribute names alone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 T = TypeVar("T")
 _SETS: Final = 512
 _CHARS: Final = 2_000
-"""How many sets of names are remembered, and of how many characters at most each: who sends more may send others each time."""
+"""Maximum number of cached sets of names, and of characters of a set: a sender of larger sets may send others each time."""
 
 
 class AttributeCache(dict[tuple[str, ...], T]):
-    """Names, in their order, → what follows from them, as ``cache[(*attributes,)]``. Any thread.
+    """Cache from names, in order, to facts that follow from them, as ``cache[(*attributes,)]``. Any thread.
 
-    It pays as a service sends few sets of names.
+    It saves time because a service sends few sets of names.
 
     Args:
-        find: pure.
+        find: pure function of the names.
     """
 
     def __init__(self, find: Callable[[tuple[str, ...]], T]) -> None:
@@ -36,7 +36,7 @@ class AttributeCache(dict[tuple[str, ...], T]):
         self._find = find
 
     def __missing__(self, names: tuple[str, ...]) -> T:
-        """Find it, and remember it where that is not too much."""
+        """Compute the value, and cache it unless the names are too long."""
         found = self._find(names)
         if sum(map(len, names)) <= _CHARS:
             if len(self) >= _SETS:
@@ -48,14 +48,14 @@ class AttributeCache(dict[tuple[str, ...], T]):
 # --- sdk ------------------------------------------------------------------------------------------------------------
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
-"""By OpenTelemetry's number."""
+"""Status names by OpenTelemetry's number."""
 
 
 def span_data(readable: ReadableSpan) -> SpanData:
-    """Return an ended span as we see it. Content is parsed when it is first read; what is no JSON stays text.
+    """Return an ended span as ``SpanData``. Content is parsed when it is first read; text that is not JSON stays text.
 
     Raises:
-        ValueError: the span has no ids; the SDK makes none such.
+        ValueError: the span has no ids, which the SDK never makes.
     """
     ids, parent = readable.get_span_context(), readable.parent
     if ids is None:
@@ -86,27 +86,29 @@ def span_data(readable: ReadableSpan) -> SpanData:
 
 
 def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return the description of a span's status as the event of an exception, as which most writers have the same text."""
+    """Return the description of a span's status as an exception event, because most instrumentations record the same text as
+    one.
+    """
     return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
 
 
 def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
-    """Return a copy of a span's attributes, a dict: of the SDK's own mapping each item costs two calls, whenever it is read."""
+    """Return a copy of a span's attributes as a dict: every read of the SDK's own mapping costs two calls per item."""
     attributes: Any = readable.attributes
     try:
-        return attributes.copy()  # type: ignore[no-any-return]  # the SDK's have it
-    except AttributeError:  # there are none, or a mapping of somebody's own
+        return attributes.copy()  # type: ignore[no-any-return]  # the SDK's mappings have it
+    except AttributeError:  # None, or a foreign mapping
         return dict(attributes or {})
 
 
 def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that a span says its run was called with."""
+    """Return the run's metadata from the attributes of its span."""
     named = _METADATA[(*attributes,)]
     return {key: attributes[name] for key, name in named} if named else {}  # most have none
 
 
 def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return what follows in names that begin so, and the names."""
+    """Return the names with this prefix as (rest, name)."""
     start = len(beginning)
     return tuple([(name[start:], name) for name in names if name.startswith(beginning)])
 
@@ -115,19 +117,23 @@ _METADATA = AttributeCache(partial(names_under, semconv.METADATA))
 
 
 def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes whose names begin so, by what follows; most have none, which one look at all names tells."""
+    """Return the attributes with this prefix, by the rest of their names. Most spans have none, which one search in all names
+    detects.
+    """
     if beginning not in "\n".join(attributes):
         return {}
     return {key: attributes[name] for key, name in names_under(beginning, attributes)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
-    """Return the same ended span with these attributes, too: they displace none of its own, whatever its limits are."""
+    """Return the same ended span with additional attributes: they displace none of its own, whatever its limits are."""
     return _WithAttributes(readable, attributes)
 
 
 class _WithAttributes(ReadableSpan):
-    """Made of what is public of the original; it knows what was dropped from that, which the constructor takes nowhere."""
+    """Built from the public parts of the original. It keeps the numbers of dropped items, which the constructor does not
+    accept.
+    """
 
     def __init__(self, original: ReadableSpan, attributes: Mapping[str, Any]) -> None:
         super().__init__(
@@ -144,7 +150,7 @@ class _WithAttributes(ReadableSpan):
             end_time=original.end_time,
             instrumentation_scope=original.instrumentation_scope,
         )
-        self._instrumentation_info = getattr(original, "_instrumentation_info", None)  # its property warns of its age
+        self._instrumentation_info = getattr(original, "_instrumentation_info", None)  # the property is deprecated
         self._original = original
 
     @property
@@ -164,9 +170,9 @@ _QUOTES_NOTHING = semconv.PLAIN_ATTRIBUTES | {semconv.OPENINFERENCE_KIND, semcon
 
 
 def without_texts(readable: ReadableSpan) -> ReadableSpan:
-    """Return an ended span of any instrumentation without what may quote a prompt or an answer.
+    """Return an ended span of any instrumentation without texts that may quote a prompt or an answer.
 
-    Left are numbers, booleans, and texts of which it is known that they quote nothing: those of the conventions and of ours.
+    It keeps numbers, booleans, and texts of attributes that never quote content: those of the conventions and spanscore's own.
     """
     ours = (f"{semconv.SCOPE}.", semconv.METADATA)
     kept = {
@@ -191,16 +197,18 @@ def without_texts(readable: ReadableSpan) -> ReadableSpan:
 
 
 def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as a span can hold them: content as text or JSON text; what OTLP cannot carry is left out."""
+    """Return attributes in a form that a span accepts: content as text or JSON text. Values that OTLP cannot represent are
+    left out.
+    """
     present = [(name, value) for name, value in attributes.items() if value is not None]
     return {safe_text(name): wired for name, value in present if (wired := _wire(name, value)) is not None}
 
 
 class WireAttributes(Attributes):
-    """Attributes as they came over the wire, with content as structures again, parsed when it is first read.
+    """Attributes as received over the wire, with content as structures, parsed when it is first read.
 
     Attributes:
-        wire: as they came, for who has another way to read them; empty as soon as content was parsed.
+        wire: the received attributes, for callers with another way to read them; empty as soon as content was parsed.
     """
 
     __slots__ = ("wire",)
@@ -215,7 +223,7 @@ class WireAttributes(Attributes):
 
 
 def structured(attributes: Mapping[str, Any]) -> WireAttributes:
-    """Return attributes from the wire with content as structures again, parsed when it is first read."""
+    """Return attributes from the wire with content as structures, parsed when it is first read."""
     return WireAttributes(attributes)
 
 
@@ -223,7 +231,8 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
     """Return the content of attributes from the wire, parsed.
 
     Args:
-        unread: names of content under which a list need not be read before somebody asks for it.
+        wire: the received attributes.
+        unread: names of content that may stay unparsed, if it is a list, until it is read.
     """
     content: dict[str, Any] = {}
     for name, value in wire.items():
@@ -235,7 +244,7 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
 
 
 _unread: Callable[[type[UnreadContent], tuple[str, Callable[[str], Any]]], UnreadContent] = tuple.__new__
-"""Half of what the constructor of a named tuple takes."""
+"""Takes half the time of the constructor of a named tuple."""
 
 
 def _wire(name: str, value: Any) -> Any:
@@ -246,7 +255,7 @@ def _wire(name: str, value: Any) -> Any:
 
 def _structure(name: str, value: Any) -> Any:
     if not isinstance(value, str):
-        return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
+        return jsonable(_lists(value))  # the SDK stores structured values as tuples and its own mappings
     return value if _is_text(name) else from_wire(value)
 
 
@@ -262,7 +271,7 @@ def _lists(value: Any) -> Any:
 
 
 class HashedResource(Resource):
-    """A resource that equals the SDK's of the same attributes, and whose hash is made once.
+    """A resource that equals the SDK's with the same attributes, and computes its hash once.
 
     The OTLP exporters look the resource up for each span and event. ``Resource.__hash__`` serialises all attributes to JSON on
     every call: 5 % of the cost of an evaluation span.

@@ -1,4 +1,6 @@
-"""Live LangChain values → snapshots that later edits cannot reach, and their approximate size. Application's thread."""
+"""Takes snapshots of live LangChain values, which later edits cannot change, and their approximate size. Application's
+thread.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,22 @@ from spanscore.core.log import bases_of, class_name, defines, is_a, module_of, t
 
 
 class Snapshot(tuple[Any, ...]):
-    """What is kept of a known object. A tuple: an ``__init__`` would triple the cost.
+    """The kept parts of a known object. A tuple, because an ``__init__`` would triple the cost.
 
-    Never a *plain* tuple, which ``("user", "text")`` is.
+    Never a *plain* tuple, because ``("user", "text")`` is one.
     """
 
     __slots__ = ()
 
 
 class MessageSnapshot(Snapshot):
-    """(message, content, rest): rest = tool calls of an assistant, artifact of a tool, else None."""
+    """(message, content, rest): rest is the tool calls of an assistant, the artifact of a tool, otherwise None."""
 
     __slots__ = ()
 
 
 class ThreadSnapshot(Snapshot):
-    """(messages, their contents, their tool calls): a list of messages by columns, half the cost of a row each."""
+    """(messages, their contents, their tool calls): a list of messages by columns, at half the cost of a row each."""
 
     __slots__ = ()
 
@@ -91,29 +93,31 @@ class ChoiceSnapshot(Snapshot):
 
 
 class Opaque(Snapshot):
-    """(name of the type,): an object of a type we do not know. The object itself is let go."""
+    """(name of the type,): an object of an unknown type. The object itself is released."""
 
     __slots__ = ()
 
 
 # --- glance ---------------------------------------------------------------------------------------------------------
 
-# ``content_size`` counts what a unit holds on a thread of ours, and takes up to 10 ms for it. Here a few elements of a long
-# list stand for the others, and a text that several runs of a unit hold is counted once, as it is there once.
+# ``content_size`` counts a unit's content on a thread of spanscore, and takes up to 10 ms. This estimate reads only a few
+# elements of a long list, and counts a text that several runs of a unit share once.
 
 _DEPTH = 5
-"""A state's list of messages with blocks of content: an image's bytes lie so deep."""
+"""Depth of the bytes of an image in a state: the list of messages, with blocks of content."""
 _FEW = 8
-"""Elements of a longer list that are looked at."""
+"""Number of elements that are read of a longer list."""
 _LONG = 1_000
-"""A shorter text is counted as often as it is there: to remember it costs more than it weighs."""
+"""A shorter text is counted at each occurrence: to remember it costs more than its size."""
 
 
 def glance(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
-    """Return roughly how many bytes of text a snapshot keeps alive, a lower bound if some lie deep: 0.3 to 5 µs.
+    """Return the approximate bytes of text that a snapshot keeps alive, a lower bound if some are deep: takes 0.3 to 5 µs.
 
     Args:
+        snapshot: the snapshot.
         counted: ids of long texts that are counted already; those of this snapshot are added.
+        depth: levels to read.
     """
     kind = type(snapshot)
     if kind is str:
@@ -156,44 +160,44 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
     GenerationSnapshot: lambda generation: (generation[0], 1),
     ChoiceSnapshot: lambda choice: (choice[:1], 1),
 }
-"""Type → what of it is looked at, and how many times it stands there."""
+"""Type → its elements to read, and the factor for their size."""
 
 
 # --- snapshot -------------------------------------------------------------------------------------------------------
 
-# An application edits what it passed: 14 of 21 references had changed shortly after ``invoke`` returned. Copying everything
-# is too slow for a request's path. So texts and other unchangeable values are shared, containers are copied as deep as
-# applications edit them, and everything else is dropped:
+# An application edits the values that it passed: 14 of 21 references had changed shortly after ``invoke`` returned. Copying
+# everything is too slow for a request's path. So texts and other immutable values are shared, containers are copied as deep
+# as applications edit them, and everything else is dropped:
 #
 #     level 0   the value: a dict, a list …                  copied, its values one by one
 #     level 1   the lists and dicts in it                    copied, their values one by one
 #     level 2   the lists and dicts in those                 copied, their values shared
-#     anywhere  a message, a document, a prompt, a Command   a ``Snapshot`` tuple of what rendering needs
+#     anywhere  a message, a document, a prompt, a Command   a ``Snapshot`` tuple of the parts for rendering
 #               an object of an unknown type                 ``Opaque``: its type's name
 #
-# Nothing of the application runs here: no ``repr``, no ``__iter__``, no ``__getattr__``, no JSON. Rendering is in
-# ``langchain.py``, on a thread of ours, for sampled units only.
+# No code of the application runs here: no ``repr``, no ``__iter__``, no ``__getattr__``, no JSON. Rendering is in
+# ``langchain.py``, on a thread of spanscore, for sampled units only.
 
 MAX_ITEMS = 1_000
-"""Longer lists and dicts are copied in one step, their elements shared: 1,000 look-ups are about 0.1 ms."""
+"""Longer lists and dicts are copied in one step, with their elements shared: 1,000 look-ups take about 0.1 ms."""
 MANY_NUMBERS = 32
-"""Longer lists that begin with a number are vectors: copied in one step, their elements shared."""
+"""Longer lists that begin with a number are vectors: copied in one step, with their elements shared."""
 
 
 Copier = Callable[[Any], Any]
-"""A live value → what is kept of it."""
+"""A live value → its kept parts."""
 
 
 def snapshot(value: Any) -> Any:
-    """Return a chain's input or output as it is now; ``Opaque`` where that is impossible. Never raises."""
+    """Return the present state of a chain's input or output; ``Opaque`` if that is impossible. Never raises."""
     try:
         return _OUTER[type(value)](value)
-    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything; the application must go on
         return Opaque((type_name(value),))
 
 
 def last_human(value: Any) -> MessageSnapshot | None:
-    """Return the last message of a state that a human wrote; None if the value is no state, or holds none. Never raises."""
+    """Return the last human message of a state; None if the value is not a state, or has no human message. Never raises."""
     messages = value.get("messages") if type(value) is dict else None
     if type(messages) is not list:
         return None
@@ -204,30 +208,31 @@ def last_human(value: Any) -> MessageSnapshot | None:
 
 
 def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
-    """Return what a chat model was asked, as ``on_chat_model_start`` gives it (one list per prompt). Never raises."""
+    """Return the messages of a chat model's call, from ``on_chat_model_start`` (one list per prompt). Never raises."""
     try:
         if len(messages) == 1:
             return [_copy_items(list(messages[0]), _LEAF)]
         return [_copy_items(list(prompt), _LEAF) for prompt in messages]
-    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything; the application must go on
         return Opaque((type_name(messages),))
 
 
 def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
-    """Return what a model answered. Never raises.
+    """Return a model's answer. Never raises.
 
     Args:
+        result: the model's result.
         content: False leaves out every text and tool call and keeps usage, model, id and finish reason.
     """
     try:
         choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
         return GenerationSnapshot((choices, _copied(result.llm_output)))
-    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything; the application must go on
         return Opaque((type_name(result),))
 
 
 def snapshot_tool_output(output: Any) -> Any:
-    """Return what a tool gave back: a message with its artifact, a Command, or any value. Never raises."""
+    """Return a tool's output: a message with its artifact, a Command, or any value. Never raises."""
     try:
         if type(output) is ToolMessage:
             return _tool_result(output)
@@ -235,12 +240,13 @@ def snapshot_tool_output(output: Any) -> Any:
             return _command(output, with_artifacts=True)
         if type(output) is list:
             return [snapshot_tool_output(item) for item in output[:MAX_ITEMS]]
-    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything; the application must go on
         return Opaque((type_name(output),))
     return snapshot(output)
 
 
-# The object stands for what applications do not edit (its class, name, tool_call_id); content and calls are copied.
+# The object itself is kept for the parts that applications do not edit (class, name, tool_call_id); content and calls are
+# copied.
 
 
 def _said(message: Any) -> MessageSnapshot:
@@ -266,7 +272,7 @@ def _assistant(message: Any) -> MessageSnapshot:
 
 
 def _tool_result(message: Any) -> MessageSnapshot:
-    """Copy a tool's own output. Elsewhere its artifact is left out: a thread's history would repeat every one."""
+    """Copy a tool's own output. Other snapshots leave the artifact out, because a thread's history would repeat every one."""
     artifact = message.artifact
     kept = None if artifact is None else snapshot(artifact)
     content = message.content
@@ -317,7 +323,7 @@ def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
 
 
 def _is_command(kind: type) -> bool:
-    # By its name, so that langgraph is never imported.
+    # Compared by name, so that langgraph is never imported.
     return class_name(kind) == "Command" and module_of(kind) == "langgraph.types"
 
 
@@ -337,7 +343,7 @@ def _copy_items(values: list[Any], copiers: _Copiers) -> Any:
         if values and _MESSAGES.issuperset(map(type, values)):
             return _thread(values)
         return [copiers[type(value)](value) for value in values]
-    except Exception:  # noqa: BLE001 - one half-built object is no reason to lose its neighbours
+    except Exception:  # noqa: BLE001 - a half-built object must not lose its neighbours
         return [_or_opaque(copiers, value) for value in values]
 
 
@@ -346,14 +352,14 @@ def _entries(values: dict[Any, Any], copiers: _Copiers) -> dict[Any, Any]:
         return values
     try:
         return {key: copiers[type(value)](value) for key, value in values.items()}
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - a half-built object must not lose its neighbours
         return {key: _or_opaque(copiers, value) for key, value in values.items()}
 
 
 def _or_opaque(copiers: _Copiers, value: Any) -> Any:
     try:
         return copiers[type(value)](value)
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - a half-built object must not lose its neighbours
         return _opaque(value)
 
 
@@ -362,10 +368,10 @@ def _opaque(value: Any) -> Opaque:
 
 
 class _Copiers(dict[type, Copier]):
-    """Type → how to copy a value of it, subclasses included.
+    """Type → copier of its values, subclasses included.
 
-    Looks along the bases and not with ``isinstance``: on a pydantic class that asks the *object* for attributes, which
-    runs its ``__getattr__``. Remembers nothing: an application may make classes without end.
+    Walks the base classes: ``isinstance`` on a pydantic class reads attributes of the *object*, which runs its ``__getattr__``.
+    Caches nothing, because an application may create classes without end.
     """
 
     __slots__ = ()
@@ -381,14 +387,14 @@ class _Copiers(dict[type, Copier]):
 
 
 class _Fields:
-    """Stands for every dataclass in a table of copiers."""
+    """Key for every dataclass in a table of copiers."""
 
 
 def _dataclass_fields(value: Any) -> dict[str, Any]:
-    """Return what the fields hold; one that is computed, or loaded when it is asked for (as SQLAlchemy does), is left out."""
+    """Return the stored fields; computed fields and fields loaded on access (as in SQLAlchemy) are left out."""
     kind = type(value)
     fields = kind.__dataclass_fields__
-    if not kind.__dictoffset__:  # slots hold, and do not compute
+    if not kind.__dictoffset__:  # slots store values, and compute none
         return {name: getattr(value, name) for name in fields if hasattr(value, name)}
     held = value.__dict__
     if held.keys() == fields.keys():
@@ -397,14 +403,14 @@ def _dataclass_fields(value: Any) -> dict[str, Any]:
 
 
 def _held_apart(value: Any, names: set[str]) -> dict[str, Any]:
-    """Return what slots and the class hold for an object with a ``__dict__`` too; no descriptor runs code."""
+    """Return the values in slots and on the class of an object that also has a ``__dict__``; no descriptor runs code."""
     apart = {name: getattr_static(type(value), name, None) for name in names}
     still = [n for n, what in apart.items() if type(what) is MemberDescriptorType or not hasattr(type(what), "__get__")]
     return {name: getattr(value, name) for name in still if apart[name] is not None and hasattr(value, name)}
 
 
 def _table(inner: _Copiers | None) -> _Copiers:
-    """Build the copiers of one level; None: the last one, whose containers share their values."""
+    """Build the copiers of one level; None: the last level, whose containers share their values."""
 
     def entries(values: dict[Any, Any]) -> dict[Any, Any]:
         return values if inner is None else _entries(values, inner)

@@ -1,4 +1,4 @@
-"""Fields of a stored record, in the forms of ragas, OpenAI and LangChain → a sample, and a hash of its content."""
+"""Reads a stored record, in the forms of ragas, OpenAI and LangChain, into a sample; and hashes a sample's content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from spanscore.errors import SampleError
 
 # --- langchain dumps ------------------------------------------------------------------------------------------------
 
-# JSON that LangChain's values were dumped to → the forms our own codec renders them in. Nothing of LangChain is imported.
+# JSON dumps of LangChain's values → the forms of our own codec. LangChain is not imported.
 #
 # {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}    langchain_core.load.dumps    a message, a document, a prompt
 # {"type": "human", "data": {…}}                         message_to_dict              a message
@@ -50,11 +50,13 @@ _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
 _SUFFIXES: Final = ("MessageChunk", "Message")
 _PAIR: Final = 2
 _CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
-"""A text inside of a dump has its quotes escaped."""
+"""Text inside a dump has its quotes escaped."""
 
 
 def unfolded(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Return a parsed dump with its messages, documents and commands in the codec's forms; a deeper level is a marker."""
+    """Return a parsed dump with its messages, documents and commands in the codec's forms; levels beyond ``depth`` are
+    markers.
+    """
     kind = type(value)
     if kind is not list and kind is not dict:
         return value
@@ -79,7 +81,7 @@ def _unfolded(value: dict[str, Any], depth: int) -> Any:
 
 
 def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
-    """Return one side of a root, parsed and still folded: a conversation as messages, the rest as a value."""
+    """Return one side of a root, parsed and not yet unfolded: a conversation as messages, the rest as a value."""
     shown = unfolded(value)
     if shown is None:
         return {}
@@ -94,10 +96,11 @@ def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
 
 
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
-    """Return an unfolded value that is one message or a list of nothing else as messages; ``[]`` for any other.
+    """Return an unfolded message, or a list of messages alone, as messages; ``[]`` for every other value.
 
     Args:
-        loose: where a key says so, plain texts are messages too.
+        value: the unfolded value.
+        loose: also accept plain texts, because the value's key means messages.
     """
     one = message_from(value, loose=loose)
     if one is not None:
@@ -108,7 +111,12 @@ def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
 
 
 def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
-    """Return an unfolded value as a message: a dict with a role, ``["user", text]``, loosely a text; None for any other."""
+    """Return an unfolded value as a message; None for every other value.
+
+    Args:
+        value: a dict with a role, or ``["user", text]``.
+        loose: also accept a plain text.
+    """
     if type(value) is str:
         return text_message(USER, value) if loose else None
     if type(value) is list:
@@ -119,7 +127,7 @@ def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
 
 
 def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
-    """Return what a tool gave back: its words or value, the documents in its artifact (or value), the id of the call."""
+    """Return a tool's output: its words or value, the documents in its artifact (or value), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
         return (
@@ -134,15 +142,15 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
 
 
 def call_id_in(dump: Any) -> str | None:
-    """Return the id of the call that the dump of a tool's message answers, unparsed; None of anything else."""
+    """Return the call id in the unparsed dump of a tool message; None for every other value."""
     found = _CALL_ID.search(dump) if isinstance(dump, str) else None
     return found[1] if found else None
 
 
 def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
-    """Return the documents that an unfolded value is or holds, as ``gen_ai.retrieval.documents`` has them.
+    """Return the documents in an unfolded value, in the form of ``gen_ai.retrieval.documents``.
 
-    An empty page keeps LangChain's name for its text: an empty ``content`` means that the text is unknown.
+    An empty page keeps LangChain's key for its text, because an empty ``content`` means an unknown text.
     """
     if type(value) is dict and type(value.get("page_content")) is str:
         known = {"id": value.get("id"), "content" if value["page_content"] else "page_content": value["page_content"]}
@@ -154,7 +162,7 @@ def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
 
 
 def _message_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the fields of a dumped message, its ``type`` among them; None for anything else."""
+    """Return the fields of a dumped message, with its ``type``; None for every other value."""
     if value.get("lc") == 1:
         return _loadable_fields(value)
     kind, data = value.get("type"), value.get("data")
@@ -205,7 +213,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str | None:
 
 
 def _constructed(value: Mapping[str, Any], depth: int) -> Any:
-    """Unfold what ``langchain_core.load`` dumped and is no message: what is unknown shows its class's name."""
+    """Unfold a dump of ``langchain_core.load`` that is not a message; an unknown object becomes its class name."""
     named, fields = value["id"], value.get("kwargs")
     if type(fields) is dict:
         if type(fields.get("page_content")) is str:
@@ -249,17 +257,17 @@ def _is_tool_message(value: Any) -> bool:
 
 _OURS: Final[TypeAdapter[Message]] = TypeAdapter(Message)
 _LONGEST: Final = 30
-"""Characters of a role that an error shows."""
+"""Maximum number of characters of a role in an error."""
 
 
 def conversation_of(items: list[Any]) -> list[Message]:
-    """Return the messages of a conversation; system messages are no part of it.
+    """Return the messages of a conversation, without system messages.
 
     Args:
         items: messages of a sample, of LangChain or of ragas, or dicts with ``role`` or ``type``, and ``content``.
 
     Raises:
-        SampleError: an item is no message; the error names its place and the role or type that is there.
+        SampleError: an item is not a message; the error names its position and its role or type.
     """
     return [message for place, item in enumerate(items) for message in _messages(place, item)]
 
@@ -270,7 +278,7 @@ def looks_like_messages(value: Any) -> bool:
 
 
 def text_of(value: Any) -> Any:
-    """Return the text of a message or document of LangChain, an object or a document's dict; any other value as it is."""
+    """Return the text of a message or document of LangChain, an object or a document's dict; every other value unchanged."""
     page = value.get("page_content") if isinstance(value, dict) else getattr(value, "page_content", None)
     if isinstance(page, str):
         return page
@@ -305,24 +313,24 @@ def _what_is_there(item: Any) -> str:
         return f"{wanted}; this is a {type(item).__name__}"
     kind = next((item[key] for key in ("role", "type") if key in item), None)
     named = repr(kind[:_LONGEST]) if isinstance(kind, str) else "none"
-    return f"{wanted}; its role is {named}, its content is {'there' if 'content' in item else 'not there'}"
+    return f"{wanted}; its role is {named}, its content is {'present' if 'content' in item else 'missing'}"
 
 
 # --- content hash ---------------------------------------------------------------------------------------------------
 
 
 def content_hash(sample: Sample) -> str:
-    """Return 32 hex digits that are the same for the same content of a sample, whatever its duration and usage."""
+    """Return 32 hex digits that are equal for samples with equal content, regardless of duration and usage."""
     try:
         text = sample.model_dump_json(exclude_none=True, exclude={"duration_s", "usage"})
-    except Exception:  # noqa: BLE001  (half a surrogate pair, an object among a tool's arguments: pydantic cannot write them)
+    except Exception:  # noqa: BLE001  (pydantic cannot write half a surrogate pair, or an object among a tool's arguments)
         text = repr(sample)
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 # --- stored sample --------------------------------------------------------------------------------------------------
 
-# Fields of a stored record → a sample: ragas's field names of today and before 0.2; lists as text, as arrays, as objects.
+# Fields of a stored record → a sample. Names are ragas's present ones and those before 0.2; lists are text, arrays or objects.
 
 ID: Final = "id"
 """Name of the column that identifies a record."""
@@ -334,17 +342,17 @@ _FORMERLY = {
     "ground_truths": "reference",
     "ground_truth_contexts": "reference_contexts",
 }
-"""ragas's names before 0.2 → today's."""
+"""ragas's names before 0.2 → present names."""
 _TEXTS = frozenset({"retrieved_contexts", "reference_contexts"})
 _LISTS = _TEXTS | {"retrieved_context_ids", "reference_context_ids", "reference_topics", "reference_tool_calls"}
 _SINGLE, _MULTI = frozenset(SingleTurnSample.model_fields), frozenset(MultiTurnSample.model_fields)
 KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
-"""Every field that is read; others of a record are left alone."""
+"""Every field that is read; other fields of a record are ignored."""
 _AROUND: Final = " \t\r\n\u00a0\ufeff"
-"""Characters around a column's name that are no part of it."""
+"""Characters around a column's name that are ignored."""
 _DEEPEST: Final = 100
 _SPANS = "resourceSpans"
-"""What a line of spans holds, which is taken for samples now and then."""
+"""Key of a line of spans, which users sometimes pass as samples."""
 
 
 class Columns(NamedTuple):
@@ -352,7 +360,7 @@ class Columns(NamedTuple):
 
     Attributes:
         read: field, or ``id`` → the name of its column.
-        unread: names of all other columns, in their order.
+        unread: names of all other columns, in order.
     """
 
     read: Mapping[str, Any]
@@ -361,7 +369,7 @@ class Columns(NamedTuple):
 
 @lru_cache(maxsize=256)
 def columns_of(names: tuple[Any, ...]) -> Columns:
-    """Return which column holds which field. A name is trimmed and case-folded unless two columns would be one field."""
+    """Return the column of each field. A name is trimmed and case-folded unless two columns would be one field."""
     fields = KNOWN | {ID}
     read = {name: name for name in names if name in fields}
     folded = [(name.strip(_AROUND).casefold(), name) for name in names if isinstance(name, str) and name not in read]
@@ -371,17 +379,17 @@ def columns_of(names: tuple[Any, ...]) -> Columns:
 
 
 def sample_of(record: Any, *, texts: bool = False) -> Sample:
-    """Return the sample of a record: a mapping, an object with ``to_dict`` (ragas's own samples), or a sample of ours.
+    """Return the sample of a record: a mapping, an object with ``to_dict`` (ragas's own samples), or a spanscore sample.
 
-    A ``user_input`` that is a list of messages, or the text of one, makes a conversation. Unknown fields are left alone.
+    A ``user_input`` that is a list of messages, or the text of one, makes a conversation. Unknown fields are ignored.
 
     Args:
         record: field → value. NaN and ``pandas.NA`` count as missing. Lists may be arrays, tuples, or text in the notation of
-            JSON or Python; any other text is a list of one text.
-        texts: every value is text, as in CSV: an empty text counts as missing.
+            JSON or Python; every other text is a list of one text.
+        texts: whether every value is text, as in CSV: an empty text counts as missing.
 
     Raises:
-        SampleError: it cannot be one; the message names field, fault and type, and quotes nothing.
+        SampleError: the record is not a sample; the message names field, error and type, and quotes no content.
     """
     if isinstance(record, SingleTurnSample | MultiTurnSample):
         return record
@@ -399,10 +407,10 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
 
 
 def plain(value: Any, depth: int = _DEEPEST) -> Any:
-    """Return arrays and tuples as lists, and NumPy's scalars as Python's; any other value as it is.
+    """Return arrays and tuples as lists, and NumPy's scalars as Python's; every other value unchanged.
 
     Raises:
-        SampleError: it is nested deeper than ``depth``.
+        SampleError: the value is nested deeper than ``depth``.
     """
     if isinstance(value, str):
         return value
@@ -419,7 +427,7 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
 
 def _lacks(record: Mapping[Any, Any]) -> str:
     if _SPANS in record:
-        return "it holds spans, and no sample; spanscore collect makes samples of them"
+        return "it has spans, not a sample; spanscore collect makes samples of spans"
     near = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
     hint = f" ({near[0].removesuffix('?')})" if near else ""
     return f"it has none of the fields of a sample{hint}; known fields: {', '.join(sorted(KNOWN))}"
@@ -435,7 +443,7 @@ def _mapping(record: Any) -> Mapping[Any, Any]:
 
 
 def _rename_fields(record: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the known fields under today's names; a field that stands there under both names is today's."""
+    """Return the known fields under their present names; if a field has both names, the present one counts."""
     known = {name: record[column] for name, column in columns_of(tuple(record)).read.items()}
     fields = {name: value for name, value in known.items() if name in _SINGLE | _MULTI}
     for old, new in _FORMERLY.items():
@@ -445,14 +453,14 @@ def _rename_fields(record: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _first(value: Any) -> Any:
-    """ragas once had a list of right answers, and used the first."""
+    """Return the first right answer, as ragas did when it had a list of them."""
     if isinstance(value, str):
         value = _literal("reference", value) if value.lstrip().startswith("[") else value
     return (value[0] if value else None) if isinstance(value, list) else value
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, NaT, ``pandas.NA``."""
+    """Whether a value means missing: None, NaN, NaT, ``pandas.NA``."""
     if value is None or hasattr(value, "__len__"):  # an array has no truth value
         return value is None
     try:
@@ -488,17 +496,17 @@ _OBJECTS: Final = {"rubrics": _read_rubrics, "usage": _read_usage}
 
 
 def _listed(name: str, value: Any) -> Any:
-    """Return a list: of a text that is one in the notation of JSON or Python, or of the one text."""
+    """Return a list: parsed from a text in the notation of JSON or Python, or of the one text."""
     if isinstance(value, str):
         value = _list_in(name, value)
     return [text_of(item) for item in value] if name in _TEXTS and isinstance(value, list) else value
 
 
 def _list_in(name: str, text: str) -> Any:
-    """Return the list that a text is.
+    """Return the list in a text.
 
     Raises:
-        SampleError: it begins as a list of texts, and is none.
+        SampleError: the text begins like a list of texts, and is not valid.
     """
     is_texts, inner = name in _TEXTS, text.strip().removeprefix("[")
     if inner == text.strip():  # no bracket
@@ -514,7 +522,7 @@ def _list_in(name: str, text: str) -> Any:
 
 
 def _messages_in(text: str) -> Any:
-    """Return the messages that a text holds as JSON or Python; any other text, such as a question in brackets, as it is."""
+    """Return the messages in a text of JSON or Python; every other text, such as a question in brackets, unchanged."""
     shown = text.strip()
     if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
         return text
@@ -526,8 +534,8 @@ def _literal(name: str, text: str) -> Any:
     """Read a list or dict from a cell.
 
     Raises:
-        SampleError: it is neither JSON nor Python; the printed form of a NumPy array, ``['a' 'b']``, is neither, and Python
-            would read its two texts as one.
+        SampleError: the text is neither JSON nor Python. The printed form of a NumPy array, ``['a' 'b']``, is rejected, because
+            Python would read its two texts as one.
     """
     try:
         return json_in(text)
@@ -551,7 +559,7 @@ def _has_neighbouring_texts(text: str) -> bool:
 
 
 def _fault(error: ValidationError) -> str:
-    """Return what is wrong and which type is there, by field: pydantic's own text quotes the value."""
+    """Return the error and the actual type of each field, because pydantic's own text quotes the value."""
     faults = [
         f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}, not {type(entry['input']).__name__}"
         if entry["type"].endswith("_type")

@@ -1,4 +1,4 @@
-"""Any value → JSON → text on the wire, and back; the script of a text; ``Retry-After``. No payload makes it raise."""
+"""Converts any value to JSON and to text on the wire, and back; finds the script of a text; reads ``Retry-After``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from spanscore.core.log import bases_of, class_name, is_a, type_name
 
 # --- json text ------------------------------------------------------------------------------------------------------
 
-# JSON text from a file → a value; every fault is one kind of error.
+# JSON text from a file → a value, with one type of error.
 
 
 def json_in(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        json.JSONDecodeError: it is no JSON, or is nested deeper than Python reads; its ``msg`` says which, and quotes nothing.
+        json.JSONDecodeError: the text is not JSON, or is nested too deep for Python; its ``msg`` names the error, and quotes no
+            content.
     """
     try:
         return json.loads(text)
@@ -35,37 +36,39 @@ def json_in(text: str) -> Any:
         raise json.JSONDecodeError("nested too deep", "", 0) from None
     except json.JSONDecodeError:
         raise
-    except ValueError as error:  # a number of too many digits
+    except ValueError as error:  # a number has too many digits
         raise json.JSONDecodeError("a number is too long", "", 0) from error
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
 
-# Any value → JSON-able value → text on the wire, and back. Nothing here raises for what a payload holds.
+# Any value → JSON-able value → text on the wire, and back. No payload makes it raise.
 #
-# On the wire a content attribute is one string. Text stays text, so that a backend shows it as it was said; a structure is
-# JSON. A text that would read back as a structure is written as a JSON string, so that reading is exact:
+# On the wire a content attribute is one string. Text stays text, so that a backend shows it unchanged; a structure is JSON. A
+# text that would be parsed as a structure is written as a JSON string, so that reading is exact:
 #
 #     {"a": 1} → '{"a":1}' → {"a": 1}          "Paris" → 'Paris' → "Paris"          '{"a":1}' → '"{\"a\":1}"' → '{"a":1}'
 
 MAX_DEPTH = 16
-"""Levels of a value; deeper ones are markers. Real states measured 4 to 7."""
+"""Maximum number of levels of a value; deeper ones are markers. Real states measured 4 to 7."""
 MAX_NODES = 20_000
-"""Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
+"""Maximum number of elements of a value; further ones are left out. It also ends a list that contains itself twice."""
 MAX_CHARS = 4_000_000
-"""Characters of a value; further text is cut. Beyond the context of any model."""
+"""Maximum number of characters of a value; further text is cut. Beyond the context of any model."""
 _WIRE_INT_BITS = 63
 _decoder = json.JSONDecoder(parse_constant=str)
-"""``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
+"""One decoder, because ``json.loads`` with an argument creates one per call, which takes longer than a message of 700
+characters.
+"""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-"""``json.dumps`` with arguments makes an encoder each time, likewise."""
+"""One encoder, because ``json.dumps`` with arguments creates one per call."""
 _CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-"""Values of JSON that are no text, number or structure: a limit may cut them in the middle."""
+"""JSON values that are not a text, number or structure: a limit may cut them in the middle."""
 _LONGEST_ESCAPE = 6
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
-"""A foreign value → plain containers that ``jsonable`` knows, which it then goes on with."""
+"""A foreign value → plain containers, which ``jsonable`` then renders."""
 
 
 def safe_text(text: str) -> str:
@@ -81,9 +84,10 @@ def safe_text(text: str) -> str:
 
 
 def wire_value(value: Any) -> Any:
-    """Return an attribute's value as OTLP can carry it: texts as UTF-8, integers of 64 bits; None for one it cannot.
+    """Return an attribute's value in a form that OTLP can carry: texts as UTF-8, integers of 64 bits; None for all other
+    values.
 
-    What it cannot makes the exporter, mostly the application's own, print a traceback or drop the whole batch.
+    Otherwise the exporter, mostly the application's own, would print a traceback or drop the whole batch.
     """
     if isinstance(value, str):
         return safe_text(value)
@@ -95,12 +99,12 @@ def wire_value(value: Any) -> Any:
 
 
 def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
+    """Return the attributes that OTLP can carry; None and all other values are left out."""
     carried: dict[str, Any] = {}
     for name, value in attributes.items():
         if value is None:
             continue
-        if (type(value) is str and value.isascii()) or type(value) is float:  # most of a score
+        if (type(value) is str and value.isascii()) or type(value) is float:  # most values of a score
             carried[name] = value
         elif (carriable := wire_value(value)) is not None:
             carried[name] = carriable
@@ -113,25 +117,26 @@ def fits_wire(number: int) -> bool:
 
 
 def jsonable(value: Any, special: Mapping[type, Special] | None = None, *, within: int = 0) -> Any:
-    """Return the value as dicts with text keys, lists, texts, numbers, booleans and None: what JSON can carry exactly.
+    """Return the value as dicts with text keys, lists, texts, numbers, booleans and None, which JSON represents exactly.
 
-    NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; what is too deep or too much is left
-    out. Nothing of an unknown object is called.
+    NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; parts beyond the limits are left out. No
+    method of an unknown object is called.
 
     Args:
-        special: type → how to unfold its values (subclasses included).
-        within: levels that are around it already.
+        value: any value.
+        special: type → function that unfolds its values (subclasses included).
+        within: levels above the value.
     """
     return _Rendering(special or {}).render(value, MAX_DEPTH - within)
 
 
 def as_text(value: Any) -> str:
-    """Return a JSON-able value as text: a text as it is, anything else as compact JSON."""
+    """Return a JSON-able value as text: a text unchanged, every other value as compact JSON."""
     return safe_text(value) if isinstance(value, str) else _dumps(value)
 
 
 def to_wire(value: Any) -> str:
-    """Return a content value as the one string an attribute can hold; ``from_wire`` gives the value back."""
+    """Return a content value as the one string that an attribute can hold; ``from_wire`` reverses it."""
     if not isinstance(value, str):
         return _dumps(value)
     text = safe_text(value)
@@ -139,18 +144,18 @@ def to_wire(value: Any) -> str:
 
 
 def from_wire(text: str) -> Any:
-    """Return the structure a content attribute holds; text that is no whole JSON object, list or string as it is."""
+    """Return the structure in a content attribute; text that is not a whole JSON object, list or string is unchanged."""
     if not text.startswith(("{", "[", '"')):
         return text
     try:
         value, end = _decoder.raw_decode(text)
-        return value if end == len(text) else _decoder.decode(text)  # blanks may follow, and nothing else
+        return value if end == len(text) else _decoder.decode(text)  # only blanks may follow
     except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
         return text
 
 
 def is_cut(text: str) -> bool:
-    """Whether a text is the beginning of a JSON object or list that a length limit cut off."""
+    """Whether a text is the beginning of a JSON object or list, cut by a length limit."""
     if len(text) == 1 or not text.startswith(("{", "[")):
         return False
     try:
@@ -171,8 +176,8 @@ def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def plain_number(value: Any) -> float | None:
-    """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for any other value."""
-    if type(value) is int:  # most are such, and each question costs a call
+    """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for every other value."""
+    if type(value) is int:  # most are, and each check costs a call
         return value if value.bit_length() <= _WIRE_INT_BITS else None
     if is_a(value, float):
         return float.__float__(value)
@@ -182,10 +187,10 @@ def plain_number(value: Any) -> float | None:
 
 
 def nearest(known: Mapping[type, Any], kind: type) -> Any:
-    """Return what is known for a type or its nearest base, None where there is nothing.
+    """Return the value for a type or its nearest base, None without one.
 
-    Walks the method resolution order: ``isinstance`` on a pydantic class asks the *object* for attributes, which runs
-    the application's ``__getattr__``.
+    Walks the method resolution order: ``isinstance`` on a pydantic class reads attributes of the *object*, which runs the
+    application's ``__getattr__``.
     """
     for base in bases_of(kind):
         found = known.get(base)
@@ -205,7 +210,7 @@ def _dumps(value: Any) -> str:
 
 
 class _Rendering:
-    """One run of ``jsonable``: what is left of its budget."""
+    """The remaining budget of one ``jsonable`` call."""
 
     __slots__ = ("_chars", "_nodes", "_special")
 
@@ -223,11 +228,11 @@ class _Rendering:
             return self.text(value)
         try:
             return self._structure(value, kind, depth)
-        except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
+        except Exception:  # noqa: BLE001 - a half-built foreign object must not lose its neighbours
             return {"type": class_name(kind)}
 
     def _structure(self, value: Any, kind: type, depth: int) -> Any:
-        if kind in _OFTEN:  # a class of the application's has bases, which are asked one by one
+        if kind in _OFTEN:  # fast path: other classes need a walk of their bases
             return _PLAIN[kind](self, value, depth)
         unfold = nearest(self._special, kind)
         if unfold is not None and depth > 0:
@@ -250,7 +255,7 @@ class _Rendering:
         for key, inner in plain_dict(value).items():
             if self._nodes <= 0 or self._chars <= 0:
                 break
-            # First: a text that takes all there is must not take its own name.
+            # The name first: a text that uses up the budget must not lose its name.
             name = self.text(key) if type(key) is str else self._key(key)
             shown[name] = self.render(inner, depth - 1)
         return shown
@@ -286,7 +291,7 @@ _SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
 _PRINTED: tuple[type, ...] = (UUID, Decimal, datetime, date, time, timedelta)
 _BUILT_IN_BASE: Mapping[type, Any] = {kind: kind for kind in (*_SEQUENCES, *_PRINTED)}
 _OFTEN = frozenset({dict, list, int, float})
-"""What nobody gives a way of its own to unfold."""
+"""Types that no caller unfolds."""
 _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
     dict: _Rendering.mapping,
     **dict.fromkeys(_SEQUENCES, _Rendering.sequence),
@@ -301,12 +306,12 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
 
 # --- script ---------------------------------------------------------------------------------------------------------
 
-# A text → the script in which it is written, which says how its sentences end.
+# The script of a text decides how its sentences end.
 
 WITHOUT_STOPS: Final = frozenset({"THAI", "LAO", "KHMER", "TIBETAN"})
-"""Scripts in which a blank ends a sentence, as a full stop does elsewhere."""
+"""Scripts in which a blank ends a sentence, like a full stop in others."""
 _LOOKED_AT: Final = 400
-"""Letters: more change no majority, and each costs a look-up."""
+"""Maximum number of letters that are read: more change no majority, and each costs a look-up."""
 
 
 def script_of(text: str) -> str:
@@ -325,11 +330,11 @@ def script_of(text: str) -> str:
 
 # --- retry after ----------------------------------------------------------------------------------------------------
 
-# ``Retry-After``: how long somebody wants to be left alone, in either form that RFC 9110 allows.
+# ``Retry-After``: the requested pause before another attempt, in either form of RFC 9110.
 
 
 def retry_after_s(told: str) -> float | None:
-    """Return seconds, 0 or more: a number of them, or until a date; None for anything else."""
+    """Return seconds, 0 or more, from a number or a date; None for every other text."""
     try:
         seconds = float(told)
     except ValueError:

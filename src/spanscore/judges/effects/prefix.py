@@ -16,6 +16,8 @@ from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
 
 PROMPT_CACHE_WAIT_S = 2.0
+CACHED_FROM = 1_024
+"""Least tokens of a beginning that providers cache; some models have a higher bound."""
 _BYTES_PER_TOKEN = 4
 _MOST_KEPT = 1_000
 """Beginnings of one process; a cache forgets one in minutes."""

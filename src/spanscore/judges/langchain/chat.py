@@ -16,7 +16,7 @@ from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.batches.api import BatchApi
 from spanscore.judges.batches.run import BatchAccount, batch_api
 from spanscore.judges.effects.cache import key_of
-from spanscore.judges.effects.prefix import shared_beginning
+from spanscore.judges.effects.prefix import CACHED_FROM, shared_beginning
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import ParameterRefused, judge_error
 from spanscore.judges.langchain.message import (
@@ -346,7 +346,7 @@ class LangChainJudge:
         """The least tokens of a beginning that its provider caches; None if it has no cache, or that is not used."""
         if not any(self._features[name].is_on for name in _CACHES.values()):
             return None
-        return next((tokens for part, tokens in _CACHED_FROM.items() if part in self.model), 1_024)
+        return next((tokens for part, tokens in _CACHED_FROM.items() if part in self.model), CACHED_FROM)
 
     @property
     def drawing(self) -> dict[str, Any]:

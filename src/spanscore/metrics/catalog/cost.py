@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
@@ -28,6 +28,7 @@ from spanscore.core.sample import (
     ToolMessage,
 )
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.effects.prefix import CACHED_FROM
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
@@ -95,6 +96,7 @@ class Cost:
         calls: questions to the judge; a mean where they were measured.
         input_tokens: that it reads, instructions and schemas included.
         output_tokens: that it writes.
+        beginnings: first field of the evidence → tokens up to its end of each question, if a provider caches so many.
         counted_by: the tokenizer, or on what they were measured.
     """
 
@@ -102,6 +104,7 @@ class Cost:
     input_tokens: int
     output_tokens: int
     counted_by: str
+    beginnings: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def samples_with(context_tokens: int) -> Mapping[str, Sample]:
@@ -148,7 +151,13 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
             )
         if not judge.calls:
             raise ConfigurationError(f"{metric} asked its judge nothing on the fixed sample: {score.reason}")
-    return Cost(calls=judge.calls, input_tokens=judge.read, output_tokens=judge.written, counted_by=counter().name)
+    return Cost(
+        calls=judge.calls,
+        input_tokens=judge.read,
+        output_tokens=judge.written,
+        beginnings=judge.beginnings,
+        counted_by=counter().name,
+    )
 
 
 def bundle_cost_of(
@@ -184,13 +193,19 @@ class _Counting:
 
     def __init__(self) -> None:
         self.calls = self.read = self.written = 0
+        self.beginnings: dict[str, tuple[int, ...]] = {}
         self.stuck_at = ""
         self._judge = LexicalJudge()
 
     async def ask(self, prompt: Prompt) -> Reply:
         count = counter().count
         self.calls += 1
-        self.read += sum(map(count, render(prompt)))
+        system, user = render(prompt)
+        self.read += count(system) + count(user)
+        beginning = count(system) + count(user[: prompt.beginning_chars])
+        if prompt.beginning_chars and beginning >= CACHED_FROM:
+            part = user.split('"', 2)[1]
+            self.beginnings[part] = (*self.beginnings.get(part, ()), beginning)
         try:
             reply = await self._judge.ask(prompt)
         except JudgeError:
