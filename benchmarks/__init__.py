@@ -1,1 +1,1 @@
-"""Speed, against peers, in one run."""
+"""Benchmarks and simulations: speed against comparable libraries, and statistical properties of the estimates and alerts."""

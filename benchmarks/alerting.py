@@ -1,10 +1,10 @@
-"""What is told of ten services in trouble, when, and when it ends: real replicas, Collector, Prometheus and Alertmanager.
+"""End-to-end test of the alerts: ten services in trouble, with real replicas, Collector, Prometheus and Alertmanager.
 
     python -m benchmarks.alerting                   # 7 minutes; --only drop,outage for some; --markdown FILE
 
-An hour takes a minute: the operator's own rules, every duration in them a sixtieth, on requests that come as fast as that.
-Times are told as they are where an hour takes an hour. All services run side by side. Each scenario says which alerts it must
-raise; one more, or one less, is an exit with 1.
+It measures which alerts fire, when, and when they end. An hour takes a minute: the operator's own rules, with every duration
+divided by 60, on requests at 60 times the rate. Printed times are in full length. All services run concurrently. Each scenario
+lists the alerts that it must raise; an additional or a missing alert is an exit with 1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tests.end_to_end.replicas import MoodyJudge, Service
 from tests.servers import alertmanager, collector, prometheus
 
 BAD = 0.6
-"""A drop of a third."""
+"""Drop of the mean by a third."""
 FIRST_MIN = 60.0
-"""For how long all is well, before anything happens."""
+"""Minutes without trouble at the start."""
 LONGEST_MIN = 480.0
 DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewEvaluatorVersion"
 OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
@@ -37,15 +37,15 @@ _HEAD = "Printed by `python -m benchmarks.alerting`; [README.md](README.md) desc
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of a scenario.
+    """The result of a scenario.
 
     Attributes:
-        notice: the first one that was expected; None = none came, or none was to.
-        after_min: since its cause.
-        ended: when all alerts had ended, in words.
-        names: of all alerts that were told.
-        overdue: what did not come while it was waited for; empty = everything did.
-        drops: how many alerts on drops there were, each of other labels.
+        notice: first expected notice; None = none arrived, or none was expected.
+        after_min: minutes from the cause to the notice.
+        ended: time at which all alerts had ended, in words.
+        names: names of all raised alerts.
+        overdue: notices that did not arrive in time; empty = all did.
+        drops: number of alerts on drops with different labels.
     """
 
     notice: Mapping[str, Any] | None = None
@@ -58,11 +58,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One service, and what happens to it.
+    """One service, and its trouble.
 
     Attributes:
-        must: names of the alerts that must be told.
-        may: of those that may.
+        must: names of the alerts that must be raised.
+        may: names of the alerts that may be raised.
     """
 
     name: str
@@ -82,15 +82,15 @@ class Act:
         self._cause_s = 0.0
 
     def passes(self, minutes: float) -> None:
-        """Let time pass."""
+        """Wait for a time."""
         time.sleep(seconds(minutes))
 
     def begins(self) -> None:
-        """Take note that the trouble begins now."""
+        """Note that the trouble begins now."""
         self._cause_s = time.monotonic()
 
     def first(self, *names: str) -> Seen:
-        """Wait for the first notice of each of these, and return the very first."""
+        """Wait for the first notice of each of these alerts, and return the earliest."""
         firsts = [
             self.stage.first(self.service.name, name, since=self._cause_s, within_min=LONGEST_MIN) for name in names
         ]
@@ -99,7 +99,7 @@ class Act:
         return self.seen
 
     def ends(self, what: str) -> None:
-        """Wait for the end of all alerts, and take note of how long it took since now."""
+        """Wait for the end of all alerts, and note how long it took from now."""
         self.begins()
         end = self.stage.end(self.service.name, within_min=LONGEST_MIN)
         self.seen = replace(self.seen, ended=f"{self._since(end):.0f} min after {what}")
@@ -208,10 +208,10 @@ SCENARIOS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, print a table, and return 1 when a notice was missing or one too many."""
+    """Run the scenarios, print a table, and return 1 if a notice was missing or unexpected."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(one.name for one in SCENARIOS))
-    parser.add_argument("--markdown", type=Path, help="write what came there, too")
+    parser.add_argument("--markdown", type=Path, help="also write the results to this file")
     given = parser.parse_args(arguments)
     played = [one for one in SCENARIOS if one.name in given.only.split(",")]
     with tempfile.TemporaryDirectory() as folder:

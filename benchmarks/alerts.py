@@ -1,11 +1,11 @@
-"""Drop alerts, simulated: how often they begin where nothing is wrong, how soon where something is, and when they end.
+"""Simulation of the alerts on drops: the number of false alarms, the delay of true alarms, and the end of alerts.
 
     python -m benchmarks.alerts [--months 200] [--report FILE]
 
-The rules of ``spanscore.monitoring`` on scores of a minute each, without a Prometheus: the same sums, windows, deviance and
-recovery, one evaluation a minute, ``for`` and ``keep_firing_for``. A false alarm is an alert that begins; the scores are then
-independent and their mean is the lowest that is tolerated. Prints the tables of ``alerts.md``; each cell has a seed of its own.
-Takes five minutes.
+It applies the rules of ``spanscore.monitoring`` to scores per minute, without a Prometheus: the same sums, windows, deviance
+and recovery, one evaluation a minute, ``for`` and ``keep_firing_for``. A false alarm is an alert that begins while scores are
+independent and their mean is the lowest tolerated one. It prints the tables of ``alerts.md``; each cell has its own seed. Takes
+five minutes.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ SHARED, ALERT = Monitoring(), AlertSettings(baseline=0.85)
 TOLERATED = budget.TOLERATED * ALERT.min_drop
 MONTH, DAY = 43_200, 1_440
 SETS = ((60,), (60, 360, 1_440), tuple(int(one // 60) for one in SHARED.windows))
-"""Minutes of the windows that are watched side by side."""
+"""Sets of windows that are watched together, in minutes."""
 TRAFFIC = {"1/s": 3.0, "10/s": 30.0, "100/s": 300.0}
-"""Requests → scores a minute, where one in twenty is scored."""
+"""Request rate → scores per minute, if one request in twenty is scored."""
 DROPS = (0.05, 0.1, 0.3)
 MOST_DELAY = {"1/s": (970, 217, 34), "10/s": (77, 23, 5), "100/s": (14, 5, 3)}
-"""Minutes, for each of the drops."""
+"""Longest allowed delay in minutes, for each of the drops."""
 RUNS = 25
-"""Of them at a time: 25 months take 1 GB."""
+"""Runs that are simulated at a time: 25 months take 1 GB."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """How scores are spread around their mean.
+    """The distribution of scores around their mean.
 
     Attributes:
-        spread: a + b of the beta law of a unit's quality; 0 = pass/fail.
-        steps: into which the quality is cut; 0 = none.
+        spread: a + b of the beta distribution of a unit's quality; 0 = pass/fail.
+        steps: number of steps of the quality; 0 = continuous.
     """
 
     name: str
@@ -56,38 +56,38 @@ class Law:
     steps: int = 0
 
     def draw(self, dice: np.random.Generator, mean: float, count: int) -> Floats:
-        """Return that many scores."""
+        """Return ``count`` scores."""
         quality = dice.beta(mean * self.spread, (1 - mean) * self.spread, count)
         return dice.binomial(self.steps, quality) / self.steps if self.steps else quality
 
 
 PASS_FAIL, STEPPED, CONTINUOUS = Law("pass/fail"), Law("5-point", 2.0, 4), Law("continuous", 10.0)
 LAWS = ((PASS_FAIL, 0.95), (PASS_FAIL, 0.85), (PASS_FAIL, 0.5), (STEPPED, 0.85), (CONTINUOUS, 0.85))
-"""With their baselines."""
+"""Distributions with their baselines."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of each minute: runs × minutes."""
+    """Sums per minute, in arrays of runs × minutes."""
 
     n: Floats
     y: Floats
     y2: Floats
 
     def __add__(self, other: Sums) -> Sums:
-        """Return these minutes and then the others."""
+        """Return these minutes, followed by the other ones."""
         pairs = ((self.n, other.n), (self.y, other.y), (self.y2, other.y2))
         return Sums(*(np.concatenate(pair, axis=1) for pair in pairs))
 
     def mixed(self, other: Sums) -> Sums:
-        """Return what both have of the same minutes."""
+        """Return the sums of both for the same minutes."""
         return Sums(self.n + other.n, self.y + other.y, self.y2 + other.y2)
 
 
 def scored(
     law: Law, mean: float, per_minute: float | Floats, shape: tuple[int, int], dice: np.random.Generator
 ) -> Sums:
-    """Return the sums of minutes; how many scores each holds is Poisson."""
+    """Return the sums of minutes; the number of scores per minute is Poisson."""
     n = dice.poisson(per_minute, shape)
     if not law.spread:
         passed = dice.binomial(n, mean).astype(float)
@@ -102,15 +102,15 @@ def scored(
 
 
 POOL = 100_000
-"""Minutes of which longer stretches are put together."""
+"""Number of simulated minutes from which longer stretches are drawn."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a window is held against at each evaluation: as ``spanscore:dropped``.
+    """The condition of a window at each evaluation, as in ``spanscore:dropped``.
 
     Attributes:
-        design_effect: by which the variance of the mean is multiplied, before ``strays`` is added to it.
+        design_effect: factor on the variance of the mean, before ``strays`` is added.
     """
 
     null: float | Floats
@@ -122,11 +122,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Window:
-    """What a window holds at each evaluation.
+    """The content of a window at each evaluation.
 
     Attributes:
-        p: the mean, as far from 0 and 1 as its logarithm needs.
-        error2: its variance.
+        p: mean, kept away from 0 and 1 so that its logarithm is finite.
+        error2: variance of the mean.
     """
 
     n: Floats
@@ -135,24 +135,24 @@ class Window:
 
     @classmethod
     def of(cls, sums: Sums, minutes: int) -> Window:
-        """Return a window of so many minutes, at the evaluations from the end of the first day on."""
+        """Return a window of this many minutes, at the evaluations from the end of the first day on."""
         n, y, y2 = (sliding(one, minutes) for one in (sums.n, sums.y, sums.y2))
         with np.errstate(all="ignore"):  # an empty window has no mean: as in PromQL
             return cls(n, np.clip(y / n, EDGE, 1 - EDGE), np.maximum(y2 / n - (y / n) ** 2, 0) / n)
 
     def __getitem__(self, where: Flags) -> Window:
-        """Return it at some evaluations."""
+        """Return the window at some evaluations."""
         return Window(self.n[where], self.p[where], self.error2[where])
 
     def is_below(self, rule: Rule) -> Flags:
-        """As ``spanscore:dropped``."""
+        """Return whether the window is below the tolerated mean, as in ``spanscore:dropped``."""
         error2 = rule.design_effect * self.error2 + rule.strays
         far = self._deviance(rule.null, error2) > rule.z**2
         below: Flags = (self.p < rule.null) & far & (self.n >= rule.least)
         return below
 
     def is_better(self, than: Window, null: Floats) -> Flags:
-        """As ``spanscore:recovered``."""
+        """Return whether the window has recovered, as in ``spanscore:recovered``."""
         far = self._deviance(than.p, self.error2) > budget.RECOVERED_Z**2
         return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
 
@@ -171,13 +171,13 @@ def windows_of(sums: Sums, minutes: Iterable[int]) -> dict[int, Window]:
 
 
 def sliding(values: Floats, minutes: int) -> Floats:
-    """Return the sums over so many minutes that end with each one from the end of the first day on."""
+    """Return the sums over this many minutes up to each minute, from the end of the first day on."""
     total = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1)
     return total[:, DAY + 1 :] - total[:, DAY + 1 - minutes : total.shape[1] - minutes]
 
 
 def rules_of(windows: Sequence[int], null: float) -> dict[int, Rule]:
-    """Return the rules of windows, in minutes, that are watched side by side."""
+    """Return the rules of windows (in minutes) that are watched together."""
     shared = {"interval_s": 60.0, "every_s": ALERT.false_alarm_every, "shares": len(windows)}
     return {minutes: Rule(null, budget.critical_z(window_s=60.0 * minutes, **shared)) for minutes in windows}  # type: ignore[arg-type]
 
@@ -186,8 +186,8 @@ def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> Flags:
     """Return whether the alert is on at each evaluation: runs × evaluations.
 
     Args:
-        windows: minutes → window, shortest first; those that are watched side by side.
-        rules: minutes → what it is held against.
+        windows: minutes → window, shortest first; windows that are watched together.
+        rules: minutes → condition of the window.
     """
     lengths = list(windows)
     dropped, recovered = (np.zeros(windows[lengths[0]].n.shape, bool) for _ in range(2))
@@ -202,7 +202,7 @@ def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> Flags:
 
 
 def _lately(flags: Flags, minutes: int) -> Flags:
-    """As ``present_over_time``."""
+    """Return whether a flag was set within the minutes before, as in ``present_over_time``."""
     count = np.cumsum(np.pad(flags, ((0, 0), (1, 0))), axis=1, dtype=np.int32)
     now = np.arange(1, count.shape[1])
     past: Flags = count[:, now] > count[:, np.maximum(now - minutes, 0)]
@@ -210,7 +210,7 @@ def _lately(flags: Flags, minutes: int) -> Flags:
 
 
 def _state(holds: Flags, keep: int) -> Flags:
-    """Return whether an alert is on: from ``for`` on, and for as long as it is kept when its condition holds no more."""
+    """Return whether an alert is on: from ``for`` on, and for ``keep`` evaluations after its condition has ended."""
     on = np.zeros_like(holds)
     for state, true in zip(on, holds, strict=True):
         until = -1
@@ -222,14 +222,14 @@ def _state(holds: Flags, keep: int) -> Flags:
 
 
 def begun(on: Flags) -> int:
-    """Return how often an alert begins."""
+    """Return the number of alerts that begin."""
     return int((on[:, 1:] & ~on[:, :-1]).sum())
 
 
 def false_alarms(
     law: Law, baseline: float, per_minute: float, sets: Sequence[tuple[int, ...]], months: int
 ) -> list[float]:
-    """Return the alerts that begin in 30 days at the edge of what is tolerated, for each set of windows."""
+    """Return the alerts that begin in 30 days at the lowest tolerated mean, for each set of windows."""
     dice = np.random.default_rng([2, round(1_000 * baseline), round(per_minute), round(law.spread)])
     null, counted = baseline - TOLERATED, np.zeros(len(sets))
     for runs in [RUNS] * (months // RUNS) or [months]:
@@ -243,11 +243,11 @@ def false_alarms(
 
 @dataclass(frozen=True)
 class Drop:
-    """Runs in which quality drops, at some time within a minute, and comes back.
+    """Runs in which quality drops, at some time within a minute, and recovers.
 
     Attributes:
-        begins: evaluations before it; within the minute that follows.
-        late: of each run, how much of that minute is over before the drop.
+        begins: evaluations before the drop, which comes within the minute that follows.
+        late: share of that minute before the drop, per run.
         on: whether an alert is on.
     """
 
@@ -256,14 +256,14 @@ class Drop:
     on: Flags
 
     def delays(self) -> Floats:
-        """Return minutes from the drop to the first alert of each run; infinite where none came."""
+        """Return minutes from the drop to the first alert of each run; infinite without an alert."""
         after = self.on[:, self.begins :]
         found: Floats = np.where(after.any(axis=1), after.argmax(axis=1) + 1 - self.late, np.inf)
         return found
 
 
 def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int, runs: int, seed: int = 3) -> Drop:
-    """Return runs of two good days, a drop of so many minutes, and what comes after it."""
+    """Return runs of two good days, a drop of this many minutes, and the time after it."""
     dice = np.random.default_rng([seed, round(1_000 * drop), round(per_minute), round(law.spread)])
     baseline, late = 0.85, dice.random((runs, 1))
     low = baseline - drop
@@ -279,14 +279,14 @@ def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int
 
 @dataclass(frozen=True)
 class Recovery:
-    """When alerts end after a drop: minutes of each run, and how often one began again."""
+    """Ends of alerts after a drop: minutes for each run, and the number of alerts that began again."""
 
     ended: Floats
     again: float
 
 
 def recovery(law: Law, drop: float, per_minute: float, runs: int) -> Recovery:
-    """Return what comes after a drop of two hours, in the two days after it; of the runs in which it was seen."""
+    """Return the ends of alerts in the two days after a drop of two hours, for the runs in which it was detected."""
     found = dropping(law, drop, per_minute, lasts=120, after=2 * DAY, runs=runs, seed=4)
     seen = found.on[:, found.begins : found.begins + 120].any(axis=1)
     after = found.on[seen, found.begins + 120 :]
@@ -304,7 +304,7 @@ def _false_alarm_rows(months: int) -> Iterator[str]:
 
 
 def _owed(per_minute: float, windows: Sequence[int]) -> str:
-    """Mark where the shortest window that speaks holds 1,000 scores: there half of the budget is to be used."""
+    """Mark cells whose shortest usable window has 1,000 scores: there half of the budget must be used."""
     speaking = [per_minute * minutes for minutes in windows if per_minute * minutes >= budget.MIN_SCORES]
     return " *" if min(speaking) >= 1_000 else ""
 
@@ -335,9 +335,9 @@ def _recovery_rows(runs: int) -> Iterator[str]:
 def main() -> None:
     """Print the tables, or write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--months", type=int, default=200, help="of each cell of the first table")
-    parser.add_argument("--runs", type=int, default=400, help="of each cell of the others")
-    parser.add_argument("--report", type=Path, help="a file for the tables")
+    parser.add_argument("--months", type=int, default=200, help="months per cell of the first table")
+    parser.add_argument("--runs", type=int, default=400, help="runs per cell of the other tables")
+    parser.add_argument("--report", type=Path, help="file for the tables")
     asked = parser.parse_args()
     tables = {
         FALSE: _false_alarm_rows(asked.months),
@@ -352,10 +352,10 @@ HEAD = """# Drop alerts, simulated
 
 By `python -m benchmarks.alerts`: default windows (5m, 15m, 1h, 6h, 1d) and settings, one evaluation a minute, one request in
 twenty scored, independent scores, fixed seeds."""
-FALSE = """## False alarms in 30 days, where one is allowed
+FALSE = """## False alarms in 30 days, with one allowed
 
 The true mean is the lowest that is tolerated; every alert that begins is counted. One window is 1h, three are
-1h, 6h, 1d. * the shortest window that speaks holds 1,000 scores or more."""
+1h, 6h, 1d. * the shortest window in use holds 1,000 scores or more."""
 DELAYS = """## Minutes from a drop to the alert: median (95 %)
 
 From a baseline of 0.85; the drop comes at any time within a minute."""

@@ -1,10 +1,10 @@
-"""How many false alarms worlds bring in which scores are not independent around a mean that stays, and what a baseline mends.
+"""Simulation of false alarms in traffic with dependent scores or a moving mean, and the effect of learned baselines.
 
     python -m benchmarks.baselines         # five minutes; --months 3 for a look
 
-Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the drop
-alerts, as ``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more in which the mean
-is 0.1 lower. Each alert that begins is a false alarm.
+Each month follows four weeks from which the code of ``spanscore baseline`` learns the baseline. Then the alerts on drops, as
+``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more day with a mean that is 0.1
+lower. Each alert that begins in the 30 days is a false alarm.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 
 LEARNED, WATCHED, DROPPED = 28 * DAY, 30 * DAY, DAY
-"""Minutes; all times here are."""
+"""Minutes; all times here are in minutes."""
 MINUTES = alerts.SETS[-1]
-"""Of the windows."""
+"""Lengths of the windows."""
 DROP = 0.1
 MEAN = 0.85
 THURSDAY = 96
-"""Hour of the week at the epoch, at which a simulation begins."""
+"""Hour of the week at the epoch, at which a simulation starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A way in which scores come.
+    """A model of the scores.
 
     Attributes:
-        swing: of the mean with the day, either way.
-        wander: standard deviation of the mean, which forgets itself within two hours (Ornstein-Uhlenbeck).
-        burst: answers that are equal and come at once, on average.
-        best: how the traffic swings, by a factor of nine: 1 = most is scored where the mean is best, -1 = least.
-        per_minute: scores, on average.
+        swing: amplitude of the mean's daily variation.
+        wander: standard deviation of the mean, with a correlation time of two hours (Ornstein-Uhlenbeck).
+        burst: mean number of equal answers that arrive at once.
+        best: daily variation of the traffic, by a factor of nine: 1 = most scores at the best mean, -1 = fewest.
+        per_minute: mean number of scores per minute.
     """
 
     swing: float = 0.0
@@ -72,12 +72,12 @@ WORLDS: Mapping[str, World] = {
     "one score in three minutes, bursts of 5": World(burst=5, per_minute=1 / 3),
 }
 LAWS: Mapping[Law, str] = {PASS_FAIL: "exact_match", CONTINUOUS: "faithfulness"}
-"""Law of the scores → a metric of that kind."""
+"""Distribution of the scores → a metric of that kind."""
 FORGETS = 120.0
 
 
 class Month(NamedTuple):
-    """What 30 days brought: false alarms by baseline, minutes until the drop is told (a day = not), what was learned."""
+    """The result of 30 days: false alarms by baseline, minutes until the drop is detected (a day = not), and the baseline."""
 
     alarms: Mapping[str, int]
     delays: Mapping[str, int]
@@ -85,7 +85,7 @@ class Month(NamedTuple):
 
 
 def month(world: World, law: Law, seed: int) -> Month:
-    """Return one month of a world, the same for the same seed."""
+    """Return one month of a world; equal seeds give equal months."""
     minutes = np.arange(LEARNED + WATCHED + DROPPED, dtype=float)
     sums = _scored(np.random.default_rng(seed), world, minutes, law)
     of = learned(_steps(Sums(*(one[:, :LEARNED] for one in (sums.n, sums.y, sums.y2)))))
@@ -133,7 +133,7 @@ def _wandering(dice: np.random.Generator, deviation: float, length: int) -> Floa
 
 
 def _steps(sums: Sums) -> dict[int, Moments]:
-    """Return the sums as ``spanscore baseline`` reads them; every unit is scored, so w = 1."""
+    """Return the sums in the form that ``spanscore baseline`` reads; every unit is scored, so w = 1."""
     by_step = [one.reshape(-1, STEP_S // 60).sum(axis=1).tolist() for one in (sums.n, sums.y, sums.y2)]
     return {
         number * STEP_S: Moments(n=n, w=n, wy=y, w2=n, w2y=y, w2y2=y2)
@@ -141,14 +141,14 @@ def _steps(sums: Sums) -> dict[int, Moments]:
     }
 
 
-# --- what is watched --------------------------------------------------------------------------------------------
+# --- watched rules --------------------------------------------------------------------------------------------
 
 
 def _watched(law: Law, of: LearnedBaseline, sums: Sums, windows: Mapping[int, Window]) -> dict[str, dict[int, Rule]]:
     """Return the rules of each baseline."""
     at = np.arange(sums.n.shape[1])
     hours = np.array(of.hours)[(at // 60 + THURSDAY) % 168][None]
-    with np.errstate(invalid="ignore"):  # where nothing was scored, nothing is normal
+    with np.errstate(invalid="ignore"):  # minutes without a score have no normal mean
         profile = {one: sliding(hours * sums.n, one) / sliding(sums.n, one) for one in MINUTES}
     plan = _plan(law, AlertSettings(baseline=of.mean))
     return {
@@ -161,7 +161,7 @@ def _watched(law: Law, of: LearnedBaseline, sums: Sums, windows: Mapping[int, Wi
 
 
 def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
-    """Return the plan of what ``spanscore baseline`` writes."""
+    """Return the plan from the output of ``spanscore baseline``."""
     plan = _plan(law, AlertSettings(baseline=of.mean, min_scores=of.min_scores))
     baseline_sd = {float(length): strays for length, strays in of.baseline_sd.items()}
     return replace(
@@ -178,7 +178,7 @@ def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
     """Return the rule of each window.
 
     Args:
-        normal: minutes of a window → what is normal over it.
+        normal: minutes of a window → normal mean over the window.
     """
     return {
         (one := int(length) // 60): Rule(
@@ -193,7 +193,7 @@ def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
 
 
 def _offset(plan: DropPlan, windows: Mapping[int, Window]) -> dict[int, Rule]:
-    """Return the rules of what is held against the mean of seven days before, with its own error."""
+    """Return the rules of a comparison with the mean of seven days before, which has its own error."""
     before = {
         one: replace(of, n=_before(of.n), p=_before(of.p), error2=_before(of.error2)) for one, of in windows.items()
     }
@@ -202,7 +202,7 @@ def _offset(plan: DropPlan, windows: Mapping[int, Window]) -> dict[int, Rule]:
 
 
 def _before(values: Floats) -> Floats:
-    """Return what was seven days before; nothing in the first of them."""
+    """Return the values of seven days before; NaN in the first seven days."""
     return np.pad(values, ((0, 0), (7 * DAY, 0)), constant_values=np.nan)[:, : values.shape[1]]
 
 
@@ -214,7 +214,7 @@ def _first(told: Flags) -> int:
 
 
 def rows(months: int, worlds: Sequence[str] = tuple(WORLDS), laws: Sequence[Law] = tuple(LAWS)) -> list[list[str]]:
-    """Return the table's rows: false alarms in 30 days by baseline, and what the command would have said."""
+    """Return the rows of the table: false alarms in 30 days by baseline, and the output of the command."""
     return [
         _row(law, name, [month(WORLDS[name], law, seed) for seed in range(months)]) for law in laws for name in worlds
     ]
@@ -248,7 +248,7 @@ HEADERS = (
     "profile",
     "profile, baseline SD",
     "offset 7d",
-    "min to tell −.1: flat / baseline SD",
+    "min to detect −.1: flat / baseline SD",
     "explained",
     "autocorrelated",
     "baseline SD of 1 h",
@@ -258,8 +258,8 @@ HEADERS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--months", type=int, default=40, help="of each world and law, by seed (40)")
-    parser.add_argument("--only", default="", help="worlds whose name begins so")
+    parser.add_argument("--months", type=int, default=40, help="months of each world and law, by seed (40)")
+    parser.add_argument("--only", default="", help="only worlds with a name that begins so")
     given = parser.parse_args()
     worlds = [name for name in WORLDS if name.startswith(given.only)]
     for row in (HEADERS, ["---"] * len(HEADERS), *rows(given.months, worlds)):

@@ -1,10 +1,10 @@
-"""What a budget does to the estimates: 100 simulated days, with a budget at a tenth of what the traffic would cost.
+"""Simulation of a budget's effect on the estimates: 100 days, with a budget of a tenth of the full cost.
 
     python -m benchmarks.budget            # three minutes; --days 5 for a look
 
-The sampler, its pacer and the purse are the real ones, on a clock that is wound by hand. Bad answers cost more to judge, and
-there are bursts of five times the traffic that score worse and cost more: whoever stops when the money is spent, or counts
-only what was cheap, is biased here. Beside the estimate of each day stands the true mean of all its units.
+Sampler, pacer and budget ledger are the real ones, on a simulated clock. Bad answers cost more to judge, and there are bursts
+of five times the traffic that score worse and cost more. So a method that stops after the money is spent, or that counts only
+cheap units, is biased here. The true mean of all units is printed next to the estimate of each day.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BURSTS_A_DAY = 6
 BURST_S = (300.0, 1_500.0)
 BURST_TRAFFIC = 5.0
 FIRST_DAY = 20_000
-"""Since the epoch."""
+"""Days since the epoch."""
 DEMAND = 10.0
-"""What all units would cost, in budgets."""
+"""Cost of scoring all units, in budgets."""
 USD_PER_TOKEN = 1e-6
 
 
 class Arrival(NamedTuple):
-    """One unit: when it closes, how good it is, and what judging it takes."""
+    """One unit: its closing time, its quality, and the cost of judging it."""
 
     at_s: float
     quality: float
@@ -52,12 +52,12 @@ class Arrival(NamedTuple):
 
 
 class Day(NamedTuple):
-    """One day: the truth, and what was made of it.
+    """One day: the true mean and the estimate.
 
     Attributes:
-        lost: units that were chosen and not asked: they ended as ``budget_exhausted``.
+        lost: chosen units that no judge scored: they ended as ``budget_exhausted``.
         spent: share of the day's money.
-        worst_window: share of a window's money that was billed in the one that took most.
+        worst_window: highest share of a window's money that was billed in it.
     """
 
     true_mean: float
@@ -70,11 +70,11 @@ class Day(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What days say together.
+    """The summary of several days.
 
     Attributes:
-        bias: mean of estimate less truth.
-        error: its standard error.
+        bias: mean of estimate − truth.
+        error: standard error of ``bias``.
     """
 
     bias: float
@@ -84,7 +84,7 @@ class Report(NamedTuple):
     worst_window: float
 
     def missed(self) -> list[str]:
-        """Return the targets that are not met."""
+        """Return the missed targets."""
         met = {
             "bias at most 0.002": abs(self.bias) <= 0.002,
             "coverage at least 0.93": self.coverage >= 0.93,
@@ -101,7 +101,7 @@ class Report(NamedTuple):
 
 
 def traffic(seed: int, day: int, *, scale: float = 1.0) -> list[Arrival]:
-    """Return a day's units, the same for the same seed; ``scale``: share of the usual traffic."""
+    """Return a day's units; equal seeds give equal units; ``scale``: share of the usual traffic."""
     random = Random(f"{seed}/{day}")
     bursts = [
         (start, start + random.uniform(*BURST_S))
@@ -123,10 +123,10 @@ def _arrivals(random: Random, begin_s: float, bursts: list[tuple[float, float]],
 
 @dataclass
 class Simulation:
-    """A scorer's decisions on a stream of units, and what is paid for them.
+    """The decisions of a scorer on a stream of units, and their cost.
 
     Attributes:
-        paced: whether the rates are lowered; else all are scored until the money of a window is spent.
+        paced: whether the rates are lowered; otherwise all units are scored until the money of a window is spent.
     """
 
     budget: Budget
@@ -140,7 +140,7 @@ class Simulation:
         self.sampler = RateSampler({METRIC: 1.0}, pacer=pacer if self.paced else None)
 
     def day(self, units: Sequence[Arrival], random: Random) -> Day:
-        """Return what a day comes to."""
+        """Return the result of a day."""
         scores, lost = list[tuple[float, float]](), 0
         billed: Counter[int] = Counter()
         for number, unit in enumerate(units):
@@ -152,7 +152,7 @@ class Simulation:
                 continue
             cost = Spent(unit.tokens * USD_PER_TOKEN, unit.tokens, 1.0)
             try:
-                reserved = self.purse.reserve(METRIC, Spent().plus(cost, 1.3))  # with the longest answer so far
+                reserved = self.purse.reserve(METRIC, Spent().plus(cost, 1.3))  # at the longest answer so far
             except JudgeBudgetSpent:
                 lost += 1
                 continue
@@ -173,7 +173,7 @@ class Simulation:
         )
 
     def _settle(self, now_s: float) -> None:
-        """Move on, through the answers that come until then."""
+        """Advance the clock, and process the answers until then."""
         while self.out and self.out[0][0] <= now_s:
             self.now_s, _, reserved, cost = heapq.heappop(self.out)
             reserved.settle(cost)
@@ -181,7 +181,7 @@ class Simulation:
 
 
 def days(number: int, *, seed: int = 1, scale: float = 1.0, paced: bool = True) -> Iterator[Day]:
-    """Yield simulated days with a budget per hour, of which all units together would cost ten."""
+    """Yield simulated days with an hourly budget of a tenth of the cost of all units."""
     tokens = sum(unit.tokens for unit in traffic(seed, 0, scale=scale))
     budget = Budget(usd=tokens * USD_PER_TOKEN / 24 / DEMAND, per="1h")
     simulation = Simulation(budget, paced=paced)
@@ -190,7 +190,7 @@ def days(number: int, *, seed: int = 1, scale: float = 1.0, paced: bool = True) 
 
 
 def report(found: Sequence[Day]) -> Report:
-    """Return what all days say together."""
+    """Return the summary of all days."""
     errors = [day.estimate.mean - day.true_mean for day in found]
     covered = sum(day.estimate.low <= day.true_mean <= day.estimate.high for day in found)
     return Report(
@@ -211,10 +211,10 @@ def _told(day: Day) -> str:
 
 
 def main() -> int:
-    """Print each day, and what they say together; 1 where a target is missed."""
+    """Print each day and the summary; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--days", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=7, help="it was tuned on 1")
+    parser.add_argument("--seed", type=int, default=7, help="the method was tuned on seed 1")
     arguments = parser.parse_args()
     found = []
     print("day  true    estimate and its 95 % interval (* = the truth is outside)")

@@ -1,13 +1,13 @@
-"""Corrected pass rates, by how often their intervals hold the true one: what ``monitoring/calibration.py`` promises.
+"""Simulation of corrected pass rates: coverage of the intervals of ``monitoring/calibration.py``.
 
     python -m benchmarks.calibration --markdown benchmarks/calibration.md    # one minute; --runs 200 for a look
 
-*Wrong labels* are simulated as well: every annotator errs in 5 %, and the correction knows that or not.
+*Wrong labels* are simulated as well: every annotator errs in 5 %, with and without a correction for it.
 
 Each run judges two windows of 5,000 units with a judge of known sensitivity and specificity, draws labels from the first one,
-and corrects the second by them (Rogan-Gladen); the first one's own rate is told by its fresh labels (PPI++). In *weighted*
-windows a fifth of the units has errors, passes less often (by .2) and is judged ten times as often. Judges are coins here:
-what a real one's errors hang on, such as the length of an answer, is not simulated.
+and corrects the second by them (Rogan-Gladen). The rate of the first window is estimated from its fresh labels (PPI++). In
+*weighted* windows a fifth of the units has errors, passes less often (by .2) and is judged ten times as often. Judges are
+random here: the causes of a real judge's errors, such as the length of an answer, are not simulated.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ LABELS = (50, 200, 800)
 TRUE = (0.85, 0.95)
 DRAWN = ("random", "by verdict")
 RARE, OFTEN = 0.05, 0.5
-"""Probability of being judged in a weighted window."""
+"""Sampling probability in a weighted window."""
 WRONG = 0.05
-"""How often one annotator is wrong."""
+"""Error rate of one annotator."""
 KNOWN_BY = ("ignored", "given", "a quarter by two", "all by two")
 LEAST_SEEN = 200
-"""Runs that are not refused, below which a coverage says nothing."""
+"""Least number of runs that are not refused; with fewer a coverage is not meaningful."""
 
 
 class Judge(NamedTuple):
-    """How often it is right, on what humans pass and on what they fail."""
+    """Probabilities that the judge is right, on human passes and on human fails."""
 
     sensitivity: float
     specificity: float
@@ -63,11 +63,11 @@ JUDGES = (Judge(0.95, 0.90), Judge(0.90, 0.70), Judge(0.85, 0.50))
 
 
 class Result(NamedTuple):
-    """What came of the runs of one cell.
+    """The result of the runs of one cell.
 
     Attributes:
-        refused: share of the runs.
-        bias: of the corrected rate; its coverage, then that in a weighted window, of the fresh rate, of κ and of J.
+        refused: share of refused runs.
+        bias: bias of the corrected rate; then coverages: corrected rate, in a weighted window, fresh rate, κ and J.
     """
 
     labels: int
@@ -84,13 +84,13 @@ class Result(NamedTuple):
 
 
 def results(runs: int) -> Iterator[Result]:
-    """Yield every cell of the grid."""
+    """Yield the result of every cell of the grid."""
     for labels, drawn, judge, true in product(LABELS, DRAWN, JUDGES, TRUE):
         yield _result(np.random.default_rng(SEED), runs, labels, judge, true, drawn)
 
 
 def table(found: list[Result], runs: int) -> str:
-    """Return the page."""
+    """Return the text of the page."""
     lines = [
         "| labels | drawn | se ⁄ sp | true | refused | bias | corrected | weighted | fresh | κ | J |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -134,13 +134,13 @@ def _result(dice: np.random.Generator, runs: int, labels: int, judge: Judge, tru
 
 
 class WrongLabels(NamedTuple):
-    """What came of the runs with wrong labels.
+    """The result of the runs with wrong labels.
 
     Attributes:
-        known_by: what is done about the error.
-        refused: share of the runs.
-        bias: of the corrected rate, then its coverage and the mean width of its interval.
-        fresh_bias: of the fresh rate, then its coverage.
+        known_by: source of the known error rate.
+        refused: share of refused runs.
+        bias: bias of the corrected rate, then its coverage and the mean width of its interval.
+        fresh_bias: bias of the fresh rate, then its coverage.
     """
 
     labels: int
@@ -188,7 +188,7 @@ def _with_wrong_labels(dice: np.random.Generator, labels: int, judge: Judge, tru
 
 
 def wrong_labels_table(found: Sequence[WrongLabels]) -> str:
-    """Return the rows of the page."""
+    """Return the rows of the page on wrong labels."""
     lines = [
         "| labels | se ⁄ sp | error | refused | bias | coverage | width | fresh: bias | coverage |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -204,7 +204,7 @@ def wrong_labels_table(found: Sequence[WrongLabels]) -> str:
 
 
 def _cells(judge: Judge, true: float) -> list[float]:
-    """Return the shares of both pass, human alone, judge alone, neither."""
+    """Return the shares of units that both pass, only the human passes, only the judge passes, and none passes."""
     return [
         true * judge.sensitivity,
         true * (1 - judge.sensitivity),
@@ -221,7 +221,7 @@ def _kappa(judge: Judge, true: float) -> float:
 
 
 def _calibration(dice: np.random.Generator, units: Counts, labels: int, *, by_verdict: bool) -> Calibration:
-    """Return what labels of a window say: a random part, or as many of each verdict."""
+    """Return the calibration from labels of a window: of a random part, or of equally many units per verdict."""
     if by_verdict:
         made = _by_verdict(dice, units, labels // 2)
     else:
@@ -259,7 +259,7 @@ def _window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
 
 
 def _weighted_window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
-    """Return the sums of a window of ten times the units, of which those with errors are judged more often."""
+    """Return the sums of a window of ten times the units, in which units with errors are judged more often."""
     errors = int(dice.binomial(10 * WINDOW, 0.2))
     sums = Moments()
     for units, rate, chance in ((errors, true - 0.16, OFTEN), (10 * WINDOW - errors, true + 0.04, RARE)):
@@ -303,7 +303,7 @@ hold the true value, if the labels are not refused (fewer than 5 of either human
 
 {table}
 
-- *corrected*: another window's rate by Rogan–Gladen, with the interval of Lang & Reiczigel; *weighted*: where units with errors
+- *corrected*: another window's rate by Rogan–Gladen, with the interval of Lang & Reiczigel; *weighted*: units with errors
   pass less often, by .2, and are judged ten times as often. *fresh*: the rate of the labels' own window by PPI++.
 - *by verdict*: as many labels of failed units as of passed ones, with their probabilities.
 - If nine in ten are refused, the others have drawn more failures than there are: κ and the fresh rate, which need
@@ -313,8 +313,8 @@ hold the true value, if the labels are not refused (fewer than 5 of either human
 ## Wrong labels
 
 Each annotator is wrong in 5 %, independently of the truth, of the judge and of each other; the true rate is .85, labels are
-drawn at random. *ignored*: labels count as right. *given*: `--annotator-error 5%`. *a quarter by two*, *all by two*: so many
-units have two annotators, whose disagreement measures the error, and ties are left out.
+drawn at random. *ignored*: labels count as right. *given*: `--annotator-error 5%`. *a quarter by two*, *all by two*: this share
+of units has two annotators, whose disagreement measures the error, and ties are left out.
 
 {wrong}
 

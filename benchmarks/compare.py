@@ -1,9 +1,9 @@
-"""A day of two releases: how often does the interval of ``spanscore compare`` miss, and how soon is a drop seen?
+"""Simulation of a day of two releases: how often the interval of ``spanscore compare`` misses, and how soon it detects a drop.
 
     nice python -m benchmarks.compare --markdown benchmarks/compare.md    # half an hour; --runs 50 for a look
 
 A run is a day of both releases' scores, drawn minute by minute. The command counts whole quarters of an hour, so its answer
-changes 87 times in a day, from the tenth on: a run misses if the interval is beside the true difference at any of these looks.
+changes 87 times a day, from the tenth on: a run misses if the interval excludes the true difference at any of these looks.
 Each look calls the command's own code: ``matched`` and ``at_every_look``. At most .05 of the runs may miss.
 """
 
@@ -36,14 +36,14 @@ __all__ = ["LAWS", "SPLITS", "WEIGHTINGS", "WORLDS", "Day", "Look", "day", "look
 
 Floats: TypeAlias = NDArray[np.float64]
 Law: TypeAlias = Callable[[np.random.Generator, NDArray[np.int64], Floats], tuple[Floats, Floats]]
-"""Dice, scores per minute and their mean → the sum of the qualities and the sum of their squares, per minute."""
+"""Function of random generator, scores per minute and their mean; returns the sums of qualities and of squares per minute."""
 
 MINUTES: Final = 1_440
 BLOCK: Final = 15
 SEED: Final = 24
 MOST: Final = 0.05
 _ERRORS: Final = 2.0
-"""Standard errors by which a share of the runs may be above ``MOST`` by chance."""
+"""Standard errors by which a share of the runs may exceed ``MOST`` by chance."""
 
 _minutes = np.arange(MINUTES)
 
@@ -57,7 +57,7 @@ class Day(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is known after a number of minutes."""
+    """The intervals after a number of minutes."""
 
     minutes: int
     every: MeanInterval
@@ -65,7 +65,7 @@ class Look(NamedTuple):
 
 
 def looks(of: Day) -> Iterator[Look]:
-    """Yield the command's interval at each look, and beside it that of pooled sums at one look."""
+    """Yield the command's interval at each look, and that of pooled sums at one look."""
     a, b = dict(enumerate(of.a[: LEAST_BLOCKS - 1])), dict(enumerate(of.b[: LEAST_BLOCKS - 1]))
     pooled_a, pooled_b = _total(a.values()), _total(b.values())
     for block in range(LEAST_BLOCKS - 1, len(of.a)):
@@ -81,7 +81,7 @@ def missed(of: Day) -> bool:
 
 
 def seen(of: Day) -> int | None:
-    """Return after how many minutes the second release is known to be worse; None if it is not within the day."""
+    """Return the minutes until the second release is known to be worse; None if it is not within the day."""
     return next((minutes for minutes, every, _ in looks(of) if every.high < 0), None)
 
 
@@ -132,7 +132,7 @@ LAWS: Mapping[str, tuple[Law, float]] = {
 
 
 class Weighting(NamedTuple):
-    """Groups of units: share of the traffic, sampling rate before and from the eighth hour on, shortfall in the mean's."""
+    """Groups of units: share of the traffic, sampling rate before and from the eighth hour on, and factor on 1 − mean."""
 
     groups: tuple[tuple[float, float, float, float], ...]
 
@@ -150,15 +150,19 @@ SPLITS: Mapping[str, tuple[Floats, Floats]] = {
     "canary": (np.ones(MINUTES), np.full(MINUTES, 0.2)),
     "rollout": (2 - 2 * np.clip(_minutes / MINUTES, 0.05, 0.95), 2 * np.clip(_minutes / MINUTES, 0.05, 0.95)),
 }
-"""Traffic of both, by the minute: half each; a fifth as much; from one to the other over the day."""
+"""Traffic of both releases per minute: half each; a fifth as much; from one to the other over the day."""
 
 
 def day(seed: int, *, law: str, weighting: str, split: str, per_minute: float, drop: float = 0.0) -> Day:
-    """Draw a day of independent scores.
+    """Return a day of independent scores.
 
     Args:
-        per_minute: scores of a release that has half of the traffic.
-        drop: by how much the mean of b is below that of a.
+        seed: seed of the draw.
+        law: name of the distribution.
+        weighting: name of the weighting.
+        split: name of the split of traffic.
+        per_minute: scores of a release with half of the traffic.
+        drop: mean of a minus mean of b.
     """
     dice = np.random.default_rng((SEED, seed))
     draw, mean = LAWS[law]
@@ -190,13 +194,13 @@ class World:
     Attributes:
         a: scores a minute of the first release.
         b: scores a minute of the second release.
-        swing: of the mean with the day, to either side.
+        swing: amplitude of the mean's daily variation.
         rollout: whether the traffic moves from a to b over the day, .1 to .9; both rates are then those of all traffic.
-        together: scores that come in the same minute from one conversation, or from one burst.
-        correlation: of two such scores, [0, 1].
+        together: scores in the same minute from one conversation, or from one burst.
+        correlation: correlation of two such scores, [0, 1].
         gap: mean minutes from one such score to the next.
         mean: quality of the first release.
-        drop: by how much the second release is worse.
+        drop: decrease of quality in the second release.
     """
 
     a: float = 3.0
@@ -232,7 +236,7 @@ WORLDS: Mapping[str, World] = {
         a=5.0, b=5.0, together=10, correlation=0.5, gap=3.0
     ),
 }
-"""The last one is beyond what quarters of an hour show: its conversations last half an hour."""
+"""The last world is beyond the method: its conversations last half an hour, longer than the blocks of a quarter."""
 BEYOND: Final = "conversations of 10 turns, 3 minutes apart, 5 a minute each"
 
 DROPS: Mapping[str, World] = {
@@ -245,7 +249,7 @@ DROPS: Mapping[str, World] = {
 
 
 def world(seed: int, of: World) -> Day:
-    """Draw a day of a world."""
+    """Return a day of a world."""
     dice = np.random.default_rng((SEED, seed))
     moved = 0.1 + 0.8 * _minutes / MINUTES if of.rollout else None
     rates = (of.a * (1 - moved), of.b * moved) if moved is not None else (of.a + 0.0 * _minutes, of.b + 0.0 * _minutes)
@@ -258,7 +262,7 @@ def world(seed: int, of: World) -> Day:
 
 
 def _together(dice: np.random.Generator, of: World, mean: Floats, per_minute: Floats) -> list[Moments]:
-    """Return the sums of groups of scores: the scores of a group share a probability to pass, drawn from a beta."""
+    """Return the sums of groups of scores; the scores of a group share a probability to pass, drawn from a beta."""
     start = np.repeat(_minutes, dice.poisson(per_minute / of.together))
     passing = mean[start]
     if of.correlation >= 1.0:
@@ -280,11 +284,11 @@ def _together(dice: np.random.Generator, of: World, mean: Floats, per_minute: Fl
 
 RATES = (0.2, 2.0, 20.0)
 Draw: TypeAlias = Callable[[int], Day]
-"""Seed → a day."""
+"""Function from a seed to a day."""
 
 
 class Known(NamedTuple):
-    """A day in three facts: whether either interval missed, and after how many minutes the drop was seen."""
+    """Three facts on a day: whether either interval missed, and the minutes until the drop was detected."""
 
     every: bool
     one: bool
@@ -292,7 +296,7 @@ class Known(NamedTuple):
 
 
 def known(seed: int, draw: Draw) -> Known:
-    """Return what a day's looks come to."""
+    """Return the facts on a day from its looks."""
     of = draw(seed)
     every = one = False
     minutes = None
@@ -312,14 +316,14 @@ class Cells:
         self.worst = 0.0
 
     def size(self, draw: Draw, *, promised: bool = True) -> str:
-        """Return the shares that missed: the command's interval, and that of pooled sums."""
+        """Return the shares that missed: of the command's interval, and of that of pooled sums."""
         days = self._days(draw)
         every, one = (sum(missed) / len(days) for missed in zip(*((of.every, of.one) for of in days), strict=True))
         self.worst = max(self.worst, every) if promised else self.worst
         return f"{every:.3f} · {one:.3f}"
 
     def power(self, draw: Draw) -> str:
-        """Return the share in which a drop is seen, the median of minutes, and the share that missed."""
+        """Return the share of detected drops, the median of minutes, and the share that missed."""
         days = self._days(draw)
         minutes = [of.minutes for of in days if of.minutes is not None]
         share = len(minutes) / len(days)
@@ -390,10 +394,10 @@ How soon a drop is seen: half each, weights alike.
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Print the page, or write it; return 1 if a cell misses more often than it may."""
+    """Print the page, or write it; return 1 if a cell misses more often than allowed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--runs", type=int, default=1_000, help="days per world (1,000); of the tables by rate a quarter"
+        "--runs", type=int, default=1_000, help="days per world (1,000); a quarter of it in the tables by rate"
     )
     parser.add_argument("--markdown", type=Path, default=None)
     given = parser.parse_args(None if arguments is None else list(arguments))

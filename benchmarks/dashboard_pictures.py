@@ -1,7 +1,7 @@
-"""Answers of Prometheus → the panels of a dashboard as SVG, one picture per row of panels.
+"""Draws Prometheus' answers as the panels of a dashboard in SVG, one picture per row of panels.
 
-Axes, ticks, times and bars come from the chart code of the report page. What differs from Grafana: colours, fonts, and that a
-series which is 0 all the time has no legend.
+Axes, ticks, times and bars come from the chart code of the report page. Differences from Grafana: colours, fonts, and no legend
+for a series that is always 0.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from spanscore.report.charts import _Axis, _places_in_time, _rect, _rows, _shape
 DASHBOARDS = Path(__file__).parents[1] / "integrations" / "grafana" / "dashboards"
 DRAWN = ("spanscore-overview", "spanscore-operators")
 NO_DATA_HERE = {"Handed over to another process": "no process of this run hands over"}
-"""Panels that may be empty, and why."""
+"""Panels that may be empty → reason."""
 WIDTH, GAP, PLOT = 760, 12, 132
-"""Pixels: of a picture, between two cards, and of the height of a plot."""
+"""Pixels: width of a picture, gap between two cards, height of a plot."""
 TOP, BELOW, LINE = 42, 34, 16
-"""Pixels: above a plot, between it and its legend, and of a line of the legend."""
+"""Pixels: space above a plot, space between it and its legend, height of a line of the legend."""
 LEFT, RIGHT, CHARACTER = 58, 16, 6.1
 ROOM = 1.04
-"""Height of a plot by that of its highest value."""
+"""Height of a plot relative to its highest value."""
 COLOURS = ("#2460c9", "#d9822b", "#1b8a5a", "#8e44ad", "#c0392b", "#0e8fa3", "#7f6a00", "#d6337c", "#5a6673", "#6b8e23")
 NAMED = {"scored": "#1b8a5a", "judge_error": "#c0392b", "judge_unavailable": "#d9822b"}
 STYLE = """
@@ -47,7 +47,7 @@ class Series:
     """One line, bar or row of a panel.
 
     Attributes:
-        points: (Unix seconds, value), without values that are no number.
+        points: (Unix seconds, value), without values that are not numbers.
     """
 
     legend: str
@@ -59,8 +59,8 @@ class Panel:
     """One panel with its answers.
 
     Attributes:
-        kind: Grafana's name of it: timeseries, stat, bargauge or table.
-        is_stacked: whether its series stand on each other.
+        kind: Grafana's name of the kind: timeseries, stat, bargauge or table.
+        is_stacked: whether its series are stacked.
     """
 
     dashboard: str
@@ -75,7 +75,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What Prometheus answered to every query of the two dashboards."""
+    """Prometheus' answers to every query of the two dashboards."""
 
     begin_s: float
     end_s: float
@@ -83,7 +83,7 @@ class Answers:
 
     @classmethod
     def asked(cls, over_time: Asked, at_end: Asked, *, begin_s: float, end_s: float) -> Answers:
-        """Ask every query; a panel that is repeated is asked once for each metric."""
+        """Run every query; the query of a repeated panel is run once for each metric."""
         counted = at_end("count by (gen_ai_evaluation_name) (spanscore_eligible_total)")
         metrics = sorted(one["metric"]["gen_ai_evaluation_name"] for one in counted)
         panels: list[Panel] = []
@@ -99,7 +99,7 @@ class Answers:
 
     @classmethod
     def read(cls, file: Path) -> Answers:
-        """Return what was written."""
+        """Return the answers in a file."""
         tree = json.loads(file.read_text(encoding="utf-8"))
         panels = [
             Panel(**{**panel, "series": [Series(**series) for series in panel["evaluator_version"]]})
@@ -108,11 +108,11 @@ class Answers:
         return cls(tree["begin_s"], tree["end_s"], panels)
 
     def write(self, file: Path) -> None:
-        """Write all of it as JSON."""
+        """Write the answers as JSON."""
         file.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     def empty(self) -> list[str]:
-        """Return the titles of panels without an answer that have no reason for it."""
+        """Return the titles of panels that have no data without a known reason."""
         return [panel.title for panel in self.panels if not panel.series and panel.title not in NO_DATA_HERE]
 
 
@@ -250,7 +250,7 @@ def _plot(panel: Panel, answers: Answers, width: int) -> tuple[str, int]:
 
 
 def _scale(panel: Panel) -> tuple[float, str]:
-    """Return by what values are multiplied, and the unit that stands at the axis."""
+    """Return the factor for values, and the unit of the axis."""
     if panel.title.startswith("Mean quality"):
         return 1, "quality"
     most = max(value for one in panel.series for _, value in one.points)
@@ -262,7 +262,7 @@ def _scale(panel: Panel) -> tuple[float, str]:
 
 
 def _stacked(series: Sequence[Series], factor: float) -> list[list[tuple[float, float, float]]]:
-    """Return for each series (time, bottom, top)."""
+    """Return (time, bottom, top) for each series."""
     below: dict[float, float] = {}
     areas = []
     for one in series:
@@ -313,14 +313,14 @@ def _is_bound(one: Series) -> bool:
 
 
 def _colours(shown: Sequence[Series]) -> dict[str, str]:
-    """Return a colour by legend; bounds are grey, as on the dashboards."""
+    """Return a colour for each legend; bounds are grey, as on the dashboards."""
     taken = {NAMED.get(one.legend) for one in shown}
     free = iter([colour for colour in COLOURS if colour not in taken] * 4)
     return {one.legend: "#8c959f" if _is_bound(one) else NAMED.get(one.legend) or next(free) for one in shown}
 
 
 def _legends(shown: Sequence[Series], colours: Mapping[str, str], width: int, top: int) -> tuple[str, int]:
-    """Return the legend, and the height at which it ends; the two bounds of a mean have one entry."""
+    """Return the legend and its lower edge; the two bounds of a mean have one entry."""
     named = dict.fromkeys(_legend_name(one) for one in shown if one.legend)
     parts: list[str] = []
     left, height = 14.0, top

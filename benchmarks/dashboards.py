@@ -1,10 +1,10 @@
-"""Pictures of the two dashboards: every panel's query, asked of a real Prometheus after some minutes of real traffic.
+"""Makes the pictures of the two dashboards from real data: runs every panel's query on a Prometheus with real traffic.
 
     python -m benchmarks.dashboards --out docs/how-to/dashboards        # 8 minutes; needs Kafka
 
 Three services are scraped: an application with LangChain chains, ``spanscore serve`` with a spool, and ``spanscore worker`` on
-a topic. A server on this machine is their judge: it is slow, it limits, it fails for a minute, and its opinion of one metric
-falls. Exits with 1 if a panel has no data.
+a topic. A server on this machine is their judge: it is slow, has limits, fails for a minute, and lowers its scores of one
+metric. Exits with 1 if a panel has no data.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from spanscore.monitoring.rules import RULES, rule_files
 
 SCRAPED_EACH_S = 2
 WINDOW, STEP_S, RATE_INTERVAL = "1m", 5, "20s"
-"""Of the moving means, between two points, and of what grows per interval."""
+"""Window of the moving means, seconds between two points, and interval of rates."""
 QUIET_S = 75
-"""Traffic before the time that is drawn: by its end every window is full."""
+"""Seconds of traffic before the drawn time, in which every window fills."""
 PER_S = 5.0
 SEGMENTS = {"tier": ["free", "gold"]}
 DOWN = (0.35, 0.5)
 """Shares of the drawn time between which the judge's server fails."""
 WORSE_FROM = 0.6
-"""Share of the drawn time from which on the application invents what is in no document."""
+"""Share of the drawn time from which on the application gives answers that no document supports."""
 ANSWER, INVENTED = "Paris is the capital of France.", "Paris has been the capital of France since 1215."
 MODEL = "gpt-4o-mini"
 _EVIDENCE = re.compile(r"<evidence>(.*?)</evidence>", re.DOTALL)
@@ -61,7 +61,7 @@ VARIABLES = {"$window": WINDOW, "$__rate_interval": RATE_INTERVAL, "$service": "
 
 
 class Judge:
-    """Answers as a judge of mixed moods, by the share of the drawn time that has passed."""
+    """Answers as a judge of varying behaviour, depending on the share of the drawn time that has passed."""
 
     def __init__(self, passed: Callable[[], float]) -> None:
         self._passed = passed
@@ -85,7 +85,7 @@ class Judge:
         form = body.get("response_format", {}).get("json_schema", {}).get("name")
         evidence = json.loads(_EVIDENCE.findall(body["messages"][-1]["content"])[0])
         needed = {"Statements": "response", "Verdicts": "statements"}.get(str(form))
-        if needed and needed not in evidence:  # a request to mend an answer of which nothing could be read
+        if needed and needed not in evidence:  # a request to repair an unreadable answer
             return "I would still rather not say."
         if form == "Statements":
             return json.dumps({"statements": [evidence["response"], f"It answers: {evidence.get('user_input')}"]})
@@ -102,7 +102,7 @@ class Judge:
 
 
 class Traffic:
-    """Requests of the application, and spans and scores that are sent to ``serve``, until the end of the block."""
+    """Requests of the application, and spans and scores for ``serve``, until the end of the block."""
 
     def __init__(self, scorer: OnlineScorer, gateway: Serving, passed: Callable[[], float]) -> None:
         self._scorer, self._gateway, self._passed = scorer, gateway, passed
@@ -135,7 +135,7 @@ class Traffic:
                 self._scorer.feedback(unit.trace_id, thumb, span_id=unit.span_id)
 
     def _question(self) -> str:
-        """Return a question: most are new, the others come from the judge's cache."""
+        """Return a question: most are new, the others are in the judge's cache."""
         return f"What was the capital of France {self._dice.randrange(5_000)} years ago?"
 
     def _send(self) -> None:
@@ -161,12 +161,12 @@ class Traffic:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, draw, and return 1 if a panel has no data."""
+    """Run, draw, and return 1 if a panel has no data."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
-    parser.add_argument("--minutes", type=float, default=6.0, help="that are drawn")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    parser.add_argument("--minutes", type=float, default=6.0, help="length of the drawn time")
     parser.add_argument(
-        "--answers", type=Path, help="file: write what Prometheus answered there, or draw what is in it"
+        "--answers", type=Path, help="file: write Prometheus' answers there, or draw its content if it exists"
     )
     chosen = parser.parse_args(arguments)
     if chosen.answers and chosen.answers.exists():
@@ -185,13 +185,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class Clock:
-    """Share of the drawn time that has passed; 0 before it begins."""
+    """Share of the drawn time that has passed; 0 before its start."""
 
     def __init__(self, drawn_s: float) -> None:
         self._drawn_s, self._begun_s = drawn_s, math.inf
 
     def begin(self) -> None:
-        """Have the drawn time begin now."""
+        """Start the drawn time now."""
         self._begun_s = time.monotonic()
 
     def __call__(self) -> float:
@@ -233,10 +233,10 @@ def _answers(watch: Prometheus, drawn_s: float) -> Answers:
 
 
 def _check_segments(watch: Prometheus) -> None:
-    """Ask for the mean and the interval of a segment, which no picture shows.
+    """Query the mean and the interval of a segment, which no picture shows.
 
     Raises:
-        RuntimeError: one of them has no data.
+        RuntimeError: a query has no data.
     """
     for target in panels(dashboards()["spanscore-overview"])[0]["targets"]:
         if "$segment" in target["expr"]:
@@ -262,7 +262,7 @@ def _scraping(pages: Mapping[str, str]) -> str:
 
 
 def _rules() -> str:
-    """Return the recording rules; the shortest window is the one that is drawn."""
+    """Return the recording rules; the shortest window is the drawn one."""
     from spanscore.metrics import Faithfulness
 
     shared = Monitoring.model_validate({"dimensions": SEGMENTS, "windows": [WINDOW, "5m"], "interval": "5s"})

@@ -1,8 +1,8 @@
-"""Feedback, simulated: what a mean is worth where units that people found no good are judged, too.
+"""Simulation of the mean if units with bad feedback are judged in addition to the sample.
 
     python -m benchmarks.feedback [--runs 400] [--units 20000]
 
-Whoever was badly served complains more often. A tenth of all units is scored; half are kept, and judged where somebody
+Users with a bad answer complain more often. A tenth of all units is scored; half of the units are kept, and judged if a user
 complains. The sampler, the sums and the mean are the library's. Takes some four minutes.
 """
 
@@ -28,17 +28,17 @@ METRIC: Final = "helpful"
 RATE, KEPT = 0.1, 0.5
 GOOD: Final = 0.75
 COMPLAINS: Final = {1.0: 0.02, 0.0: 0.15}
-"""Quality → the share of such units of which somebody says that they were no good."""
+"""Quality → share of such units about which a user complains."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRun:
-    """What one run came to, each as its difference from the truth.
+    """The result of one run; means are differences from the truth.
 
     Attributes:
-        population: the mean of the population.
-        naive: what it would be, were the judged units counted among it.
-        complained: Σw of the source, as a share of the units of which somebody complained.
+        population: mean of the population.
+        naive: mean if the units judged after a complaint were included.
+        complained: Σw of the source, as a share of the units with a complaint.
     """
 
     population: float
@@ -47,7 +47,7 @@ class FeedbackRun:
 
 
 def one_run(seed: int, units: int) -> FeedbackRun:
-    """Play traffic, and return how far off it is."""
+    """Simulate traffic, and return the errors of the means."""
     dice, sampler = Random(seed), RateSampler({METRIC: RATE}, feedback_rate=KEPT)
     apart, among = _telemetry(), _telemetry()
     qualities, complaints = [], 0
@@ -109,8 +109,8 @@ def main() -> None:
     runs = [one_run(seed, asked.units) for seed in range(asked.runs)]
     told = {
         "bias of the population's mean": [run.population for run in runs],
-        "bias, were they counted beside it": [run.naive for run in runs],
-        "source, of all that complained": [run.complained for run in runs],
+        "bias with these units included": [run.naive for run in runs],
+        "share of the units with a complaint that the source represents": [run.complained for run in runs],
     }
     for what, found in told.items():
         print(f"{what}: {fmean(found):+.4f} ± {stdev(found) / len(found) ** 0.5:.4f}")

@@ -1,10 +1,11 @@
-"""How often a fitted judge is kept, by its true gain and the number of labels: the reason for
-``metrics/kit/tuned_prompts.py``.
+"""Simulation of tuning a judge: how often a tuned judge is kept, by its true gain and the number of labels.
+
+It is the reason for the split in ``metrics/kit/tuned_prompts.py``.
 
     python -m benchmarks.fitting --markdown benchmarks/fitting.md    # five minutes; --runs 50 for a look
 
-Each run is a whole ``metric.fit`` on labels that are drawn anew, with a judge that is simulated: how often it is right is
-known, and so is what demonstrations teach it. What a real model learns from them is not simulated, and not known here.
+Each run is a whole ``metric.fit`` on newly drawn labels with a simulated judge: its accuracy, and the effect of demonstrations
+on it, are known. The effect of demonstrations on a real model is not simulated, and unknown here.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ __all__ = ["Cell", "SimulatedJudge", "cell", "fitted", "labelled"]
 LABELS = (60, 150, 400)
 GAINS = (0.0, 0.12)
 RIGHT = 0.78
-"""Share of samples on which the judge is right as it is."""
+"""Share of samples on which the untuned judge is right."""
 SHARED = 0.8
-"""How likely a verdict is by what the sample alone makes hard; else another prompt draws anew. So two prompts without any
-difference differ on 12 % of the samples."""
+"""Probability that the sample alone determines a verdict; otherwise another prompt draws a new one. So two equally good prompts
+differ on 12 % of the samples."""
 PASSES = 0.6
 TEACHES = 0.25
-"""Share of samples that teach what there is to learn, where they are a demonstration."""
+"""Share of samples that have the full effect if they are a demonstration."""
 RUNS = 200
 _HEADERS = (
     "a candidate looked better",
-    "by: where it was chosen",
-    "by: on the third part",
-    "a test where it was chosen passed",
+    "by: in the selection part",
+    "by: in the test part",
+    "a test in the selection part passed",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJudge:
-    """A judge of known accuracy: it is right more often by ``gain`` where a demonstration teaches it.
+    """A judge of known accuracy; a suitable demonstration raises its accuracy by ``gain``.
 
     Attributes:
-        seed: of its verdicts: the same question gets the same one.
-        gain: 0 = demonstrations change its verdicts, and not how many are right.
+        seed: seed of its verdicts: equal questions get equal verdicts.
+        gain: 0 = demonstrations change single verdicts, but not the accuracy.
     """
 
     seed: int
@@ -59,7 +60,7 @@ class SimulatedJudge:
     model: str = "simulated"
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Give the right verdict, or the wrong one."""
+        """Return the right verdict, or the wrong one."""
         shown = [_facts(one.evidence["response"]) for one in prompt.examples]
         share = RIGHT + self.gain * any(teaches for _, _, teaches in shown)
         number, passes, _ = _facts(prompt.evidence["response"])
@@ -70,13 +71,13 @@ class SimulatedJudge:
 
 
 def _facts(response: str) -> tuple[int, bool, bool]:
-    """Return number, right verdict and whether it teaches, of a sample."""
+    """Return the number of a sample, its right verdict, and whether it teaches."""
     number, passes, teaches = response.split()
     return int(number), passes == "pass", teaches == "teaches"
 
 
 def labelled(number: int, seed: int) -> list[AnnotatedSample]:
-    """Return labels, a sample each."""
+    """Return labels, one per sample."""
     dice, found = Random(seed), list[AnnotatedSample]()
     for line in range(1, number + 1):
         passes, teaches = dice.random() < PASSES, dice.random() < TEACHES
@@ -86,20 +87,20 @@ def labelled(number: int, seed: int) -> list[AnnotatedSample]:
 
 
 def fitted(labels: int, gain: float, seed: int) -> Fitted:
-    """Return what one run comes to."""
+    """Return the result of one run."""
     metric = AspectCritic(SimulatedJudge(seed, gain), definition="It is right.")
     return metric.fit_sync(labelled(labels, seed), seed=seed)
 
 
 class Cell(NamedTuple):
-    """Many runs with as many labels and the same gain.
+    """Many runs with equal numbers of labels and equal gain.
 
     Attributes:
-        kept: share of runs whose metric is changed.
-        looked: share in which a candidate looked better on the labels that it was chosen by.
-        promised: mean gain of the chosen one there.
-        tested: mean gain of the same one on the third part.
-        same_part: share in which a test on the labels of the choice would have kept it.
+        kept: share of runs that change the metric.
+        looked: share of runs in which a candidate looked better on the labels of the selection.
+        promised: mean gain of the chosen candidate on these labels.
+        tested: mean gain of the chosen candidate on the third part.
+        same_part: share of runs in which a test on the labels of the selection would have kept it.
     """
 
     kept: float
@@ -110,7 +111,7 @@ class Cell(NamedTuple):
 
 
 def cell(labels: int, gain: float, runs: int) -> Cell:
-    """Play runs, each with labels and verdicts of its own."""
+    """Run several times, each with new labels and verdicts."""
     found = [fitted(labels, gain, seed) for seed in range(runs)]
     chosen = [one.chosen for one in found if one.chosen is not None]
     tested = [one.tested for one in found if one.tested is not None]
@@ -124,10 +125,10 @@ def cell(labels: int, gain: float, runs: int) -> Cell:
 
 
 def table(runs: int) -> Iterator[str]:
-    """Yield the page's lines."""
-    yield "# What a fitted judge is kept by\n"
+    """Yield the lines of the page."""
+    yield "# How often a tuned judge is kept\n"
     yield f"`python -m benchmarks.fitting`: {runs:,} runs of `metric.fit` per row, 16 candidates of 4 demonstrations. The judge"
-    yield f"is simulated: right on {100 * RIGHT:.0f} % of the samples as it is, and more often by the true gain where a"
+    yield f"is simulated: right on {100 * RIGHT:.0f} % of the samples as it is, and more often by the true gain if a"
     yield "demonstration teaches it. Two prompts without any difference differ on 12 % of their verdicts. The gain of a real"
     yield "model from demonstrations has not been measured.\n"
     yield _row("true gain", "labels", "kept", *_HEADERS)
@@ -143,7 +144,7 @@ def _row(*cells: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table, and write it where that is asked for."""
+    """Print the table, and on request also write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--markdown", type=Path)

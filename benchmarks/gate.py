@@ -1,11 +1,11 @@
-"""The gate of ``spanscore evaluate --baseline``: does its paired interval hold the true change, and how often does nothing
-fail?
+"""Simulation of the gate of ``spanscore evaluate --baseline``: coverage of its paired interval, and rate of false failures.
 
     python -m benchmarks.gate [--runs 1000]
 
-Two runs over the same cases, drawn from laws whose true change of the mean is known. Told per law and number of cases: the
-share of runs whose 95 % interval holds the true change, its mean width, and the share in which ``max_drop = 0`` fails. Targets:
-coverage .92, from 60 cases on .94; of runs where nothing has changed .035 may fail (nominal: .025, one side of the interval).
+Two runs over the same cases are drawn from distributions with a known change of the mean. Printed per distribution and number
+of cases: the share of runs whose 95 % interval contains the true change, its mean width, and the share that fails at
+``max_drop = 0``. Targets: coverage .92, from 60 cases on .94; of unchanged runs .035 may fail (nominal: .025, one side of the
+interval).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW = 60
 
 
 class Cell(NamedTuple):
-    """One law at one number of cases."""
+    """One distribution at one number of cases."""
 
     coverage: float
     width: float
@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 def binary(passing: float, *, broken: float, noise: float) -> tuple[Law, float]:
-    """Cases that pass or fail: a share of them is broken by the change, and the judge turns a share over, in either run."""
+    """Cases that pass or fail: the change breaks a share of them, and the judge flips a share in either run."""
 
     def law(random: Random) -> tuple[float, float]:
         good = random.random() < passing
@@ -45,7 +45,7 @@ def binary(passing: float, *, broken: float, noise: float) -> tuple[Law, float]:
 
 
 def rated(drop: float) -> tuple[Law, float]:
-    """Qualities spread over the cases, .2 to .9, with a judge's noise of ±.1 in either run."""
+    """Qualities between .2 and .9, with a judge's noise of ±.1 in either run."""
 
     def law(random: Random) -> tuple[float, float]:
         level = random.uniform(0.2, 0.9)
@@ -70,7 +70,7 @@ def drawn(law: Law, cases: int, random: Random) -> list[tuple[float, float]]:
 
 
 def gap(law: Law, cases: int, random: Random) -> MeanInterval:
-    """Return the paired difference of one run against its baseline."""
+    """Return the paired difference between one run and its baseline."""
     found = JudgeComparison(
         difference=moments([((1.0 + now - was) / 2.0, 1.0) for was, now in drawn(law, cases, random)])
     ).gap
@@ -79,7 +79,7 @@ def gap(law: Law, cases: int, random: Random) -> MeanInterval:
 
 
 def cell(law: Law, true: float, cases: int, runs: int, seed: int) -> Cell:
-    """Return what ``runs`` runs come to."""
+    """Return the result of ``runs`` runs."""
     gaps = [gap(law, cases, Random(seed + run)) for run in range(runs)]
     held = sum(one.low <= true <= one.high for one in gaps)
     failed = sum(one.mean < 0.0 and one.high < 0.0 for one in gaps)
@@ -87,7 +87,7 @@ def cell(law: Law, true: float, cases: int, runs: int, seed: int) -> Cell:
 
 
 def main() -> int:
-    """Print the table; 1 where a target is missed."""
+    """Print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     runs = parser.parse_args().runs

@@ -1,9 +1,9 @@
-"""Intervals of a weighted mean, by coverage and width: why ``estimates.interval`` is what it is.
+"""Simulation of intervals for a weighted mean, by coverage and width: the reason for the formula of ``estimates.interval``.
 
     python -m benchmarks.intervals --markdown benchmarks/intervals.md    # four minutes; --samples 200 for a look
 
-Each cell draws samples of n scores of a law whose mean is known, weighted as sampling rules weight them, and counts how often
-an interval that says 95 % holds the mean. All but the bootstrap know no more than the sums that the instruments export.
+Each cell draws samples of n scores from a distribution with a known mean, weighted as by sampling rules, and counts how often a
+95 % interval contains the mean. All methods but the bootstrap use only the sums that the instruments export.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MEANS = (0.5, 0.9, 0.97, 1.0)
 Z = 1.959963984540054
 RESAMPLES = 200
 BOOTSTRAPPED = 400
-"""Samples per cell of the bootstrap, which takes its time."""
+"""Samples per cell of the bootstrap, which is slow."""
 
 
 def _beta(spread: float) -> Law:
-    """The smaller ``spread``, the farther the scores lie apart."""
+    """Return a beta distribution; a smaller ``spread`` gives more scattered scores."""
 
     def law(dice: np.random.Generator, mean: Floats) -> Floats:
         return np.where(
@@ -59,10 +59,10 @@ LAWS: Mapping[str, Law] = {
 
 
 class Traffic(NamedTuple):
-    """Groups of units: their share of all, their sampling rate, and how much worse they score, in the others' shortfalls.
+    """Groups of units: share of all units, sampling rate, and factor on 1 − mean.
 
     Attributes:
-        worse: of the last group: 2 = at a mean of .9, about .8.
+        worse: factor of the last group: 2 = at a mean of .9, about .8.
     """
 
     shares: tuple[float, ...]
@@ -89,7 +89,7 @@ TRAFFICS: Mapping[str, Traffic] = {
 
 
 class Sums(NamedTuple):
-    """Of each sample: its scores and weights, and what the instruments export of them."""
+    """Scores and weights of each sample, and the sums that the instruments export."""
 
     y: Floats
     weights: Floats
@@ -101,7 +101,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, y: Floats, w: Floats) -> Sums:
-        """Return those of samples, a row each."""
+        """Return the sums of samples, one sample per row."""
         w2 = w * w
         return cls(y, w, *(each.sum(axis=1) for each in (w, w * y, w2, w2 * y, w2 * y * y)))
 
@@ -120,19 +120,19 @@ class Sums(NamedTuple):
 
 
 def chosen(of: Sums) -> Ends:
-    """Return what the library says, by its own code."""
+    """Return the interval of the library, by its own code."""
     rows = zip(of.w, of.wy, of.w2, of.w2y, of.w2y2, strict=True)
     ends = np.array([estimates.interval(estimates.Moments(0.0, *map(float, row))) for row in rows])
     return ends[:, 0], ends[:, 1]
 
 
 def wilson(of: Sums) -> Ends:
-    """Wilson (1927) with n_eff, whatever the law."""
+    """Wilson (1927) with n_eff, for every distribution."""
     return _wilson(of.mean, of.size)
 
 
 def agresti_coull(of: Sums) -> Ends:
-    """Agresti and Coull (1998) with n_eff, whatever the law."""
+    """Agresti and Coull (1998) with n_eff, for every distribution."""
     size = of.size + Z**2
     middle = (of.size * of.mean + Z**2 / 2) / size
     return _around(middle, Z * np.sqrt(middle * (1 - middle) / size))
@@ -144,7 +144,7 @@ def student(of: Sums) -> Ends:
 
 
 def before(of: Sums) -> Ends:
-    """What the library said: Wilson's for pass/fail and below 30 effective scores, t for the others."""
+    """The library's earlier interval: Wilson's for pass/fail and below 30 effective scores, t otherwise."""
     binary = ((of.y == 0) | (of.y == 1)).all(axis=1)
     pairs = zip(wilson(of), student(of), strict=True)
     low, high = (np.where(binary | (of.size < 30), first, second) for first, second in pairs)
@@ -204,7 +204,7 @@ METHODS: Mapping[str, Callable[[Sums], Ends]] = {
 
 
 class Cell(NamedTuple):
-    """What became of an interval in one place of the table: how often it held the mean, and how wide it was."""
+    """The result of a method in one cell of the table: coverage and width."""
 
     method: str
     traffic: str
@@ -216,7 +216,7 @@ class Cell(NamedTuple):
 
 
 def ends_of(method: str, y: Floats, w: Floats) -> Ends:
-    """Return the ends of one method's intervals; a sample per row."""
+    """Return the ends of one method's intervals; one sample per row."""
     return METHODS[method](Sums.of(y, w))
 
 
@@ -227,7 +227,7 @@ def cells(
     methods: Sequence[str] = tuple(METHODS),
     laws: Sequence[str] = tuple(LAWS),
 ) -> Iterator[Cell]:
-    """Yield every cell, from a seed of its own."""
+    """Yield every cell; each has its own seed."""
     for number, (traffic, law, mean, n) in enumerate(product(TRAFFICS, laws, MEANS, sizes)):
         y, w = TRAFFICS[traffic].draw(np.random.default_rng((SEED, number)), LAWS[law], mean, (samples, n))
         for method in methods:
@@ -286,7 +286,7 @@ def main() -> None:
     """Print the tables, or write them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=4_000, help="per cell")
-    parser.add_argument("--markdown", type=Path, help="where the tables are written")
+    parser.add_argument("--markdown", type=Path, help="file for the tables")
     arguments = parser.parse_args()
     text = table(list(cells(arguments.samples)), arguments.samples)
     if arguments.markdown is None:

@@ -1,9 +1,9 @@
-"""What an answer costs to read, whatever its size and shape: CPU of the judge's thread and of the loop, per question.
+"""CPU time of reading a judge's answer of any size and form, on the judge's thread and on the loop, per question.
 
     python -m benchmarks.judge_answers
 
-Half a minute. A loopback server gives each answer to a ``ChatOpenAI``; the median of five questions. Exits with 1 where one
-takes more than 50 ms.
+Half a minute. A loopback server gives each answer to a ``ChatOpenAI``; the result is the median of five questions. Exits with 1
+if one takes more than 50 ms.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ANSWERS: Mapping[str, Callable[[], bytes]] = {
 
 
 class TimedChat(ChatOpenAI):
-    """Tells the CPU time of the thread that asks."""
+    """A chat model that records the CPU time of the calling thread."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         began_s = time.thread_time()
@@ -79,7 +79,7 @@ THREAD_S: list[float] = []
 
 
 def cpu_ms(judge: LangChainJudge, loop: asyncio.AbstractEventLoop) -> tuple[float, str]:
-    """Return the CPU time of one question, on both threads, and what came of it."""
+    """Return the CPU time of one question on both threads, in ms, and its verdict or error."""
     THREAD_S.clear()
     began_s = time.thread_time()
     try:

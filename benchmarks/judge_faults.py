@@ -1,11 +1,11 @@
-"""The fault matrix in real time: what becomes of scores, requests and money while a judge limits, hangs, fails and lies.
+"""Tests of a faulty judge in real time: scores, requests and cost while a judge limits, hangs, fails or answers wrongly.
 
     python -m benchmarks.judge_faults                       # 15 minutes; --quick for a look, --only 429 for some rows
     python -m benchmarks.judge_faults --table FILE          # writes the table, as Markdown
     python -m benchmarks.judge_faults --record FILE         # instead: status() every 5 s, 20 requests/s → 5 → down 60 s → 20
 
 The rows are those of ``tests/judges/faults/rows.py``, through ``langchain-openai`` against a server on loopback, with
-``timeout`` 10 s and 5 units a second. Exits with 1 when a target is missed.
+``timeout`` 10 s and 5 units a second. Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spanscore.wiring.status import Status
 _HEAD = "| fault | scores | requests per score | the rest | seen | missed | s |\n|---|---|---|---|---|---|---|"
 _LOOK_S = 5.0
 _PHASES = ((40.0, 20.0), (40.0, 5.0), (60.0, None), (100.0, 20.0))
-"""Seconds, and the requests a second that are allowed; None = nobody listens."""
+"""Phases: seconds, and the allowed requests per second; None = the server is down."""
 _DEMAND_PER_S = 10.0
 
 
@@ -54,8 +54,10 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[""], metavar="PART", help="rows whose name contains one of these")
-    parser.add_argument("--quick", action="store_true", help="at a twentieth of the length")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], metavar="PART", help="only rows with one of these in their name"
+    )
+    parser.add_argument("--quick", action="store_true", help="run at a twentieth of the length")
     parser.add_argument("--table", type=Path, metavar="FILE")
     parser.add_argument("--record", type=Path, metavar="FILE")
     return parser.parse_args()
@@ -78,7 +80,7 @@ def _how(pace: Pace) -> str:
 
 
 def _recording() -> Iterator[str]:
-    """Yield what ``status()`` says every five seconds of the phases."""
+    """Yield ``status()`` for every five seconds of the phases."""
     with FaultyOpenAI(latency_s=0.5, keep_bodies=False) as server, Stage(critic(server, timeout=10.0)) as stage:
         stage.begin(server)
         length_s = sum(seconds for seconds, _ in _PHASES)
@@ -99,7 +101,7 @@ def _recording() -> Iterator[str]:
 
 
 def _below_the_tables(status: Status) -> str:
-    """Return the part of a status that changes here: outcomes, what waits, and the account's row."""
+    """Return the changing part of a status: outcomes, pending units, and the account's row."""
     ended = {outcome: units for counted in status.outcomes.values() for outcome, units in counted.items()}
     counts = {**ended, "pending": sum(status.pending.values())}
     told = f"{status}"

@@ -1,11 +1,11 @@
-"""Who asks: spanscore as it is and as it was, and how others limit and repeat, all in virtual time.
+"""Clients of a judge for comparison: spanscore now and earlier, and other libraries' limits and retries, in virtual time.
 
-spanscore's two are the very code. The others cannot run without a network; what they do about limits and failures is modelled
-from their source: openai 3.54 ``_base_client.py`` (two retries, 0.5 s doubling to 8 s, less up to a quarter; ``Retry-After`` up
-to 2 min), ragas 0.4.3 ``executor.py`` and ``run_config.py`` (16 workers; ten attempts by tenacity's ``wait_random_exponential``
-up to 60 s, by tenacity itself, around a client with its two retries), litellm 1.109 ``router`` (``calculate_retry_after``: no
-limit of its own; two retries, after 0.5 s, doubling, plus up to 0.75 s, and a last wait before it raises; ``Retry-After`` up to
-60 s; a single deployment is never cooled down; the client's own retries are off).
+Both versions of spanscore are the real code. The others need a network, so their limits and retries are modelled from their
+source: openai 3.54 ``_base_client.py`` (two retries, 0.5 s doubling to 8 s, less up to a quarter; ``Retry-After`` up to 2 min),
+ragas 0.4.3 ``executor.py`` and ``run_config.py`` (16 workers; ten attempts by tenacity's ``wait_random_exponential`` up to 60
+s, by tenacity itself, around a client with its two retries), litellm 1.109 ``router`` (``calculate_retry_after``: no limit of
+its own; two retries, after 0.5 s, doubling, plus up to 0.75 s, and a last wait before it raises; ``Retry-After`` up to 60 s; a
+single deployment is never cooled down; the client's own retries are off).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Router:
             except JudgeUnavailable as error:
                 after_s, jitter_s = error.retry_after_s or 0.0, 0.75 * self.dice.random()
                 await asyncio.sleep((after_s if 0 < after_s <= 60 else 0.5 * 2**attempt) + jitter_s)
-                last = error  # it sleeps after the last one, too
+                last = error  # it also sleeps after the last one
         raise last
 
 

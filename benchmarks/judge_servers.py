@@ -1,6 +1,6 @@
-"""Judges' servers in virtual time: what each allows, refuses and fails, and what an oracle that knows it would get out of it.
+"""Simulated servers of judges in virtual time: their limits, refusals and faults, and the best rate that an oracle could reach.
 
-A question takes some 0.5 s (log-normal), a refusal 0.05 s. A limit per second is a token bucket that holds one second's worth.
+A question takes some 0.5 s (log-normal), a refusal 0.05 s. A limit per second is a token bucket for one second.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Between = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server allows.
+    """The limits and faults of a server.
 
     Attributes:
-        at_once: questions it works on.
-        queue: questions it lets wait for that.
-        per_second: requests, by time.
-        tokens_per_second: of questions and answers.
+        at_once: number of concurrent questions.
+        queue: number of questions that may wait for that.
+        per_second: allowed requests per second, by time.
+        tokens_per_second: allowed tokens of questions and answers per second.
         latency_s: mean time of an answer.
-        lag_s: for so long after its answer a question still counts.
-        headers: whether its answers say what is left.
-        retry_after_s: what its refusals say.
-        storm: when it refuses everything.
-        down: when nobody can connect.
+        lag_s: time after its answer for which a question still counts.
+        headers: whether its answers have the remaining limits.
+        retry_after_s: ``Retry-After`` of its refusals.
+        storm: time in which it refuses everything.
+        down: time in which connections fail.
     """
 
     at_once: float = inf
@@ -54,16 +54,16 @@ class Limits:
     down: Between = (inf, inf)
 
     def rate(self, now_s: float) -> float:
-        """Return how many requests a second it allows now."""
+        """Return the allowed requests per second at a time."""
         return [rate for since_s, rate in self.per_second if since_s <= now_s][-1]
 
     @property
     def fault(self) -> Between | None:
-        """When it is of no use; None where it always is."""
+        """The time of its fault; None without a fault."""
         return next((between for between in (self.storm, self.down) if between[0] < inf), None)
 
     def oracle(self, from_s: float = 0.0, until_s: float = SECONDS, askers: int = 64) -> float:
-        """Return how many answers who knows all of this gets in a time."""
+        """Return the number of answers in a time for a client configured with all limits."""
         steps = 1000
         width_s = (until_s - from_s) / steps
         moments = [from_s + (step + 0.5) * width_s for step in range(steps)]
@@ -77,14 +77,14 @@ class Limits:
 
 
 class Meter:
-    """A limit per second: holds one second's worth, and refuses what it does not hold."""
+    """A limit per second: a token bucket for one second, which refuses larger requests."""
 
     def __init__(self) -> None:
         self.most = self._level = 0.0
         self._rate = self._at_s = 0.0
 
     def level(self, rate: float, now_s: float) -> float:
-        """Return what it holds, at a rate of now."""
+        """Return the level of the bucket, at the present rate."""
         self.most = max(1.0, rate)
         if self._rate == 0.0:
             self._level = self.most
@@ -98,11 +98,11 @@ class Meter:
 
 @dataclass(slots=True)
 class Server:
-    """A judge in virtual time that counts what it is asked.
+    """A judge in virtual time that counts its questions.
 
     Attributes:
-        calls: requests.
-        answered_s: when it answered.
+        calls: number of requests.
+        answered_s: times of its answers.
     """
 
     limits: Limits
@@ -118,12 +118,12 @@ class Server:
 
     @property
     def at_work(self) -> int:
-        """Questions that it works on or lets wait."""
+        """Number of questions that it answers or lets wait."""
         return self._working + len(self._waiters)
 
     @property
     def now_s(self) -> float:
-        """Seconds since it is there: a loop in real time does not begin at 0."""
+        """Seconds since it was made; a loop in real time does not start at 0."""
         return asyncio.get_running_loop().time() - self._began_s
 
     async def ask(self, prompt: Prompt) -> Reply:
@@ -182,7 +182,7 @@ class Server:
             self._working += 1
         else:
             self._waiters.append(asyncio.get_running_loop().create_future())
-            await self._waiters[-1]  # and has the place of one that has ended
+            await self._waiters[-1]  # then takes the place of a question that has ended
         await asyncio.sleep(self.limits.latency_s * self.dice.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
         if self.limits.lag_s:
             asyncio.get_running_loop().call_later(self.limits.lag_s, self._end)

@@ -1,12 +1,13 @@
-"""Judges that limit, storm and go away: how much each asker gets out of them, and what it wastes. In virtual time.
+"""Comparison of clients of a judge that limits, fails or is down: share of possible answers, and waste. In virtual time.
 
     python -m benchmarks.judges --markdown benchmarks/judges.md      # all rows, about half an hour
     python -m benchmarks.judges --only "8 at once" --asker spanscore --seeds 11 12
     python -m benchmarks.judges --real                               # three rows in real time, 200 s
 
-64 askers with an endless backlog ask one judge for 200 s. Share: answers by those of an oracle that knows the limits; it is
-computed. Wasted: calls without an answer, per answer. Lost: questions that ended without one. Recovery: seconds from the end of
-a fault until 5 s at 90 % of the oracle's rate begin. The rows of money are ``benchmarks/budget.py``.
+64 callers with an endless backlog use one judge for 200 s. Share: answers relative to an oracle that uses the limits,
+computed.
+Wasted: calls without an answer, per answer. Lost: questions that ended without an answer. Recovery: seconds from the end of a
+fault until the first 5 s at 90 % of the oracle's rate. The rows on cost are in ``benchmarks/budget.py``.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from spanscore.protocols import Judge
 
 N_ASKERS = 64
 TUNED_ON_SEEDS = (1, 2, 3)
-"""On these, and the rows of ``LIMITS`` and ``OUTAGES``, spanscore was tuned."""
+"""Seeds on which spanscore was tuned, with the rows of ``LIMITS`` and ``OUTAGES``."""
 REPORTED_SEEDS = (11, 12, 13, 14, 15)
-"""These, and the rows of ``UNSEEN``, it had never met."""
+"""Seeds, and rows of ``UNSEEN``, on which spanscore was not tuned."""
 PEERS_SEEDS = 2
-"""How many of them the others, whose numbers vary far less than they differ, are measured on; and not on ``UNSEEN``."""
+"""Number of these seeds for the other clients, which vary far less than they differ; they are not measured on ``UNSEEN``."""
 IN_REAL_TIME = ("8 at once", "10 requests/s", "30 s storm of 429")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One server, and what is aimed at there.
+    """One server, and the targets for it.
 
     Attributes:
-        share: at least.
-        wasted: at most.
-        recovery_s: at most.
-        lost: at most.
+        share: lowest share.
+        wasted: highest waste.
+        recovery_s: longest recovery.
+        lost: highest number of lost questions.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Row:
 
 
 def alternating(high: float, low: float, every_s: float) -> tuple[tuple[float, float], ...]:
-    """Return a rate that changes for ever."""
+    """Return a rate that alternates for ever."""
     changes = range(int(SECONDS // every_s) + 1)
     return tuple((change * every_s, low if change % 2 else high) for change in changes)
 
@@ -127,8 +128,8 @@ class Measured:
 
 
 def measured(row: Row, asker: str, seed: int) -> Measured:
-    """Let 64 ask one server for 200 s."""
-    gc.collect()  # a judge without an account is known by its id: the gate of an earlier server must not be met again
+    """Let 64 callers use one server for 200 s."""
+    gc.collect()  # a judge without an account is identified by its id, which must not be that of an earlier server
     return in_virtual_time(_measured(row, asker, seed))
 
 
@@ -186,7 +187,7 @@ def mean(runs: Sequence[Measured]) -> Measured:
 
 
 def missed(row: Row, got: Measured) -> list[str]:
-    """Return which targets of a row are not met."""
+    """Return the missed targets of a row."""
     aims = {
         "share": round(got.share, 2) < row.share,
         "wasted": round(got.wasted, 2) > row.wasted,
@@ -197,7 +198,7 @@ def missed(row: Row, got: Measured) -> list[str]:
 
 
 async def cpu_us(judge: Judge, questions: int = 20_000) -> float:
-    """Return the microseconds of CPU that a question costs which is answered at once."""
+    """Return the microseconds of CPU per question with an immediate answer."""
     prompt = Prompt(step="s", instruction="", evidence={"response": "x" * 500}, output=Verdict)
     began_s = time.process_time()
     for _ in range(questions):
@@ -206,7 +207,7 @@ async def cpu_us(judge: Judge, questions: int = 20_000) -> float:
 
 
 async def healthy_path() -> tuple[float, float]:
-    """Return the microseconds of CPU that a question costs now, and that it cost before: medians of five turns each."""
+    """Return the microseconds of CPU per question, now and in the earlier version: medians of five turns each."""
     now, before = RateLimited(Instant()), Retrying(Limited(Timed(Instant(), 30.0), 16), 3)
     turns = [(await cpu_us(now), await cpu_us(before)) for _ in range(5)]
     return median(turn[0] for turn in turns), median(turn[1] for turn in turns)
@@ -220,7 +221,7 @@ class Instant:
 
 
 async def in_real_time(rows: Sequence[Row], seed: int) -> list[tuple[Row, Measured]]:
-    """Let spanscore ask several servers at once, for 200 s by the clock on the wall."""
+    """Let spanscore use several servers concurrently, for 200 s in real time."""
     return list(zip(rows, await asyncio.gather(*(_measured(row, "spanscore", seed) for row in rows)), strict=True))
 
 
@@ -274,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def page(lines: Sequence[Sequence[str]], healthy: str) -> str:
-    """Return the committed table."""
+    """Return the text of the committed page."""
     head = ["", "server", "asker", "share", "wasted", "lost", "recovery", "target", ""]
     table = [head, ["---"] * len(head), *lines]
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)

@@ -1,10 +1,10 @@
-"""What a score costs beside the judge's own work: prompt tokens and time per score, against ragas in the same run.
+"""Cost of a score apart from the judge's own work: prompt tokens and time per score, against ragas in the same run.
 
     python -m benchmarks.judging            # --json FILE, --only faithfulness
 
-Both judge the same samples with the same instant answers, filled in by the schema that each asks for. Tokens are those of
-the prompts (cl100k_base), all calls of a score added up; time is the median over interleaved samples; memory is what
-10,000 scores leave behind. The environment needs ragas beside spanscore: benchmarks/requirements-judging.txt.
+Both judge equal samples with equal instant answers, which are filled in by the requested schema. Tokens are those of the
+prompts (cl100k_base), summed over all calls of a score. Time is the median over interleaved samples. Memory is the growth over
+10,000 scores. The environment needs ragas in addition to spanscore: benchmarks/requirements-judging.txt.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Score = Callable[[int], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """A metric of ragas.
+    """A metric of ragas and its counterpart.
 
     Attributes:
         kind: its class in ``ragas.metrics``.
-        params: of the class.
-        ours: of spanscore's metric.
+        params: arguments of the class.
+        ours: arguments of spanscore's metric.
         multi: whether it judges conversations.
     """
 
@@ -91,7 +91,7 @@ COUNTERPARTS: Mapping[str, Counterpart] = {
 
 
 def filled(schema: Mapping[str, Any]) -> Any:
-    """Return an answer of the shape of a JSON schema: the same claims, topics and verdicts for whoever asks."""
+    """Return an answer in the form of a JSON schema, with equal claims, topics and verdicts for both libraries."""
     return _fill(schema, schema.get("$defs", {}), "")
 
 
@@ -124,7 +124,7 @@ def _rows(item: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> list[A
 
 
 class OurJudge:
-    """Answers at once, and keeps what it was sent, as a chat model with ``n`` is: ballots, or two ratings, as one request."""
+    """A judge with instant answers that keeps its prompts; ballots or two ratings are one request, as with ``n``."""
 
     model = "instant"
     reads_instructions = True
@@ -135,11 +135,11 @@ class OurJudge:
 
     @property
     def answers_several(self) -> bool:
-        """Whether ballots come as one question; where nothing is counted, without a look at them."""
+        """Whether ballots are one question; also if prompts are not kept."""
         return self.sent is not None
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer by the form."""
+        """Return an answer in the requested form."""
         if self.sent is not None:
             self.sent.append("\n\n".join(render(prompt)))
         reply = self._reply(prompt)
@@ -154,7 +154,7 @@ class OurJudge:
 
 
 def ragas_judge() -> Any:
-    """Return ragas's own kind of model that answers at once, and keeps what it was sent in ``sent``."""
+    """Return a model of ragas's kind with instant answers that keeps its prompts in ``sent``."""
     from langchain_core.outputs import Generation, LLMResult
     from ragas.llms.base import BaseRagasLLM
 
@@ -184,7 +184,7 @@ def ragas_judge() -> Any:
 
 
 class Vectors:
-    """Embeddings that cost nothing, for both."""
+    """Embeddings without cost, for both libraries."""
 
     def embed_query(self, text: str) -> list[float]:
         return [1.0, float(len(text) % 7)]
@@ -225,13 +225,13 @@ def ours(name: str, counterpart: Counterpart) -> tuple[OurJudge, Score]:
 
 
 def _needed(name: str) -> list[dict[str, Any]]:
-    """Return the samples with the fields that the metric needs; of a critic, which takes any, with question and answer."""
+    """Return the samples with the fields that the metric needs; a critic needs only question and answer."""
     fields = found(name).requires["single_turn"] or ("user_input", "response")
     return [{field: sample[field] for field in fields} for sample in SINGLE]
 
 
 def theirs(name: str, counterpart: Counterpart) -> tuple[Any, Score]:
-    """Return the metric of ragas, likewise."""
+    """Return the metric of ragas as a function of a sample's number, and its judge."""
     from ragas import metrics
     from ragas.dataset_schema import MultiTurnSample as Multi
     from ragas.dataset_schema import SingleTurnSample as Single
@@ -252,7 +252,7 @@ def theirs(name: str, counterpart: Counterpart) -> tuple[Any, Score]:
 
 
 def tokens_of(text: str) -> int:
-    """Return the tokens of a prompt in cl100k_base; the vocabulary ships in litellm's wheel."""
+    """Return the tokens of a prompt in cl100k_base; the vocabulary is in litellm's wheel."""
     if "TIKTOKEN_CACHE_DIR" not in os.environ:
         spec = find_spec("litellm")
         if spec is None or spec.origin is None:
@@ -264,7 +264,7 @@ def tokens_of(text: str) -> int:
 
 
 async def token_row(name: str, counterpart: Counterpart) -> dict[str, Any]:
-    """Return what both send per score, over all samples."""
+    """Return the tokens and calls of both per score, over all samples."""
     row: dict[str, Any] = {"metric": name}
     for who, (judge, score) in {"spanscore": ours(name, counterpart), "ragas": theirs(name, counterpart)}.items():
         number = len(MULTI if counterpart.multi else SINGLE)
@@ -295,7 +295,7 @@ async def time_row(name: str, counterpart: Counterpart) -> dict[str, Any]:
 
 
 async def growth_mb() -> float:
-    """Return what 10,000 scores of ours leave behind, MB by tracemalloc."""
+    """Return the memory growth over 10,000 of our scores, in MB by tracemalloc."""
     judge, score = ours("faithfulness", COUNTERPARTS["faithfulness"])
     judge.sent = None
     for number in range(200):
@@ -329,13 +329,13 @@ async def measured(only: str | None) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print, and return 1 when a target is missed."""
+    """Measure, print, and return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures there too")
-    parser.add_argument("--only", choices=sorted(COUNTERPARTS), help="one metric")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--only", choices=sorted(COUNTERPARTS), help="only this metric")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = loop.run(measured(chosen.only))  # where the engine scores: from another loop each score is handed over
+    rows = loop.run(measured(chosen.only))  # on the engine's loop; from another loop each score is handed over
     print(f"{'prompt tokens per score':42} {'spanscore':>10} {'calls':>6} {'ragas':>8} {'calls':>6} {'ratio':>7}")
     for row in rows["tokens"]:
         calls = row["spanscore calls"], row["ragas calls"]

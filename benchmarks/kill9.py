@@ -1,9 +1,9 @@
-"""kill -9 through the whole line: what is left of it, over many seeds.
+"""Crash test: applications and workers on one spool are killed with kill -9, over many seeds; it counts losses and duplicates.
 
     python -m benchmarks.kill9 --markdown benchmarks/kill9.md             # 100 seeds: eight minutes; --seeds 6 for a look
 
-Applications and workers on one spool are killed at random points of a unit's way, one of them or both at once, up to four times
-a seed; ``tests/wiring/kills.py`` says how. Counts, no times: it may run beside others. Exits with 1 where something is lost.
+Processes are killed at random points of a unit's path, one or both kinds at once, up to four times a seed, as described in
+``tests/wiring/kills.py``. It counts and measures no times, so it may run with other work. Exits with 1 if anything is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.wiring.kills import KILLED, Kills, kills
 __all__ = ["main"]
 
 AT_ONCE = 3
-"""Seeds: most of a life is waiting."""
+"""Seeds that run concurrently, because a process mostly waits."""
 _ABOVE = """\
 # kill -9 through the whole line
 
@@ -92,7 +92,7 @@ def _row(who: str, found: Sequence[Kills]) -> str:
 
 
 def _faults(found: Sequence[Kills]) -> Iterator[str]:
-    """Yield what must not be."""
+    """Yield the violations."""
     yield ""
     faults = [f"- seed {one.seed}: {fault}" for one in found for fault in one.faults]
     yield from faults or [

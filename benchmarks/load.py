@@ -1,13 +1,13 @@
-"""A thousand chains at once: does scoring slow them down, and does every unit end in exactly one outcome?
+"""Load test with a thousand concurrent chains: the delay that scoring adds, and one outcome for every unit.
 
     python -m benchmarks.load [--rounds 8] [--json load.json]
 
-Two shapes. *Burst*: 1,000 ``ainvoke`` calls in one ``gather``; the loop is saturated, every microsecond added to one call is
-waited for by a thousand. *Steady*: the calls begin spread over the model's time, so that 1,000 are in flight and the loop
-is a third busy, as a service is; what shows here is a thread that holds the GIL.
+Two shapes. *Burst*: 1,000 ``ainvoke`` calls in one ``gather``; the loop is saturated, so a thousand calls wait for every
+microsecond that is added to one. *Steady*: the calls start spread over the model's time, so that 1,000 are in flight and the
+loop is busy for a third, as in a service; this reveals a thread that holds the GIL.
 
 Each round runs each shape without spanscore, twice, and with it at each rate, in random order. The pairs of runs without it
-give the A/A interval: how far two equal runs lie apart. The added p99 must lie inside.
+give the A/A interval, which is the difference of two equal runs. The added p99 must be inside.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Runs = dict[float | None, list[tuple[float, "Books | None"]]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the calls arrive.
+    """The way in which calls arrive.
 
     Attributes:
-        model_s: what the model takes; the chain's own time is what is beyond.
-        spread_s: the calls begin evenly over this time.
+        model_s: time of the model; the rest is the chain's own time.
+        spread_s: the calls start evenly over this time.
     """
 
     name: str
@@ -61,7 +61,7 @@ SHAPES = (Shape("burst", 1.0, 0.0), Shape("steady", 4.0, 4.0))
 
 
 class SlowJudge(Instant):
-    """A metric whose judge takes 200 ms."""
+    """A metric with a judge that takes 200 ms."""
 
     name = "slow"
 
@@ -72,7 +72,7 @@ class SlowJudge(Instant):
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The ledger after one run: every eligible unit in one outcome."""
+    """The ledger after one run: every eligible unit has one outcome."""
 
     eligible: int
     pending: int
@@ -81,17 +81,17 @@ class Books:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing is pending and nothing was lost."""
+        """Whether no unit is pending or lost."""
         return self.pending == 0 and self.eligible == sum(self.outcomes.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One shape and rate, over all rounds; milliseconds.
+    """One shape and rate, over all rounds; times in ms.
 
     Attributes:
         added_p99_ms: median over the rounds of the p99 with spanscore minus the mean of the two without.
-        interval_ms: 95 % of all pairs of runs without spanscore lie within ± this.
+        interval_ms: half-width that contains the differences of 95 % of all pairs of runs without spanscore.
     """
 
     shape: str
@@ -103,17 +103,17 @@ class Result:
 
     @property
     def met(self) -> bool:
-        """Whether the chain's own p99 is not to be told from one without spanscore."""
+        """Whether the chain's own p99 is within the variation of runs without spanscore."""
         return abs(self.added_p99_ms) <= self.interval_ms
 
     @property
     def balanced(self) -> bool:
-        """Whether the ledger was right after every round."""
+        """Whether the ledger was balanced after every round."""
         return all(one.balanced for one in self.books)
 
 
 def main() -> int:
-    """Run, print, write; 1 when a promise is not kept."""
+    """Run, print, write; return 1 if a target is missed."""
     arguments = _arguments()
     os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
     results = [result for shape in SHAPES for result in _shape(shape, arguments)]
@@ -136,7 +136,7 @@ def _shape(shape: Shape, arguments: Any) -> list[Result]:
 
 
 def _rounds(shape: Shape, calls: int, rounds: int, dice: random.Random) -> Runs:
-    """Return the p99s by rate; those without spanscore (None) twice per round, one after the other."""
+    """Return the p99s by rate; runs without spanscore (None) come twice per round, one after the other."""
     runs: Runs = {None: [], **{rate: [] for rate in RATES}}
     _p99(shape, calls, ())  # warm up
     for _ in range(rounds):
@@ -146,7 +146,7 @@ def _rounds(shape: Shape, calls: int, rounds: int, dice: random.Random) -> Runs:
 
 
 def _scored(shape: Shape, calls: int, rate: float) -> tuple[float, Books]:
-    """Run once under a new scorer, so that each run's books are its own."""
+    """Run once under a new scorer, so that each run has its own ledger."""
     from spanscore import OnlineScorer
 
     provider = TracerProvider(shutdown_on_exit=False)
@@ -164,7 +164,7 @@ def _scored(shape: Shape, calls: int, rate: float) -> tuple[float, Books]:
 
 
 def _p99(shape: Shape, calls: int, handlers: Sequence[BaseCallbackHandler]) -> float:
-    """Return the 99th percentile of what the chains took beyond the model's time, in milliseconds."""
+    """Return the 99th percentile of the chains' time without the model's, in ms."""
     gc.collect()
     own = asyncio.run(_concurrently(shape, calls, handlers))
     return quantiles(own, n=100)[98] * 1e3

@@ -1,20 +1,19 @@
-"""A burst of which every run is scored: what does the application pay where another process on its disk does the scoring?
+"""Load test of an application whose scoring runs in another process on the same disk: the cost of a call.
 
     python -m benchmarks.load_beside [--rounds 3] [--event-queue 10000] [--json beside.json]
 
-Ten minutes. The application calls a chain 20,000 times, one after the other, with a model that answers at once: what is
-measured is the application, and what is done for it. Three variants, each round in random order, each with a scorer of its
-own:
+Ten minutes. The application calls a chain 20,000 times, one after the other, with a model that answers at once. Measured are
+the application and the work that is done for it. Three variants run in random order in each round, each with its own scorer:
 
-- *capture*: every run is captured, none is sampled; what all others are compared with;
+- *capture*: every run is captured, none is sampled; the reference for the others;
 - *beside*: every run is scored, by ``spanscore worker`` on the spool that the application writes (``score_here: false``);
 - *inside*: every run is scored in the application's own process.
 
 The event queue has room for the burst (``limits: {event_queue_size: 40000}``), and so has the queue *inside*;
-``--event-queue 10000`` is the default one, of which the span thread must empty a part during the burst. The judge answers at
-once, so that the worker takes what CPU it can get: with a judge that is waited for it takes less.
+``--event-queue 10000`` is the default, of which the span thread must empty a part during the burst. The judge answers at
+once, so that the worker uses all available CPU; with a slower judge it uses less.
 Target: the mean call *beside* takes at most 1.3 × that of *capture*. In every run each unit must have one outcome in the
-application, and each that was handed over one in the worker.
+application, and each delegated unit one in the worker.
 """
 
 from __future__ import annotations
@@ -59,10 +58,12 @@ class Burst:
     """One burst under one variant.
 
     Attributes:
-        mean_us: of a call, microseconds; likewise ``p50_us`` and ``p99_us``.
-        outcomes: of the application's units.
-        worker: of the worker's; empty where there is none.
-        settled_s: from the last call until every unit was scored.
+        mean_us: mean time of a call, in µs.
+        p50_us: median time of a call, in µs.
+        p99_us: 99th percentile of the time of a call, in µs.
+        outcomes: outcomes of the application's units.
+        worker: outcomes of the worker's units; empty without a worker.
+        settled_s: seconds from the last call until every unit was scored.
     """
 
     variant: str
@@ -75,7 +76,7 @@ class Burst:
 
 
 def main() -> int:
-    """Run, print, write; 1 when the target is missed or a unit is."""
+    """Run, print, write; return 1 if the target is missed or a unit is missing."""
     arguments = _arguments()
     os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
     dice, rounds = random.Random(arguments.seed), list[dict[str, Burst]]()
@@ -141,7 +142,7 @@ def _scorer(config: Path, **options: Any) -> OnlineScorer:
 
 
 def _called(scorer: OnlineScorer, calls: int) -> list[float]:
-    """Call the chain; return what each call took, seconds."""
+    """Call the chain; return the time of each call, in s."""
     chain, taken = make_chain(), list[float]()
     given: Any = {"callbacks": [scorer.handler]}
     for _ in range(WARM_UP):
@@ -179,7 +180,7 @@ def _said(worker: subprocess.Popen[str], beginning: str) -> str:
 
 
 def _scored(page: int) -> int:
-    """Return how many units the worker has scored."""
+    """Return the number of units that the worker has scored."""
     with urlopen(f"http://127.0.0.1:{page}/status", timeout=60) as answer:
         found = re.search(r"scored (\d+)", answer.read().decode())
     return int(found[1]) if found else 0
@@ -204,7 +205,7 @@ def _ratio(bursts: dict[str, Burst], name: str) -> float:
 
 
 def _is_whole(burst: Burst, calls: int) -> bool:
-    """Whether each unit ended as the variant says: one that was refused has cost the application next to nothing."""
+    """Return whether each unit has the variant's outcome; a refused unit would have cost the application next to nothing."""
     due = {ENDED_AS[burst.variant]: calls + WARM_UP}
     return burst.outcomes == due and burst.worker in ({}, {"scored": calls + WARM_UP})
 
@@ -218,9 +219,9 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--event-queue", type=int, help="events that it has room for; left out: for the burst")
+    parser.add_argument("--event-queue", type=int, help="room in the event queue; default: for the whole burst")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--json", type=Path, help="file for the results")
     return parser.parse_args()
 
 

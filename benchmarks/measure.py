@@ -1,9 +1,9 @@
-"""Measure: variants × one workload → nanoseconds, in two ways within one run.
+"""Measures variants on one workload within one run, in two ways, as nanoseconds.
 
 *Interleaved*: one invoke of every variant per iteration, in random order; the difference to the bare application of the
-same iteration is paired. Its median is what a typical request sees. It flatters a design that defers work, which then
-falls on whoever runs 250 ms later. So there are *blocks* too: each variant alone for a while, blocks interleaved. The
-work it deferred is on the clock there (the mean), and all of it, on every thread, in the process's CPU time.
+same iteration is paired. Its median is the cost of a typical request. It favours a design that defers work, which then delays a
+variant that runs 250 ms later. So there are also *blocks*: each variant alone for a while, blocks interleaved. There the mean
+includes the variant's deferred work, and the process's CPU time includes the work of every thread.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Block:
     """One block of one variant.
 
     Attributes:
-        each: wall ns of every invoke.
-        wall: mean wall ns per invoke.
-        cpu: CPU ns of the whole process per invoke, until all deferred work is done.
+        each: wall time of every invoke, in ns.
+        wall: mean wall time per invoke, in ns.
+        cpu: CPU time of the whole process per invoke, in ns, until all deferred work is done.
     """
 
     each: list[int]
@@ -41,14 +41,14 @@ class Block:
 
 @dataclass(slots=True)
 class Blocks:
-    """Blocks of one variant, in their order: what ``Block`` has of one, one after the other."""
+    """Blocks of one variant in order; each list joins the values of all blocks."""
 
     each: list[int] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
-        """Append one."""
+        """Append one block."""
         self.each.extend(block.each)
         self.wall.append(block.wall)
         self.cpu.append(block.cpu)
@@ -56,13 +56,13 @@ class Blocks:
 
 @dataclass(slots=True)
 class Raw:
-    """What was seen of one variant.
+    """The measurements of one variant.
 
     Attributes:
-        interleaved: wall ns of each invoke, in the order of the iterations.
-        blocks: of the variant.
+        interleaved: wall time of each invoke, in ns, in the order of the iterations.
+        blocks: blocks of the variant.
         before: the application alone, one block right before each of the variant's.
-        after: and one right after: what drifts on the machine meets both sides of the variant alike.
+        after: the application alone, one block right after: drift of the machine affects both sides of the variant alike.
     """
 
     interleaved: list[int] = field(default_factory=list)
@@ -75,9 +75,11 @@ def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, ro
     """Run one workload under every variant; the first is the application alone.
 
     Args:
+        workload: the application.
+        variants: the variants.
         scale: share of the workload's full length, (0, 1].
         rounds: blocks of each variant.
-        seed: of the random order.
+        seed: seed of the random order.
     """
     dice = random.Random(seed)
     raw = {variant.name: Raw() for variant in variants}
@@ -98,7 +100,7 @@ def _warm_up(workload: Workload, variants: Sequence[Variant], times: int) -> Non
 def _interleave(
     workload: Workload, variants: Sequence[Variant], raw: dict[str, Raw], iterations: int, dice: random.Random
 ) -> None:
-    """Time one invoke of each variant per iteration; the collector runs between iterations, off the clock."""
+    """Time one invoke of each variant per iteration; the collector runs between iterations, untimed."""
     gc.disable()
     try:
         for iteration in range(iterations):
@@ -113,7 +115,7 @@ def _interleave(
 
 
 def _blocks(workload: Workload, bare: Variant, order: Sequence[Variant], raw: dict[str, Raw], invokes: int) -> None:
-    """Run a block of each, and one of the application alone between any two."""
+    """Run a block of each variant, and one of the application alone between any two."""
     before = _block(workload, bare, invokes)
     for variant in order:
         one = raw[variant.name]
@@ -139,7 +141,7 @@ def _block(workload: Workload, variant: Variant, invokes: int) -> Block:
 
 
 def _timed(workload: Workload, variant: Variant) -> int:
-    """Return the wall ns of one invoke, in a context of its own: some neighbours leave theirs attached."""
+    """Return the wall time of one invoke in ns, in its own context, because some libraries leave theirs attached."""
     context = contextvars.copy_context()
     start = time.perf_counter_ns()
     context.run(variant.run, workload)

@@ -1,8 +1,8 @@
-"""Memory: what 20,000 runs of a chain leave behind, of which a tenth is broken off, cancelled or never read to the end.
+"""Memory test: growth over 20,000 runs of a chain, of which a tenth is aborted, cancelled or never read to the end.
 
     python -m benchmarks.memory [--rounds 20]
 
-Two minutes. ``tests/safety/test_memory.py`` holds the same in two rounds. The figures are tracemalloc's: Python's own
+Two minutes. ``tests/safety/test_memory.py`` tests the same in two rounds. The figures are tracemalloc's: Python's own
 allocations, without the interpreter's slack.
 """
 
@@ -34,17 +34,17 @@ from spanscore import OnlineScorer
 __all__ = ["LEFT_MB", "left_behind_mb", "run", "scoring", "traced", "used_mb"]
 
 LEFT_MB = 1.0
-"""Grown after any number of further runs. Measured: 0.03 MB after 20,000."""
+"""Allowed growth after any number of further runs. Measured: 0.03 MB after 20,000."""
 WARM_UP = 11
-"""Rounds: the ids of 10,000 units are remembered for those who say something of one later, 2.5 MB."""
+"""Rounds before the measurement: the ids of 10,000 units are remembered for later feedback, 2.5 MB."""
 RUNS, CUT_SHORT = 1_000, 50  # of one round; the latter in each of two ways
 CONTEXT = "Paris has been the capital of France since 987." * 10
 
 
 def main() -> int:
-    """Play, print; 1 when the target is missed."""
+    """Run, print; return 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20, help="Of a thousand runs each.")
+    parser.add_argument("--rounds", type=int, default=20, help="Rounds of a thousand runs each.")
     rounds = parser.parse_args().rounds
     left_mb = left_behind_mb(rounds, WARM_UP)
     met = left_mb < LEFT_MB
@@ -53,10 +53,10 @@ def main() -> int:
 
 
 def left_behind_mb(rounds: int, warm_up: int = 1) -> float:
-    """Play rounds to warm up, then some more; return by how much the memory in use has grown over those."""
+    """Run rounds to warm up, then some more; return the growth of the used memory over the latter, in MB."""
     with traced(), scoring(Instant()) as scorer:
         for _ in range(warm_up):
-            _play(scorer)  # imports, and what is remembered of a thousand recent runs
+            _play(scorer)  # imports, and memory of a thousand recent runs
         _settle(scorer)
         before = used_mb()
         for _ in range(rounds):
@@ -71,7 +71,7 @@ def left_behind_mb(rounds: int, warm_up: int = 1) -> float:
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Have tracemalloc count."""
+    """Let tracemalloc count in the block."""
     tracemalloc.start(1)
     try:
         yield
@@ -80,14 +80,14 @@ def traced() -> Iterator[None]:
 
 
 def used_mb() -> float:
-    """Return what Python has allocated and not given back."""
+    """Return the memory that Python has allocated and not freed, in MB."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0] / 1e6
 
 
 @contextmanager
 def scoring(*metrics: Any, **options: Any) -> Iterator[OnlineScorer]:
-    """Have a scorer whose spans and metrics go nowhere."""
+    """Yield a scorer whose spans and metrics are not exported."""
     scorer = OnlineScorer(list(metrics), tracer_provider=TracerProvider(), meter_provider=MeterProvider(), **options)
     try:
         yield scorer
@@ -96,7 +96,7 @@ def scoring(*metrics: Any, **options: Any) -> Iterator[OnlineScorer]:
 
 
 def run(scorer: OnlineScorer, context: str = CONTEXT) -> None:
-    """Report a small RAG chain as LangChain does, through its own callback manager, without the time its steps take."""
+    """Report a small RAG chain as LangChain does, through its own callback manager, without the time of its steps."""
     manager = CallbackManager.configure(inheritable_callbacks=[scorer.handler])
     root = manager.on_chain_start({}, {"question": QUESTION}, name="chain")
     found = root.get_child().on_retriever_start({}, QUESTION, name="library")
@@ -136,7 +136,7 @@ async def _cancel(config: RunnableConfig) -> None:
 
 
 def _settle(scorer: OnlineScorer) -> None:
-    """Let what lingers for a moment be swept: the clock is put forward."""
+    """Expire entries that are kept for a short time, by setting the clock forward."""
     _flush(scorer)
     later_ns = time.time_ns() + 60_000_000_000
     with patch("spanscore.capture.callback.handler.time_ns", lambda: later_ns):

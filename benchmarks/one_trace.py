@@ -1,11 +1,11 @@
-"""Many units in one trace id, as a batch job writes them: the cost of a unit, beside units in traces of their own.
+"""Cost of a unit if many units share one trace id, as in a batch job, compared with units in separate traces.
 
     python -m benchmarks.one_trace                                # two minutes; no broker
 
-A unit is a model call of 1 kB below the span of the job, which comes last. Requests hold 50 spans. ``serve`` takes them as its
-listeners do, and ``worker`` as messages of one partition; neither has a network. All units are scored by a metric that answers
-at once, or none is. Each figure is a process of its own: the CPU time of all threads from the first request until every unit
-has ended, and the growth of the resident set at its highest.
+A unit is a model call of 1 kB below the span of the job, which comes last. Requests have 50 spans. ``serve`` gets them as from
+its listeners, and ``worker`` as messages of one partition; neither uses a network. A metric with immediate answers scores all
+units, or none is scored. Each figure comes from a separate process: the CPU time of all threads from the first request until
+every unit has ended, and the growth of the highest resident set.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
     if command == "worker":
         topic.set_clock(0, "reach_end")
     while _ended(scorer) < units:
-        topic.settled_offsets()  # as a worker asks once a second, which wakes the span thread
+        topic.settled_offsets()  # as a worker does once a second, which wakes the span thread
         time.sleep(0.1)
     assert scorer.status().outcomes == {"answered": {"scored" if rate else "not_sampled": units}}, scorer.status()
     taken_s, after = time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,8 +1,8 @@
-"""The bare receiver: what OTLP costs a Python server that decodes each request with protobuf's own message and answers.
+"""The bare receiver for comparison: a Python OTLP server that only decodes each request with protobuf, and answers.
 
     python -m benchmarks.otlp_bare HTTP_PORT GRPC_PORT
 
-The same servers, on the same event loop and with the same switches, as ``spanscore serve``; nothing is kept or counted.
+It has the same servers, event loop and options as ``spanscore serve``; no span is kept or counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEADERS = [(b"content-type", b"application/x-protobuf"), (b"content-length", str
 async def over_http(
     scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Answer one request of HTTP."""
+    """Answer one HTTP request."""
     parts = []
     while True:
         message = await receive()
@@ -47,7 +47,7 @@ async def over_http(
 
 
 async def over_grpc(body: bytes, _: Any) -> bytes:
-    """Answer one call; gRPC itself has inflated it."""
+    """Answer one gRPC call; gRPC itself has inflated it."""
     ExportTraceServiceRequest.FromString(body)
     return ANSWER
 

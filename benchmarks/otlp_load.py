@@ -1,6 +1,6 @@
-"""Traces as an agent has them, ten spans of 2 kB each, children before their root → export requests, and who sends them.
+"""Load generator for OTLP: traces of an agent with ten spans of 2 kB each, children before their root, and the clients.
 
-Every span is new: a server that keeps books would tell a copy. So a request is a template, into which fresh ids are written.
+Every span has new ids, because a server may recognise copies. A request is a template into which fresh ids are written.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["SCOPE", "SPANS_PER_TRACE", "Client", "GrpcClient", "HttpClient", "Re
 SPANS_PER_TRACE = 10
 SPAN_BYTES = 2_000
 SCOPE = "a.library.that.nobody.knows"
-"""So that a span is told by its attributes, which is more work than by its scope."""
+"""An unknown scope, so that a span is recognised by its attributes, which is more work."""
 BEGIN_NS = 1_795_255_200_000_000_000
 TIMEOUT_S = 30
 SPEED = 1
-"""Of gzip: the client's own time is nobody's here."""
+"""Compression level of gzip: the client's own time is not measured."""
 WORDS = [
     "the",
     "harbour",
@@ -47,11 +47,11 @@ WORDS = [
 
 
 class Requests:
-    """Makes requests, each with spans that never were before; a trace may begin in one and end in the next.
+    """Makes requests with spans that are always new; a trace may begin in one request and end in the next.
 
     Args:
-        spans: of a request.
-        is_gzip: whether they are compressed.
+        spans: number of spans per request.
+        is_gzip: whether requests are compressed.
     """
 
     def __init__(self, spans: int, *, is_gzip: bool) -> None:
@@ -62,7 +62,7 @@ class Requests:
         self._trace_id = self._root_id = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield one after another, without end."""
+        """Yield requests without end."""
         while True:
             body = bytes(self._next())
             yield zlib.compress(body, SPEED, GZIP) if self._is_gzip else body
@@ -87,15 +87,15 @@ class Client(Protocol):
     """Sends requests to one server over one connection."""
 
     def send(self, body: bytes) -> bool:
-        """Send one and wait for its answer; return whether it was taken, else it is to be sent again.
+        """Send a request and wait for its answer; return whether it was accepted, otherwise it must be sent again.
 
         Raises:
-            RuntimeError: the server did not take it for good.
+            RuntimeError: the server rejected it for good.
         """
 
 
 class HttpClient:
-    """Over HTTP/1.1, kept alive."""
+    """Client over HTTP/1.1, with a persistent connection."""
 
     def __init__(self, port: int, *, is_gzip: bool) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
@@ -113,7 +113,7 @@ class HttpClient:
 
 
 class GrpcClient:
-    """Over gRPC, on one channel; gRPC itself compresses."""
+    """Client over gRPC, on one channel; gRPC itself compresses."""
 
     def __init__(self, port: int, *, is_gzip: bool) -> None:
         compression = grpc.Compression.Gzip if is_gzip else grpc.Compression.NoCompression
@@ -134,10 +134,11 @@ class GrpcClient:
 
 
 class _Template(NamedTuple):
-    """A request.
+    """A request to copy.
 
     Attributes:
-        places: where each span begins.
+        body: bytes of the request.
+        places: offset of each span.
     """
 
     body: bytes
@@ -145,7 +146,7 @@ class _Template(NamedTuple):
 
     @classmethod
     def of(cls, first: int, spans: int) -> _Template:
-        """Return one whose first span is so many after the beginning of a trace."""
+        """Return a template; ``first``: position of its first span within a trace."""
         dice = random.Random(1)
         request = ExportTraceServiceRequest()
         resource_spans = request.resource_spans.add()
@@ -163,7 +164,7 @@ def _is_root(number: int) -> bool:
 
 
 def _span(dice: random.Random, number: int) -> Span:
-    """Return a span as an SDK has it, the root last; its ids are to be written over."""
+    """Return a span as an SDK would make it, the root last; its ids will be overwritten."""
     is_root = _is_root(number)
     span = Span(
         trace_id=number.to_bytes(16),

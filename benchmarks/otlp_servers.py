@@ -1,4 +1,4 @@
-"""The servers of the benchmark, each a process on one core, and the sink behind them, where scores and a proxy's spans go."""
+"""The compared servers, each a process on one core, and the sink for scores and forwarded spans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spanscore import semconv
 __all__ = ["Contestant", "Sink", "contestants", "sink"]
 
 CORE = 0
-"""Of the servers; whoever sends keeps off it, where there is another one, so that no server has to warm its caches again."""
+"""Core of the servers. Clients use other cores if there are any, so that no server has to refill its caches."""
 STARTED_WITHIN_S = 60
 COMMAND = "from spanscore.cli.main import main; main()"
 CONFIG = """
@@ -37,22 +37,24 @@ serve:
   forward: {{endpoint: "http://127.0.0.1:{sink}"}}
 """
 SERVED = {"tee, 1 %": ("tee", 0.01), "tee, none": ("tee", 1e-9), "proxy, 1 %": ("proxy", 0.01)}
-"""Name → mode and rate. A rate of 0 would be no sampling at all, which is another thing."""
+"""Name → mode and rate. The rate is above 0, because a rate of 0 would disable sampling altogether."""
 ENVIRONMENT = {"OTEL_BSP_SCHEDULE_DELAY": "1000", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
-"""Scores leave within the block that caused them: by the SDK's five seconds there would be a few more to an export."""
+"""Export interval, so that scores are exported within their block: with the SDK's five seconds exports would be larger."""
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""Of glibc: what is freed is kept, by all. Else a process may give a request's memory back and take it anew with the next, as
-its heap happens to be laid out: 26 page faults a request of 50 spans, half of what the bare receiver takes, or none."""
+"""Options of glibc for all servers: freed memory is kept. Otherwise a process may free a request's memory and allocate it again
+with the next, depending on its heap: 26 page faults per request of 50 spans, half of the bare receiver's time, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        http: its port.
-        grpc: likewise.
+        name: name of the server.
+        http: its HTTP port.
+        grpc: its gRPC port.
+        pid: its process id.
     """
 
     name: str
@@ -61,17 +63,17 @@ class Contestant:
     pid: int
 
     def cpu_ns(self) -> int:
-        """Return what all its threads have taken since it began; clock_getcpuclockid(3)."""
+        """Return the CPU time of all its threads since its start, in ns; clock_getcpuclockid(3)."""
         return time.clock_gettime_ns(~self.pid << 3 | 2)
 
     def resident_mib(self) -> float:
-        """Return its resident set."""
+        """Return its resident set, in MiB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 class Sink(ThreadingHTTPServer):
-    """Takes whatever comes over HTTP, and counts the scores in it."""
+    """Accepts every HTTP request, and counts the scores in it."""
 
     daemon_threads = True
 
@@ -101,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def sink() -> Iterator[Sink]:
-    """Yield one that listens."""
+    """Yield a listening sink."""
     with Sink() as made:
         threading.Thread(target=made.serve_forever, daemon=True).start()
         yield made
@@ -110,7 +112,7 @@ def sink() -> Iterator[Sink]:
 
 @contextmanager
 def contestants(folder: Path, sink_port: int) -> Iterator[Sequence[Contestant]]:
-    """Yield the bare receiver, then what ``SERVED`` names; all end with the block. This process keeps off their core."""
+    """Yield the bare receiver and the servers of ``SERVED``; all end with the block. This process uses other cores."""
     with ExitStack() as stack:
         os.sched_setaffinity(0, os.sched_getaffinity(0) - {CORE} or {CORE})
         os.environ.update(MALLOC)
@@ -130,7 +132,7 @@ def _running(name: str, http: int, grpc: int, command: Sequence[str], folder: Pa
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
-    os.sched_setaffinity(process.pid, {CORE})  # it has one thread so far, and the others will inherit it
+    os.sched_setaffinity(process.pid, {CORE})  # its only thread so far; later threads inherit it
     try:
         poll(
             lambda: process.poll() is not None or (_listens(http) and _listens(grpc)),

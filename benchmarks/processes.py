@@ -1,13 +1,13 @@
-"""What a handler costs, told by many processes: two of the same code may differ by more than two versions of it.
+"""Cost of a handler, measured in many processes, because two processes of equal code may differ more than two versions.
 
     python -m benchmarks.processes --markdown benchmarks/processes.md     # half an hour; --rounds 1 --only chain for a look
-    python -m benchmarks.processes --before EARLIER/src                  # beside an earlier spanscore
+    python -m benchmarks.processes --before EARLIER/src                  # compared with an earlier spanscore
 
-Each contestant is started in a process of its own, several times, in random order. A process runs one workload with and
-without one handler, in turn (`benchmarks.measure`), and says what the handler adds. So whatever a process got by chance (its
-memory, its hashes) meets both sides of its difference; what differs from process to process shows between two contestants of
-the same code, A/A. A workload whose A/A lie further apart than `TOLD` has told nothing. Ratios are to OpenLLMetry's median.
-Exits with 1 where a target is missed.
+Each contestant is started several times in a separate process, in random order. A process runs one workload with and without
+one handler, in turn (`benchmarks.measure`), and prints the cost that the handler adds. So random properties of a process (its
+memory, its hashes) affect both sides of the difference. The variation between processes is that of two contestants of the same
+code, A/A. A workload with a larger A/A difference than `TOLD` gives no result. Ratios are to OpenLLMetry's median. Exits with 1
+if a target is missed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = ["main"]
 
 SEED = 25
 BLOCKS = 4
-"""Of each side in one process, and as many pairs as half a workload's length."""
+"""Blocks of each side in one process; and as many pairs as half a workload's length."""
 SCALE = 0.5
 OURS, AGAIN, BEFORE, NO_OP, YARDSTICK = "spanscore", "spanscore again (A/A)", "spanscore before", "no-op", "OpenLLMetry"
 CONTESTANTS = {OURS: spanscore, AGAIN: spanscore, BEFORE: spanscore, NO_OP: no_op, YARDSTICK: openllmetry}
 TARGETS = {"p50": 0.10, "cpu": 0.20}
 TOLD = {"p50": 0.02, "cpu": 0.03}
-"""How far the medians of equal code may lie apart, as a ratio to OpenLLMetry's."""
+"""Largest difference of the medians of equal code, as a ratio to OpenLLMetry's."""
 _WORDS = {True: "met", False: "missed"}
 
 
 class OfHandler(NamedTuple):
-    """What a handler added to an invoke in one process, µs: median of the pairs, mean of the blocks, and CPU of all threads."""
+    """The cost that a handler adds to an invoke in one process, µs: median of pairs, mean of blocks, CPU of all threads."""
 
     p50: float
     mean: float
@@ -55,13 +55,11 @@ class OfHandler(NamedTuple):
 
 
 def main() -> None:
-    """Run, print, write; exit with 1 when a target is missed."""
+    """Run, print, write; exit with 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=6, help="processes of each contestant and workload")
+    parser.add_argument("--rounds", type=int, default=6, help="number of processes of each contestant and workload")
     parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
-    parser.add_argument(
-        "--before", type=Path, metavar="SRC", help="the src folder of an earlier checkout, to compare with"
-    )
+    parser.add_argument("--before", type=Path, metavar="SRC", help="src folder of an earlier checkout to compare with")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "WORKLOAD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -88,7 +86,7 @@ def _measured(workload: str, rounds: int, before: Path | None) -> dict[str, list
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.processes", "--one", name, workload],
                 env={**os.environ, "PYTHONPATH": str(source)},
-                cwd=source.parent,  # each tree with its own benchmarks: arguments and names may differ
+                cwd=source.parent,  # each tree with its own benchmarks, as arguments and names may differ
                 check=True,
                 stdout=subprocess.PIPE,
             )
@@ -118,14 +116,14 @@ def _median(costs: Sequence[OfHandler], what: str) -> float:
 
 
 def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
-    """A ratio with its standard error, from the processes of both (bootstrap)."""
+    """Return a ratio with its standard error, from the processes of both (bootstrap)."""
     dice = random.Random(SEED)
     drawn = [{of: dice.choices(costs[of], k=len(costs[of])) for of in (name, YARDSTICK)} for _ in range(1_000)]
     return f"{_ratio(costs, name, what):.3f} ± {statistics.stdev(_ratio(one, name, what) for one in drawn):.3f}"
 
 
 def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Iterator[str]:
-    yield "# What a handler costs, by many processes\n"
+    yield "# Cost of a handler, by many processes\n"
     yield f"Each contestant in {rounds} processes of its own a workload, in random order; medians of its added time per invoke,"
     yield "as a ratio to OpenLLMetry's, with the standard error by processes (bootstrap). CPU is of the whole process."
     yield "5 % of the units are scored by an instant judge. Written by `python -m benchmarks.processes --markdown"
@@ -144,7 +142,7 @@ def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Ite
         told = [f"{ratios[what]:.2f}, {_WORDS[ratios[what] <= most]}" for what, most in TARGETS.items()]
         differs = ", ".join(f"{one:.3f}" for one in apart.values())
         is_told = all(apart[what] <= most for what, most in TOLD.items())
-        yield f"| {workload} | {' | '.join(told)} | {differs}{'' if is_told else ': told nothing'} |"
+        yield f"| {workload} | {' | '.join(told)} | {differs}{'' if is_told else ': no result'} |"
 
 
 if __name__ == "__main__":

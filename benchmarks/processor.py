@@ -1,4 +1,4 @@
-"""What ScoringSpanProcessor costs an application that OpenInference traces already, 5 % sampled: one interleaved run.
+"""Cost of ScoringSpanProcessor for an application that uses OpenInference, 5 % sampled, in one interleaved run.
 
 python -m benchmarks.processor [--quick] [--only chain --only rag] [--every]
 """
@@ -21,17 +21,17 @@ from benchmarks.workloads import Workload, workloads
 
 WORKLOADS = ("chain", "rag", "rag_big", "agent")
 MOST = 0.1
-"""Of what OpenInference itself adds, in the mean."""
+"""Highest ratio to the cost that OpenInference itself adds, in the mean."""
 SAMPLED, EVERY = f"beside it, {SAMPLE_RATE:.0%}", "beside it, every unit"
 ALONE = "OpenInference"
 COLUMNS = ("p50", "block_p50", "mean", "cpu")
 
 
 def main() -> int:
-    """Run and print; 1 when the target is missed."""
+    """Run and print; return 1 if the target is missed."""
     arguments = _arguments()
     os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
-    warnings.filterwarnings("ignore")  # OpenInference draws one per span: printing it would be on its clock
+    warnings.filterwarnings("ignore")  # OpenInference causes one per span; printing it would count as its time
     logging.disable(logging.ERROR)
     chosen = [one for one in workloads(asyncio.new_event_loop()) if one.name in (arguments.only or WORKLOADS)]
     print(machine(), end="\n\n")
@@ -73,8 +73,8 @@ def _told(workload: Workload, raw: dict[str, Raw]) -> bool:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
-    parser.add_argument("--quick", action="store_true", help="a sixth of the length: a look, not a result")
-    parser.add_argument("--every", action="store_true", help="one more contestant: every unit is scored")
+    parser.add_argument("--quick", action="store_true", help="run a sixth of the length, for a quick look")
+    parser.add_argument("--every", action="store_true", help="add a contestant that scores every unit")
     parser.add_argument("--rounds", type=int, default=12, help="blocks per variant and workload")
     arguments = parser.parse_args()
     arguments.scale = 1 / 6 if arguments.quick else 1.0

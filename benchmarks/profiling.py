@@ -1,7 +1,7 @@
-"""Profiling: where spanscore's own time goes, by thread and by function, sampled while one workload runs.
+"""Sampling profiler for spanscore's own CPU time, by thread and by function, while one workload runs.
 
-A sample weighs the CPU time that its thread used since the sample before: waiting weighs nothing, and the weights of a thread
-add up to its CPU time.
+The weight of a sample is the CPU time of its thread since the previous sample. So waiting has no weight, and the weights of a
+thread add up to its CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.workloads import Workload
 __all__ = ["profile"]
 
 INTERVAL_S = 0.0005
-SWITCH_S = 0.0001  # of the GIL; at the usual 5 ms a busy thread is only ever seen where it lets go by itself
+SWITCH_S = 0.0001  # of the GIL; at the default of 5 ms a busy thread is sampled only at places that release the GIL
 HOLD_S = 0.1
 SHOWN = 20  # rows per thread
 OURS = "/spanscore/"
@@ -33,12 +33,12 @@ Weights = Counter[tuple[str, str]]
 
 
 class Sampler:
-    """Looks at every thread again and again, from a thread of its own.
+    """Samples every thread repeatedly, on a thread of its own.
 
     Attributes:
-        spent: thread → CPU nanoseconds.
-        within: (thread, function of ours) → CPU nanoseconds in it and in what it called.
-        leaves: (thread, ``function of ours → innermost function``) → CPU nanoseconds.
+        spent: thread → CPU time in ns.
+        within: (thread, function of ours) → CPU time in it and in its calls, in ns.
+        leaves: (thread, ``function of ours → innermost function``) → CPU time in ns.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
-            sys.setswitchinterval(HOLD_S)  # a stack that runs on while it is read is garbage
+            sys.setswitchinterval(HOLD_S)  # a stack that changes during reading is garbage
             with suppress(AttributeError):
                 self._look()
             sys.setswitchinterval(SWITCH_S)
@@ -86,7 +86,7 @@ class Sampler:
 
 
 def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
-    """Run a workload under one variant; return what it cost, by callback, by thread and by function."""
+    """Run a workload under one variant; return its cost, by callback, by thread and by function."""
     callbacks = _time_callbacks(variant.handlers[0])
     for _ in range(20):
         variant.run(workload)
@@ -109,9 +109,9 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
             *(f"{spent * per_invoke:9.1f}  {name}" for name, spent in timed.most_common()),
             "-- CPU by thread (from here on slowed down by the profiler)",
             *(f"{spent * per_invoke:9.1f}  {name}" for name, spent in sampler.spent.most_common()),
-            "-- in a function of ours and what it calls",
+            "-- in a function of ours and its calls",
             *_rows(sampler.within, per_invoke),
-            "-- where it was seen",
+            "-- by place",
             *_rows(sampler.leaves, per_invoke),
             "",
         ]
@@ -119,7 +119,7 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
 
 
 def _time_callbacks(handler: BaseCallbackHandler) -> Counter[str]:
-    """Wrap every callback of a handler in a clock; return the nanoseconds by name, filled as they are called."""
+    """Wrap every callback of a handler in a clock; return a counter of ns by name, which the calls fill."""
     spent: Counter[str] = Counter()
     for name in [name for name in dir(handler) if name.startswith("on_")]:
         setattr(handler, name, _timed(name, getattr(handler, name), spent))
@@ -162,7 +162,7 @@ def _name(frame: FrameType) -> str:
 
 
 def _clocks() -> dict[tuple[int, str], int]:
-    """Return the CPU nanoseconds of every thread but the profiler, by identity and name; pools count as one."""
+    """Return the CPU time in ns of every thread but the profiler, by identity and name; pools count as one."""
     return {
         (thread.ident, thread.name.partition("-")[0] if "Pool" in thread.name else thread.name): _cpu_ns(thread.ident)
         for thread in threading.enumerate()

@@ -1,9 +1,9 @@
-"""The report page at 5,000 scores: how long it takes to write, and until a browser answers to a key.
+"""Speed of the report page with 5,000 scores: time to write it, and time until a browser answers a key press.
 
     python -m benchmarks.report [--scores 5000] [--page report.html] [--json report.json]
 
-Needs the `report` extra and Debian's `chromium` (python -m tests.servers install). Interactive is the time from the navigation
-to the first answered key press once every chart in sight is drawn, in a browser that has just started and has cached nothing.
+Needs the `report` extra and Debian's `chromium` (python -m tests.servers install). The second time is from the navigation to
+the first answered key press after every visible chart is drawn, in a new browser with an empty cache.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ IN_SIGHT_DRAWN = """
 
 
 def main() -> int:
-    """Write, open, print; 1 when a target is missed."""
+    """Write, open, print; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scores", type=int, default=5_000)
-    parser.add_argument("--page", type=Path, help="Where to leave the page, to look at.")
+    parser.add_argument("--page", type=Path, help="File for the page, to look at.")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def _interactive_s(page: Path) -> float:
 
 
 def _spans(scores: int) -> Iterator[SpanData]:
-    """Yield units of four spans and their evaluations: one of 300 questions, an answer and two documents on each."""
+    """Yield units of four spans and their evaluations; each has one of 300 questions, an answer and two documents."""
     dice = random.Random(1)
     units = scores // len(METRICS)
     for at in range(units):

@@ -1,4 +1,4 @@
-"""What a handler costs on the request path: one interleaved run against nothing, the bare SDK and the neighbours.
+"""Cost of a handler on the request path, in one interleaved run with no handler, the bare SDK and other libraries.
 
 python -m benchmarks.request_path [--quick] [--only chain --only rag] [--json results.json] [--profile chain]
 """
@@ -31,10 +31,10 @@ PACKAGES = (
 
 
 def main() -> int:
-    """Run, print, write; 1 when a target is missed."""
+    """Run, print, write; return 1 if a target is missed."""
     arguments = _arguments()
     os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
-    warnings.filterwarnings("ignore")  # OpenInference draws one per span: printing it would be on its clock
+    warnings.filterwarnings("ignore")  # OpenInference causes one per span; printing it would count as its time
     logging.disable(logging.ERROR)
     chosen = [work for work in workloads(asyncio.new_event_loop()) if not arguments.only or work.name in arguments.only]
     if arguments.profile:
@@ -68,7 +68,7 @@ def _line(verdict: Verdict) -> str:
 
 
 def machine() -> str:
-    """Return what it runs on, and with which versions."""
+    """Return a description of the machine and the versions."""
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     return f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; {versions}"
 
@@ -83,11 +83,11 @@ def _version(name: str) -> str:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
-    parser.add_argument("--quick", action="store_true", help="a sixth of the length: a look, not a result")
+    parser.add_argument("--quick", action="store_true", help="run a sixth of the length, for a quick look")
     parser.add_argument("--rounds", type=int, default=12, help="blocks per variant and workload")
-    parser.add_argument("--seed", type=int, default=1, help="of the order in which variants run")
-    parser.add_argument("--json", type=Path, help="write the results here")
-    parser.add_argument("--profile", action="store_true", help="show where spanscore's time goes, and compare nothing")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order in which variants run")
+    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--profile", action="store_true", help="profile spanscore's own time, without a comparison")
     arguments = parser.parse_args()
     arguments.scale = 1 / 6 if arguments.quick else 1.0
     return arguments

@@ -1,4 +1,4 @@
-"""The samples that are judged: three questions over three passages each, and two conversations. Written for this."""
+"""The judged samples, written for this benchmark: three questions with three passages each, and two conversations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLAIMS = (
     "Passengers with a bicycle board first.",
     "The crossing takes nine hours.",
 )
-"""What every judge finds stated, whatever the sample."""
+"""Statements that every judge finds in every sample."""
 TOPICS = ("ferry timetable", "bicycle transport", "ticket refund")
 
 _FERRY = [

@@ -1,11 +1,11 @@
-"""What a span costs `spanscore serve`, beside a bare receiver that decodes and answers: CPU time of the server, on one core.
+"""Cost of a span in `spanscore serve`, compared with a bare receiver that decodes and answers: server CPU time on one core.
 
     python -m benchmarks.serve [--quick] [--only http --only grpc] [--memory]
 
 One process per contestant, blocks interleaved: the bare receiver, a tee that samples 1 % of the units, one that samples
-none, and a proxy. Each round has processes of its own: two of the same program differ by a twentieth for as long as they run.
-Every block waits until all that its spans caused is done. Printed are microseconds of CPU per span, and what share of the bare
-receiver's throughput per CPU that is; targets are the tee's.
+none, and a proxy. Each round has new processes, because two processes of the same program differ by a twentieth. A block ends
+after all work that its spans caused. It prints microseconds of CPU per span, and the throughput per CPU as a share of the bare
+receiver's; the targets are for the tee.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from benchmarks.otlp_load import Client, GrpcClient, HttpClient, Requests
 from benchmarks.otlp_servers import SERVED, Contestant, contestants, sink
 
 TARGETS = {("http", "plain"): 0.4, ("http", "gzip"): 0.75, ("grpc", "plain"): 0.3, ("grpc", "gzip"): 0.3}
-"""Share of the bare receiver's throughput per CPU, of the tee."""
+"""Target for the tee: throughput per CPU as a share of the bare receiver's."""
 MOST_ADDED_US = 4.0
-"""By an unsampled span, to what the bare receiver takes for it; 3 is the aim."""
+"""Highest CPU time in µs that an unsampled span adds to that of the bare receiver; the aim is 3."""
 WARM_UP, CONNECTED = 20_000, 5_000
-"""Spans to each before anything is measured: enough for some units to be scored, as the first one imports what that takes; and
-on each connection."""
+"""Spans to each server before the measurement, so that some units are scored and imports are done; and spans on each new
+connection."""
 SETTLED_S = 1.7
-"""After a block: units close after 0.3 s, scores leave every second."""
+"""Seconds after a block: units close after 0.3 s, and scores are exported every second."""
 LATER_S = 0.1
-"""After a refusal for overload: the client is faster than a server on one core."""
+"""Seconds after a refusal for overload: the client is faster than a server on one core."""
 GROWTH_MIB = 32
 MEMORY_SPANS = 1_000_000
 
 
 class Shape(NamedTuple):
-    """How spans come: ``http`` or ``grpc``, how many a request, ``plain`` or ``gzip``."""
+    """Form of the requests: ``http`` or ``grpc``, number of spans, ``plain`` or ``gzip``."""
 
     transport: str
     spans: int
@@ -61,7 +61,7 @@ SHAPES = [Shape(*one) for one in itertools.product(("http", "grpc"), (50, 512), 
 
 @dataclass
 class Sender:
-    """One connection to one contestant, and what it sends there."""
+    """One connection to one contestant, with its requests."""
 
     client: Client
     requests: Iterator[bytes]
@@ -69,7 +69,7 @@ class Sender:
 
     @classmethod
     def to(cls, contestant: Contestant, shape: Shape) -> Sender:
-        """Connect."""
+        """Return a sender with a new connection."""
         is_gzip = shape.encoding == "gzip"
         client: Client = (
             HttpClient(contestant.http, is_gzip=is_gzip)
@@ -81,7 +81,7 @@ class Sender:
         return cls(client, requests, shape.spans)
 
     def send(self, spans: int) -> int:
-        """Send at least so many; return how many."""
+        """Send at least this many spans; return their number."""
         for number in itertools.count(1):
             body = next(self.requests)
             while not self.client.send(body):
@@ -92,7 +92,7 @@ class Sender:
 
 
 def main() -> int:
-    """Run and print; 1 when a target is missed."""
+    """Run and print; return 1 if a target is missed."""
     arguments = _arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -128,7 +128,7 @@ def _costs(running: _Running, arguments: Any) -> Iterator[tuple[bool, str]]:
 
 
 def _block(contestant: Contestant, sender: Sender, spans: int) -> float:
-    """Return the microseconds of CPU that the server took for a span."""
+    """Return the server's CPU time per span, in µs."""
     sender.send(CONNECTED)
     time.sleep(SETTLED_S)
     gc.collect()
@@ -160,7 +160,7 @@ def _error(values: list[float]) -> float:
 
 
 def _memory(tee: Contestant) -> Iterator[tuple[bool, str]]:
-    """Send a million spans, and watch the resident set."""
+    """Send a million spans, and record the resident set."""
     sender, seen = Sender.to(tee, Shape("http", 512, "plain")), [tee.resident_mib()]
     for _ in range(10):
         sender.send(MEMORY_SPANS // 10)
@@ -173,12 +173,12 @@ def _memory(tee: Contestant) -> Iterator[tuple[bool, str]]:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="of the rows: http, 'grpc 512', gzip …"
+        "--only", action="append", default=[], metavar="TEXT", help="only these rows: http, 'grpc 512', gzip …"
     )
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter blocks: a look, not a result")
-    parser.add_argument("--rounds", type=int, default=6, help="each with processes of its own and a block per row")
-    parser.add_argument("--spans", type=int, default=40_000, help="per block")
-    parser.add_argument("--memory", action="store_true", help="a million spans more, and what the tee's memory does")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter blocks, for a quick look")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds, each with new processes and a block per row")
+    parser.add_argument("--spans", type=int, default=40_000, help="spans per block")
+    parser.add_argument("--memory", action="store_true", help="also send a million spans, and record the tee's memory")
     arguments = parser.parse_args()
     arguments.shapes = [one for one in SHAPES if all(text in " ".join(str(one).split()) for text in arguments.only)]
     if arguments.quick:

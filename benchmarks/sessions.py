@@ -1,11 +1,11 @@
-"""Conversations, simulated: what their mean is worth where long ones are worse, with one process and with several.
+"""Simulation of conversation scores: their mean if long conversations are worse, with one process and with several.
 
     python -m benchmarks.sessions [--visits 5000] [--months 100] [--report FILE]
 
-Visitors talk to an application; long conversations go wrong more often, and early on. The judge sees whatever messages
-``SessionTable`` puts together and finds a conversation good in which no answer is wrong. What is counted is compared with the
-same visitors' whole conversations. Then the false alarms of the drop alert, as ``benchmarks.alerts`` counts them, on turns that
-are alike within a conversation, and on one score of each. Takes five minutes.
+Visitors talk to an application; long conversations go wrong more often, and early on. The judge sees the messages that
+``SessionTable`` joins; a conversation is good if no answer in it is wrong. The counted scores are compared with those of the
+whole conversations. Then the false alarms of the drop alert are counted, as in ``benchmarks.alerts``, on turns that are similar
+within a conversation, and on one score of each conversation. Takes five minutes.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from spanscore.pipeline.sessions import EndedSession, SessionBounds, SessionTabl
 
 S = 1_000_000_000
 TURNS = 8
-"""Of a conversation, on average: geometric, as many stay for one."""
+"""Mean number of turns of a conversation; geometric, because many visitors leave after one."""
 BEST, WORSE = 0.983, 0.03
-"""Good are ``BEST`` - ``WORSE`` · turns of the conversations, and at least a twentieth: .747 of them."""
+"""A share ``BEST`` - ``WORSE`` · turns of the conversations is good, at least a twentieth: .747 of them."""
 BREAK_S = 3_600
 
 
 @dataclass(frozen=True)
 class World:
-    """How visitors talk, and where their turns go.
+    """The behaviour of visitors, and the routing of their turns.
 
     Attributes:
-        brings: whether each turn brings the whole conversation along.
-        pods: processes, of which any may get a turn.
-        replicas: what they are told of each other.
-        ends: the share of conversations that the application ends by ``end_session``.
-        ends_anywhere: not in the process that had the last turn, but in any.
-        breaks: the share of pauses that are longer than ``idle_timeout``.
+        brings: whether each turn includes the whole conversation.
+        pods: number of processes; any of them may get a turn.
+        replicas: setting on the routing of turns, ``sessions.replicas``.
+        ends: share of conversations that the application ends by ``end_session``.
+        ends_anywhere: whether that call may reach any process, instead of the one with the last turn.
+        breaks: share of pauses that are longer than ``idle_timeout``.
     """
 
     brings: bool = False
@@ -56,11 +56,11 @@ class World:
 
 
 class Visit(NamedTuple):
-    """A conversation as it happened.
+    """A true conversation.
 
     Attributes:
-        times: when its turns ended, in seconds.
-        wrong: which of them is answered wrongly; 0 = none.
+        times: ends of its turns, in s.
+        wrong: number of the turn with a wrong answer; 0 = none.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Visit(NamedTuple):
     wrong: int
 
     def messages(self) -> list[Message]:
-        """Return what is said in it."""
+        """Return the messages of the conversation."""
         numbers = range(1, len(self.times) + 1)
         said = (
             (HumanMessage(content=f"{n}"), AIMessage(content="wrong" if n == self.wrong else "right")) for n in numbers
@@ -77,14 +77,14 @@ class Visit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What came of conversations.
+    """The result for conversations.
 
     Attributes:
-        mean: of those that are counted.
-        true: the mean of all, each whole.
-        by_turns: the mean of a score of each turn with all before it.
-        counted: observations, of each conversation.
-        incomplete: ends that were told to be so, of each conversation.
+        mean: mean of the counted conversations.
+        true: mean of all whole conversations.
+        by_turns: mean if each turn is scored with all turns before it.
+        counted: counted scores per conversation.
+        incomplete: ends that were reported as incomplete, per conversation.
     """
 
     mean: float
@@ -95,12 +95,12 @@ class Found(NamedTuple):
 
     @property
     def bias(self) -> float:
-        """Of the mean."""
+        """Bias of the mean."""
         return self.mean - self.true
 
 
 def visits(count: int, world: World, dice: np.random.Generator) -> Iterator[Visit]:
-    """Return so many conversations, begun over a day."""
+    """Yield this many conversations, which begin within a day."""
     for number, turns in enumerate(dice.geometric(1 / TURNS, count)):
         pauses = np.minimum(dice.exponential(60.0, turns), 240.0)
         pauses[1:] += BREAK_S * (dice.random(turns - 1) < world.breaks)
@@ -110,7 +110,7 @@ def visits(count: int, world: World, dice: np.random.Generator) -> Iterator[Visi
 
 
 def found(world: World, count: int, seed: int = 0) -> Found:
-    """Return what is counted of so many conversations."""
+    """Return the result for this many conversations."""
     dice = np.random.default_rng([seed, 22])
     came = list(visits(count, world, dice))
     ended = list(played(came, world, dice))
@@ -127,14 +127,14 @@ def found(world: World, count: int, seed: int = 0) -> Found:
 
 
 def score(ended: EndedSession) -> float:
-    """Return what a judge says of the conversation that it is shown."""
+    """Return the judge's score of the conversation that it sees."""
     shown = ended.samples.multi_turn
     assert shown is not None
     return float(all(message.content != "wrong" for message in shown.user_input))
 
 
 def played(came: Sequence[Visit], world: World, dice: np.random.Generator) -> Iterator[EndedSession]:
-    """Have processes gather conversations; give what ends, in order."""
+    """Let processes collect conversations; yield the ended ones in order."""
     bounds = SessionBounds(replicas=world.replicas, max_open=len(came), max_bytes=1 << 40)  # type: ignore[arg-type]
     pods = [SessionTable(bounds) for _ in range(world.pods)]
     said = [visit.messages() for visit in came]
@@ -165,7 +165,7 @@ def _turn(id: str, which: int, n: int, messages: list[Message]) -> Turn:
 
 
 ALIKE = 0.5
-"""The correlation of two turns of a conversation."""
+"""Correlation of two turns of a conversation."""
 OF_FIVE = 5
 IDLE_MINUTES = 5
 
@@ -173,11 +173,12 @@ IDLE_MINUTES = 5
 def false_alarms(
     per_minute: float, months: int, observed: Callable[[Flags, Floats], Iterator[tuple[Floats, Flags]]]
 ) -> float:
-    """Return the drop alerts that begin in 30 days in which nothing drops, at the edge of what is tolerated.
+    """Return the alerts that begin in 30 days without a drop, at the lowest tolerated mean.
 
     Args:
-        per_minute: conversations of five turns that begin.
-        observed: turns of conversations, conversations × 5 → what is scored, and when.
+        per_minute: conversations of five turns that begin per minute.
+        months: number of simulated months.
+        observed: turns of conversations, conversations × 5 → scores and their times.
     """
     null = 0.85 - TOLERATED
     rules = alerts.rules_of(SETS[1], null)
@@ -190,17 +191,17 @@ def false_alarms(
 
 
 def turns(good: Flags, at: Floats) -> Iterator[tuple[Floats, Flags]]:
-    """Score each turn, when it ends."""
+    """Score each turn at its end."""
     yield at.ravel(), good.ravel()
 
 
 def conversations(good: Flags, at: Floats) -> Iterator[tuple[Floats, Flags]]:
-    """Score each conversation once, when it has been silent: what the judge says of it is as good as its last turn."""
+    """Score each conversation once, after its silence; its score is that of its last turn."""
     yield at[:, -1] + IDLE_MINUTES, good[:, -1]
 
 
 def of_five(per_minute: float, minutes: int, mean: float, dice: np.random.Generator) -> tuple[Flags, Floats]:
-    """Return conversations of five turns, alike in quality: which turns are good, and the minutes in which they end."""
+    """Return conversations of five turns with similar quality: good turns, and the minutes in which turns end."""
     count = dice.poisson(per_minute * minutes)
     begins = dice.uniform(0, minutes, (count, 1))
     at = begins + np.cumsum(np.minimum(dice.exponential(1.0, (count, OF_FIVE)), 4.0), axis=1)
@@ -264,8 +265,8 @@ conversation is good in which no answer is wrong."""
 MEANS = """## The mean of conversations
 
 5,000 visitors, eight turns on average; long conversations go wrong more often. *By turns* is each turn scored with all that
-came before. *Counted* and *incomplete* are ends, of each conversation: of four pods each may tell one."""
-ALARMS = """## False alarms in 30 days, where one is allowed
+came before. *Counted* and *incomplete* are ends per conversation: each of four pods may report one."""
+ALARMS = """## False alarms in 30 days, with one allowed
 
 Conversations of five turns; two of the same are alike with a correlation of 0.5; pass/fail 0.85, at the lowest mean that is
 tolerated; windows 1h, 6h, 1d. A conversation's score is as good as its last turn."""
@@ -274,9 +275,9 @@ tolerated; windows 1h, 6h, 1d. A conversation's score is as good as its last tur
 def main() -> None:
     """Print the tables, or write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--visits", type=int, default=5_000, help="of each row of the first table")
-    parser.add_argument("--months", type=int, default=100, help="of each cell of the second")
-    parser.add_argument("--report", type=Path, help="a file for the tables")
+    parser.add_argument("--visits", type=int, default=5_000, help="visits per row of the first table")
+    parser.add_argument("--months", type=int, default=100, help="months per cell of the second table")
+    parser.add_argument("--report", type=Path, help="file for the tables")
     asked = parser.parse_args()
     tables = {MEANS: _mean_rows(asked.visits), ALARMS: _alarm_rows(asked.months)}
     text = "\n\n".join([HEAD, *(f"{words}\n\n" + "\n".join(rows) for words, rows in tables.items())]) + "\n"

@@ -1,10 +1,11 @@
-"""A spool beside the same jobs in memory and a bare log with fsync; and what kill -9 leaves of it.
+"""Speed of a spool compared with memory and with a bare log with fsync; and the state after kill -9.
 
     python -m benchmarks.spool --markdown benchmarks/spool.md             # six minutes; --rounds 5 for a look
     python -m benchmarks.spool --crashes 100                              # ten minutes: 100 seeds, one process and two
 
-Jobs of 6 kB, so many at a time: the next ones are put when all are durable. The variants take turns, in random order, and are
-compared within a turn, as a disk is not the same from one second to the next. Exits with 1 where a target is missed.
+Jobs of 6 kB come in groups: the next group is put after all jobs of the last are durable. The variants take turns in random
+order, and are compared within a turn, because the speed of a disk varies from second to second. Exits with 1 if a target is
+missed.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ SEED = 23
 GROUPS = (1, 8, 64)
 JOB = os.urandom(6_000)
 TARGET = 0.35
-"""Of the bare log's jobs a second, at 64."""
+"""Target for the spool: jobs a second as a share of the bare log's, at 64."""
 OPENED_S = 2.0
 _JOBS = {1: 30, 8: 240, 64: 1_920}
-"""Of one turn, by group."""
+"""Jobs of one turn, by size of the group."""
 
 Keep: TypeAlias = Callable[[int, int], None]
-"""Makes so many jobs durable, in groups of so many."""
+"""Function that makes jobs durable, given their number and the size of a group."""
 
 
 class Measured(NamedTuple):
-    """Of one variant and group: jobs a second, and the ratio to the bare log of the same turn with its 95 % interval."""
+    """The result of one variant and group: jobs a second, and the ratio to the bare log of the same turn with its interval."""
 
     per_s: float
     ratio: float
@@ -118,7 +119,7 @@ def _variants(folder: Path) -> Iterator[dict[str, Keep]]:
 
 @contextmanager
 def _log(path: Path) -> Iterator[Keep]:
-    """A file to which jobs are appended, each group with one ``fsync``."""
+    """Append jobs to a file, each group with one ``fsync``."""
     file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
     def keep(jobs: int, group: int) -> None:
@@ -133,7 +134,7 @@ def _log(path: Path) -> Iterator[Keep]:
 
 @contextmanager
 def _memory() -> Iterator[Keep]:
-    """A thread that takes jobs and answers for them."""
+    """Give jobs to a thread that answers for them."""
     queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def answer() -> None:
@@ -188,7 +189,7 @@ def _all_told(number: int, ask: Callable[[int, Callable[[], None]], None]) -> No
 
 
 def _put_us(folder: Path) -> float:
-    """Return what one ``put`` costs its caller, microseconds: the median of bursts of 64."""
+    """Return the cost of one ``put`` for its caller, in µs: the median of bursts of 64."""
     spool, each = SpoolFile(folder / "put.db"), []
     for burst in range(100):
         began = time.perf_counter()
@@ -203,7 +204,7 @@ def _put_us(folder: Path) -> float:
 def _page(measured: dict[int, dict[str, Measured]], put_us: float, rounds: int) -> Iterator[str]:
     seen = measured[64]["spool"].ratio
     said = "met" if seen >= TARGET else "missed"
-    yield "# A spool beside a bare log\n"
+    yield "# A spool compared with a bare log\n"
     yield f"Made by `python -m benchmarks.spool`: jobs of 6 kB, {rounds} turns of each variant, interleaved. Jobs a second"
     yield "(median), and the ratio to the bare log of the same turn (median, 95 % interval by bootstrap).\n"
     yield f"Python {platform.python_version()}, {os.cpu_count()} CPUs, a load of {os.getloadavg()[0]:.0f}.\n"
@@ -211,11 +212,11 @@ def _page(measured: dict[int, dict[str, Measured]], put_us: float, rounds: int) 
     yield "|---|" + "---|" * len(GROUPS)
     for name in measured[1]:
         yield f"| {name} | " + " | ".join(_cell(measured[group][name]) for group in GROUPS) + " |"
-    yield f"\nTarget: the spool at 64 at least {TARGET} × the bare log: **{said}** ({seen:.2f})."
-    yield f"One `put` costs its caller {put_us:.1f} µs (median of bursts of 64): the disk is another thread's."
-    yield "\nFewer than 64 at a time wait 10 ms for company before they are written: most of the time in the first columns."
+    yield f"\nTarget: the spool at 64 has at least {TARGET} × the bare log: **{said}** ({seen:.2f})."
+    yield f"One `put` costs its caller {put_us:.1f} µs (median of bursts of 64): another thread writes to the disk."
+    yield "\nGroups below 64 wait 10 ms for further jobs before they are written: most of the time in the first columns."
     yield "The jobs of a burst come 64 at a time. *put to done* is a job's whole life: kept, in work, with its scores, deleted"
-    yield "and wiped, in four transactions a group, where the others have one."
+    yield "and wiped, in four transactions a group; the others have one."
 
 
 def _opening(folder: Path) -> Iterator[str]:
@@ -228,7 +229,7 @@ def _opening(folder: Path) -> Iterator[str]:
     os.close(file)
     cold = _opened_in_s(path)
     said = "met" if max(warm, cold) < OPENED_S else "missed"
-    yield f"\nA spool of {path.stat().st_size / 1e9:.1f} GB opened in {warm:.2f} s, in {cold:.2f} s when nothing of it was in"
+    yield f"\nA spool of {path.stat().st_size / 1e9:.1f} GB opened in {warm:.2f} s, in {cold:.2f} s when no part of it was in"
     yield f"memory; target under {OPENED_S:.0f} s: **{said}**."
 
 

@@ -1,9 +1,9 @@
-"""What lasts, on a topic: a broker that is away, a minute of rebalances, a judge's limit, one that refuses for eight minutes.
+"""Endurance test of workers on a Kafka topic: a broker that stops, a minute of rebalances, a judge's limit, a refusing judge.
 
     python -m benchmarks.topic --markdown benchmarks/topic.md             # 16 minutes; --only storm for one
 
-A real broker on the same machine; ``tests/kafka/scenes.py`` is what is played, here for as long as it lasts out there. Counts,
-no times: it may run beside others. Exits with 1 where something is lost.
+It uses a real broker on the same machine and the scenes of ``tests/kafka/scenes.py``, here in full length. It counts, and
+measures no times, so it may run with other work. Exits with 1 if anything is lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WITHIN = 0.1
 
 
 class Told(NamedTuple):
-    """A line of the page, and whether it is as it must be."""
+    """A line of the page, and whether its target is met."""
 
     text: str
     is_met: bool
@@ -44,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "none")
     lines = [
-        "# What lasts, on a topic",
+        "# Endurance on a topic",
         "",
         "Made by `python -m benchmarks.topic`.",
         "",

@@ -1,13 +1,13 @@
-"""Nobody else notices us: the own tests of langchain-core, langchain and langgraph, with a scorer installed and without.
+"""Compatibility test: the test suites of langchain-core, langchain and langgraph, with and without an installed scorer.
 
     python -m benchmarks.upstream [--only langgraph] [--cache DIR] [--report FILE]
 
-Downloads the sdists of the versions that are installed, makes an environment with what their tests need, and runs each suite
-twice, the second time with ``scorer.install()``: every unit recorded, scored and exported. What differs is run again by itself,
-so that a test that is not the same each time is told from one that minds us. Prints a table; exits with 1 where the outcome of
-a test differs, where something of ours was said, or where a unit has no outcome. Needs PyPI and, the first time, 20 minutes.
+It downloads the sdists of the installed versions, makes an environment with the libraries for their tests, and runs each suite
+twice, the second time with ``scorer.install()``: every unit is recorded, scored and exported. Differing tests are run again
+alone, to separate unstable tests from tests that spanscore affects. It prints a table. It exits with 1 if the outcome of a test
+differs, if spanscore logged anything, or if a unit has no outcome. Needs PyPI and, the first time, 20 minutes.
 
-The module is the pytest plugin of those runs, too (``-p benchmarks.upstream``): it writes down what came of each test.
+The module is also the pytest plugin of those runs (``-p benchmarks.upstream``), which records the outcome of each test.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spansc
 SUITES = {"langchain-core": "tests/unit_tests", "langchain": "tests/unit_tests", "langgraph": "tests"}
 INTO, SCORED = "SPANSCORE_UPSTREAM_INTO", "SPANSCORE_UPSTREAM_SCORED"
 COUNTS_HANDLERS = "tests/unit_tests/runnables/test_config.py::test_merge_config_callbacks"
-"""Asserts how many handlers a manager has; an installed one is one more."""
+"""A test that counts the handlers of a manager; an installed scorer is one more."""
 ROUNDS = 3
-"""Runs of each test that differed, on either side: machines are shared, and some tests are a matter of time."""
+"""Repeated runs of each differing test, on either side, because some tests depend on timing."""
 SETTLE_S = 120.0
-"""For what the last tests left to be scored."""
+"""Seconds for scoring the units of the last tests."""
 
 Outcomes = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one run of a suite came to.
+    """The result of one run of a suite.
 
     Attributes:
-        outcomes: node id → passed, failed or skipped; failed also where set-up or tear-down did.
+        outcomes: node id → passed, failed or skipped; failed also for a failed set-up or tear-down.
         said: lines logged by spanscore, with their counts.
-        books: the scorer's; empty without one.
+        books: the scorer's counts; empty without a scorer.
     """
 
     outcomes: Outcomes
@@ -70,8 +70,8 @@ class Compared:
     """A suite without a scorer and with one.
 
     Attributes:
-        differ: tests whose outcomes with the scorer were all others than those without.
-        unsteady: tests that differed, and had one outcome on both sides when run again.
+        differ: tests with no common outcome of the runs with and without the scorer.
+        unsteady: tests that differed, but shared an outcome after being run again.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Compared:
 
     @property
     def unnoticed(self) -> bool:
-        """Whether nothing differs, nothing was said and the books balance."""
+        """Whether no test differs, spanscore logged nothing, and the counts balance."""
         return set(self.differ) <= {COUNTS_HANDLERS} and not self.beside.said and bool(self.beside.books["balance"])
 
 
 def main() -> int:
-    """Run, print, write; 1 when somebody noticed."""
+    """Run, print, write; return 1 if a difference was found."""
     arguments = _arguments()
     arguments.cache.mkdir(parents=True, exist_ok=True)
     names = arguments.only or list(SUITES)
@@ -101,11 +101,11 @@ def main() -> int:
     return 0 if all(suite.unnoticed for suite in found) else 1
 
 
-# --- what is run --------------------------------------------------------------------------------------------------
+# --- runs --------------------------------------------------------------------------------------------------------
 
 
 def _source(name: str, cache: Path) -> Path:
-    """Return the unpacked sdist of the version that is installed."""
+    """Return the unpacked sdist of the installed version."""
     stem = f"{name.replace('-', '_')}-{version(name)}"
     if not (cache / stem).exists():
         pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(cache))
@@ -116,7 +116,7 @@ def _source(name: str, cache: Path) -> Path:
 
 
 def _environment(sources: dict[str, Path], cache: Path) -> Path:
-    """Return the Python of an environment with the libraries, what their tests need, and what spanscore needs."""
+    """Return the Python of an environment with the libraries, and the packages that their tests and spanscore need."""
     home = cache / "-".join(["env", f"py{sys.version_info.major}.{sys.version_info.minor}", *map(version, sources)])
     python = home / "bin" / "python"
     if not (home / "complete").exists():
@@ -163,7 +163,7 @@ def _run(name: str, source: Path, python: Path, *, scored: bool, tests: list[str
     return Seen(**json.loads(into.read_text()))
 
 
-# --- what is told -------------------------------------------------------------------------------------------------
+# --- report ------------------------------------------------------------------------------------------------------
 
 
 def _report(found: list[Compared]) -> str:
@@ -207,7 +207,7 @@ _scorer: OnlineScorer | None = None
 
 
 def pytest_configure() -> None:
-    """Install a scorer that takes everything, and hear whatever spanscore says."""
+    """Install a scorer that records everything, and record every log line of spanscore."""
     global _scorer  # noqa: PLW0603  (a plugin that is a module)
     ear = logging.Handler()
     ear.emit = lambda record: _said.update([record.getMessage()])  # type: ignore[method-assign]
@@ -218,14 +218,14 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Write down a test's outcome: of its parts, the first that did not pass."""
+    """Record a test's outcome: that of its first part that did not pass."""
     tells = report.when == "call" or report.outcome != "passed"
     if tells and _outcomes.get(report.nodeid, "passed") == "passed":
         _outcomes[report.nodeid] = report.outcome
 
 
 def pytest_unconfigure() -> None:
-    """Let everything be scored, end, and write the file."""
+    """Wait until everything is scored, end, and write the file."""
     books = {} if _scorer is None else _close_books(_scorer)
     Path(os.environ[INTO]).write_text(json.dumps({"outcomes": _outcomes, "said": _said, "books": books}))
 
@@ -258,8 +258,8 @@ def _failing(seen: Seen) -> int:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=SUITES, help="may be given several times")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where sdists and the environment are kept")
-    parser.add_argument("--report", type=Path, help="write the table here, too")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder for sdists and the environment")
+    parser.add_argument("--report", type=Path, help="also write the table to this file")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Variants: what is measured beside the bare application, each with its own provider and a null exporter.
+"""The compared variants of an application, each with its own provider and a null exporter.
 
-Instrumentors patch the whole process, so each neighbour's callback handler is made directly, as its instrumentor makes
-it, and passed per call. That favours the neighbours: the extra wrappers of an instrumentor cost nothing here.
+Instrumentors patch the whole process, so the callback handler of each other library is made directly, as its instrumentor
+would, and passed per call. That favours these libraries, because the other wrappers of an instrumentor cost nothing here.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _numbers = itertools.count()
 
 
 class NullExporter(SpanExporter):
-    """Takes everything, keeps nothing."""
+    """Accepts all spans, and keeps none."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return SpanExportResult.SUCCESS
 
 
 class Instant:
-    """A metric whose judge answers at once."""
+    """A metric with a judge that answers at once."""
 
     name = "instant"
     version = "1"
@@ -65,13 +65,14 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to watch an application.
+    """One way to observe an application.
 
     Attributes:
+        name: name of the variant.
         handlers: passed with each call.
-        settle: waits until nothing that the calls caused is left to do.
+        settle: waits until all work that the calls caused is done.
         close: ends its threads.
-        after: runs within the measured time, once the call is done.
+        after: runs within the measured time, after the call.
     """
 
     name: str
@@ -88,16 +89,16 @@ class Variant:
 
 
 class NoOp(BaseCallbackHandler):
-    """Does nothing: what LangChain itself asks for having any handler at all."""
+    """Does nothing: the cost of LangChain itself for any handler."""
 
     run_inline = True
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        """Without this one LangChain would fall back to ``on_llm_start``."""
+        """Do nothing; without this method LangChain would fall back to ``on_llm_start``."""
 
 
 class Bare:
-    """Makes the spans that spanscore makes of a workload, with the SDK alone: names, attributes, tree."""
+    """Makes the spans that spanscore makes for a workload, with the SDK alone: names, attributes, tree."""
 
     def __init__(self, provider: TracerProvider, workload: Workload) -> None:
         self._tracer = provider.get_tracer("bare")
@@ -113,7 +114,7 @@ class Bare:
 
 
 def variants(workload: Workload) -> list[Variant]:
-    """Return every variant, ready; the first is the application alone, which all others are compared with."""
+    """Return every variant, ready; the first is the application alone, the reference for all others."""
     provider = _provider()
     return [
         Variant("none"),

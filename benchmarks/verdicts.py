@@ -1,4 +1,4 @@
-"""Verdicts: nanoseconds → added microseconds per invoke, ratios, and which targets are met."""
+"""Converts nanoseconds into added microseconds per invoke and ratios, and checks the targets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ COLUMNS = (("p50 µs", "p50", 8), ("p50 alone", "block_p50", 11), ("mean µs", "
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a variant adds to one invoke, in microseconds.
+    """The time that a variant adds to one invoke, in microseconds.
 
     Attributes:
         p50: median of the paired differences of the interleaved part.
-        block_p50: the same of the blocks, where no other variant's code has cooled the caches.
-        mean: of the blocks' differences: what the invoke and the threads behind it took from the clock.
+        block_p50: median of the paired differences of the blocks, without other variants that cool the caches.
+        mean: mean of the blocks' differences: the time of the invoke and of the threads behind it.
         mean_error: standard error of ``mean``.
-        paired_mean: of the interleaved differences; work deferred past 250 ms falls on other variants there.
-        cpu: of the whole process, every thread.
+        paired_mean: mean of the interleaved differences; work deferred by more than 250 ms is counted for other variants.
+        cpu: CPU time of the whole process, of every thread.
         cpu_error: standard error of ``cpu``.
     """
 
@@ -64,14 +64,14 @@ def added(raw: Mapping[str, Raw]) -> dict[str, Added]:
 
 
 def share_added(raw: Mapping[str, Raw], name: str, to: str) -> tuple[float, float]:
-    """Return what a variant adds to another, beside what that one adds, and its standard error: by the blocks of a round."""
+    """Return the ratio of a variant's added time to another variant's, and its standard error, by the blocks of a round."""
     own, alone = (_minus(one.blocks.wall, _between(one.before.wall, one.after.wall)) for one in (raw[name], raw[to]))
     more = _minus(own, alone)
     return mean(more) / mean(alone), _error(more) / mean(alone)
 
 
 def judge(workload: str, table: Mapping[str, Added]) -> list[Verdict]:
-    """Return the verdicts on one workload; none where it has no target."""
+    """Return the verdicts on one workload; empty without a target."""
     verdicts = [
         Verdict(workload, "head-unsampled p50 / no-op", _ratio(table, UNSAMPLED, NO_OP, "p50"), UNSAMPLED_TARGET)
     ]
@@ -91,7 +91,7 @@ def tables(results: Mapping[str, Mapping[str, Added]]) -> str:
 
 
 def as_json(results: Mapping[str, Mapping[str, Added]], verdicts: list[Verdict]) -> dict[str, Any]:
-    """Return what was seen as plain values."""
+    """Return the results as JSON types."""
     return {
         "added_us": {work: {name: asdict(one) for name, one in table.items()} for work, table in results.items()},
         "targets": [{**asdict(verdict), "met": verdict.met} for verdict in verdicts],
@@ -112,7 +112,7 @@ def _difference(one: Raw, base: Raw) -> Added:
 
 
 def _summary(paired: Sequence[float], alone: Sequence[float], wall: Sequence[float], cpu: Sequence[float]) -> Added:
-    """Nanoseconds → microseconds."""
+    """Return the summary of nanoseconds in microseconds."""
     values = (median(paired), median(alone), mean(wall), _error(wall), mean(paired), mean(cpu), _error(cpu))
     return Added(*(value / 1e3 for value in values))
 

@@ -1,13 +1,14 @@
-"""One worker of a topic beside a consumer that only decodes: messages a second.
+"""Speed of one worker of a topic, compared with a consumer that only decodes: messages a second.
 
     python -m benchmarks.worker --markdown benchmarks/worker.md           # 15 minutes; --rounds 2 for a look
 
-A real broker on the same machine; each message is a trace of ten spans, 20 kB, and they are as far apart as an application with
-a hundred requests a second writes them. Each variant is a process of its own that reads the backlog as a new group. They take
-turns, in random order, and are compared within a turn. The clock runs from the first message that is read until all have been
-worked on: of a worker, until the unit of each has ended. A stretch in between would tell less: what is scored is scored last,
-of 30,000 messages at 5 % nearly all when the rest has ended. Of two processes it runs from when both have partitions: one has
-them all until the other has joined. Exits with 1 where any of them misses the target.
+It uses a real broker on the same machine. Each message is a trace of ten spans, 20 kB; messages are as far apart as from an
+application with a hundred requests a second. Each variant is a separate process that reads the backlog as a new group. The
+variants take turns in random order, and are compared within a turn. The clock runs from the first message until all messages
+are
+processed: for a worker, until the unit of each has ended. A shorter interval would mislead, because scoring comes last: of
+30,000 messages at 5 % nearly all scores come after the other units have ended. For two processes the clock starts when both
+have partitions, because one has all of them until the other has joined. Exits with 1 if any variant misses the target.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MESSAGES, PARTITIONS = 120_000, 4
 APART_MS = 10
 TOPIC = "otlp_spans"
 METRIC = "tests.service.metrics:Answered"
-"""Computed at once: what a judge takes is no matter of the worker's."""
+"""A metric that is computed at once, because a judge's time is not the worker's."""
 DECODES, READS = "decodes", "reads"
 VARIANTS = {
     DECODES: "decodes only",
@@ -63,29 +64,29 @@ VARIANTS = {
     "2 x 0.05": "two processes of one group, 5 % scored",
 }
 READ = {"1": 0.05, "2 x 0": 1, "2 x 0.01": 1, "2 x 0.05": 1}
-"""Of the messages, what a variant reads, where it is not a quarter: of two, one reads alone at first; all scored takes long."""
+"""Share of the messages that a variant reads, if it is not a quarter: all for two processes, few if all are scored."""
 TARGET = 0.3
-"""Of the messages a second of who only decodes."""
+"""Target: messages a second as a share of those of the consumer that only decodes."""
 AT_MOST_SOME_SCORED = ("0", "0.01", "0.05", "2 x 0", "2 x 0.01", "2 x 0.05")
-"""Whose target it is: at 1 % as of `benchmarks.serve`, and to both sides of it."""
+"""Variants with this target: at 1 % as in `benchmarks.serve`, and on both sides of it."""
 LOOK_S = 0.02
 STILL_S = 2.0
-"""Of several processes: when no more units end for so long, nothing is left."""
+"""Seconds without a further ended unit after which several processes are done."""
 _MET = {True: "met", False: "missed"}
 
 
 class Run(NamedTuple):
-    """What one turn of a variant came to: messages a second, and microseconds of CPU per message, all threads."""
+    """The result of one turn of a variant: messages a second, and CPU time per message in µs, of all threads."""
 
     per_s: float
     cpu_us: float
 
 
 class NoExporter(SpanExporter):
-    """Takes spans, and keeps none."""
+    """Accepts spans, and keeps none."""
 
     def export(self, spans: Sequence[object]) -> SpanExportResult:
-        """Take them."""
+        """Accept the spans."""
         return SpanExportResult.SUCCESS
 
 
@@ -112,7 +113,7 @@ def _measured(rounds: int, messages: int) -> dict[str, list[Run]]:
     with tempfile.TemporaryDirectory() as folder, kafka.running(Path(folder)) as broker:
         broker.create(TOPIC, PARTITIONS)
         _fill(broker.brokers, messages)
-        for turn in range(-1, rounds):  # the first is not counted: the broker reads what it has from memory after that
+        for turn in range(-1, rounds):  # the first is not counted: after it the broker reads from memory
             for name in dice.sample(sorted(VARIANTS), len(VARIANTS)):
                 asked = [name, broker.brokers, f"{name}-{turn}", str(int(messages * READ.get(name, 0.25)))]
                 done = subprocess.run(
@@ -145,7 +146,7 @@ def _one(variant: str, brokers: str, group: str, told: str) -> Run:
 
 
 def _timed(look: Iterator[tuple[int, int]], messages: int) -> Run:
-    """Return the rate of all of them; ``look`` yields how many were read and how many are done, when it is time to look."""
+    """Return the rate of all messages; ``look`` yields the numbers of read and of finished messages at intervals."""
     before, _ = next(looked for looked in look if looked[0])
     since_s, cpu_s = time.perf_counter(), time.process_time()
     _, after = next(looked for looked in look if looked[1] >= messages)
@@ -154,7 +155,7 @@ def _timed(look: Iterator[tuple[int, int]], messages: int) -> Run:
 
 
 def _together(number: int, folder: Path, brokers: str, group: str, rate: float) -> Run:
-    """Return the rate of processes of one group, from when each has begun until nothing is left for any."""
+    """Return the rate of processes of one group, from the start of the last until all are done."""
     spawn = multiprocessing.get_context("spawn")
     told = spawn.Array("d", 3 * number, lock=False)
     for place in range(number):
@@ -202,7 +203,7 @@ def _decoded(brokers: str, group: str, use: Callable[[ExportTraceServiceRequest]
             "group.id": group,
             "auto.offset.reset": "earliest",
             "log_level": 0,
-            **PREFETCH,  # else it waits whenever its queue was full: README.md has the figures
+            **PREFETCH,  # otherwise it pauses after a full queue: README.md has the figures
         }
     )
     consumer.subscribe([TOPIC])
@@ -222,7 +223,7 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
                 "sampling": {"rate": rate},
                 "units": {
                     "idle_timeout": "200ms"
-                },  # what is read has ended soon after: what is counted is what is worked on
+                },  # units end soon after they are read, so that counted units are finished
                 "kafka": {"brokers": [brokers], "topic": TOPIC, "group": group},
             }
         )
@@ -252,11 +253,11 @@ def _between(ratios: list[float]) -> str:
 def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[str]:
     yield "# One worker of a topic\n"
     yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
-    yield "of which one process reads a quarter, where all are scored a twentieth, and two read all;"
+    yield "of which one process reads a quarter (a twentieth if all are scored), and two processes read all;"
     yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
     yield "intervals (bootstrap); a process has one GIL, and `--processes 2` starts two. Written by"
     yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
-    yield f"{os.cpu_count()} cores: where others use them, the CPU says more than the rates.\n"
+    yield f"{os.cpu_count()} cores: if others use them, the CPU time is more reliable than the rates.\n"
     yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
     yield "|---|---|---|---|---|"
     for name, told in VARIANTS.items():
@@ -264,7 +265,7 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
         ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
         yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
     told = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
-    yield f"\nTarget: at least {TARGET} × who only decodes. {told}."
+    yield f"\nTarget: at least {TARGET} × the consumer that only decodes. {told}."
     yield "protobuf's decoder is C, and makes no Python value of unread fields; the row below it is the"
     yield "consumer that reads each span's values."
 

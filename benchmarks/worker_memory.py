@@ -1,10 +1,10 @@
-"""What a worker keeps in memory while it works off a topic that is far ahead of it.
+"""Memory of a worker while it works off a topic with a large backlog.
 
     python -m benchmarks.worker_memory [--spans 1000000]
 
 Five minutes; needs Kafka (``python -m tests.servers install``). All spans are on the topic before the worker starts, a trace
-of ten a message, 2 kB each, so that it reads as fast as it can from the first moment on. 1 % of the units are scored, by a
-metric that answers at once. Target: from a tenth of them to the last the resident set grows by at most 32 MiB.
+of ten per message, 2 kB each, so that it reads as fast as it can from the start. 1 % of the units are scored, by a metric that
+answers at once. Target: from the first tenth of the spans to the last, the resident set grows by at most 32 MiB.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ GROWTH_MIB = 32
 TOPIC, PARTITIONS = "otlp_spans", 4
 STEPS = 10
 WRITTEN_OVER_S = 3_600.0
-"""By what the broker says of them: a worker that is behind lets no more time pass than its log tells."""
+"""Time span of the messages' timestamps in s: the clock of a lagging worker follows the log."""
 
 
 def main() -> int:
-    """Fill, work off, print; 1 when the target is missed."""
+    """Fill, work off, print; return 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=1_000_000)
     spans = parser.parse_args().spans
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _fill(brokers: str, spans: int) -> None:
-    """Write them with the times that they would have had over ``WRITTEN_OVER_S``, until now."""
+    """Write the spans with timestamps over ``WRITTEN_OVER_S``, until now."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": brokers, "compression.type": "lz4", "linger.ms": 50, "log_level": 0})
@@ -101,11 +101,11 @@ def _worker(folder: Path, brokers: str, sink_port: int) -> Iterator[Contestant]:
         yield Contestant("worker", page, 0, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
-        print(process.communicate(timeout=120)[0].rstrip())  # what became of all of it
+        print(process.communicate(timeout=120)[0].rstrip())  # the last lines have the outcomes
 
 
 def _watched(worker: Contestant, spans: int) -> Iterator[float]:
-    """Yield the resident set as each further tenth of the spans has been read."""
+    """Yield the resident set after each further tenth of the spans was read."""
     for step in range(1, STEPS + 1):
         while _read(worker) < spans * step // STEPS:
             time.sleep(0.2)

@@ -1,6 +1,6 @@
-"""Workloads: small applications with an instant, deterministic model, so that what is measured is the handlers.
+"""The workloads: small applications with an instant, deterministic model, so that only the handlers are measured.
 
-Every ratio made with them is a worst case: a real model answers in seconds, these answer in microseconds.
+Every ratio is a worst case, because a real model answers in seconds, and these models answer in microseconds.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Workload:
     """One application.
 
     Attributes:
+        name: name of the workload.
         invoke: runs it once, to the end, with these handlers; blocks.
-        iterations: of the interleaved part, at full length.
+        iterations: iterations of the interleaved part, at full length.
         block: invokes of one timed block, at full length.
     """
 
@@ -51,9 +52,9 @@ class Workload:
 
 
 class InstantChat(BaseChatModel):
-    """Answers at once: with a tool call when it has tools and none was called yet, else with one sentence.
+    """Answers at once: with a tool call if it has tools and none was called yet, otherwise with one sentence.
 
-    ``delay_s`` is slept by the asynchronous call only, for the load test.
+    Only the asynchronous call sleeps for ``delay_s``, for the load test.
     """
 
     delay_s: float = 0.0
@@ -99,7 +100,7 @@ class InstantChat(BaseChatModel):
 
 
 class FixedRetriever(BaseRetriever):
-    """Finds the same documents, always."""
+    """Finds the same documents for every query."""
 
     documents: list[Document]
 
@@ -114,7 +115,7 @@ def river_length(river: str) -> str:
 
 
 def workloads(loop: asyncio.AbstractEventLoop) -> list[Workload]:
-    """Return all of them; the asynchronous one runs on the given loop."""
+    """Return all workloads; the asynchronous one runs on the given loop."""
     return [
         Workload("chain", _chain(), iterations=800, block=600),
         Workload("rag", _rag(_short_documents()), iterations=400, block=240),
@@ -149,7 +150,7 @@ def _async_chain(loop: asyncio.AbstractEventLoop) -> Invoke:
 
 
 def _rag(documents: list[Document]) -> Invoke:
-    """Retriever, formatting, prompt, model, parser: nine runs."""
+    """Return retriever, formatting, prompt, model and parser: nine runs."""
     prompt = ChatPromptTemplate.from_template("Answer from the context.\n\n{context}\n\nQuestion: {question}")
     found = FixedRetriever(documents=documents) | RunnableLambda(_joined)
     chain = {"context": found, "question": RunnablePassthrough()} | prompt | InstantChat() | StrOutputParser()
@@ -157,7 +158,7 @@ def _rag(documents: list[Document]) -> Invoke:
 
 
 def _agent() -> Invoke:
-    """Model, one tool call, model."""
+    """Return model, one tool call, model."""
     agent = create_agent(InstantChat(), [river_length])
     return lambda handlers: agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"callbacks": list(handlers)})
 

@@ -54,7 +54,7 @@ class Receiver(Protocol):
         """Return the time of the next ``tick`` that has work, None if no work waits for a time."""
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the units whose root has ended and that are still in the receiver: a flush waits for them."""
+        """Return the ended units that are still in the receiver: a flush waits for them."""
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit in its present state. Return the units that had not ended; their later events are ignored."""
@@ -135,7 +135,7 @@ class UnitListener(Protocol):
         lost: Outcome = Outcome.INCOMPLETE,
         reason: str | None = None,
     ) -> None:
-        """Hand over a unit whose spans have all ended.
+        """Hand over a unit after all its spans have ended.
 
         Args:
             pending: span id → span that must be ended, once; a missing span was exported already.
@@ -146,7 +146,7 @@ class UnitListener(Protocol):
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
-        """Hand over a unit whose samples exist already.
+        """Hand over a unit with its samples.
 
         Args:
             pending: the unit's root span; None if the root is a span of another library, which ends it.
@@ -264,7 +264,7 @@ class DurableQueue(Queue, Protocol):
         """Save all scores of a job so far; ``callback`` gets True when they are durable, False if the job is another's."""
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Forget the jobs of units whose spans and scores have been exported. Any thread."""
+        """Forget the jobs of units after the export of their spans and scores. Any thread."""
 
     def rejection_reason(self) -> str | None:
         """Return why ``reserve`` rejects a unit, without numbers; None: the queue has no reason to add. Any thread."""

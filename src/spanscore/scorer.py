@@ -435,7 +435,7 @@ class OnlineScorer:
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until every unit whose root has ended is scored and its spans are exported; later units do not delay it. Blocks.
+        """Wait until every ended unit is scored and its spans are exported; later units do not delay it. Blocks.
 
         Args:
             timeout: seconds.

@@ -136,8 +136,8 @@ def test_what_cannot_be_learned_is_said(server: Any, tmp_path: Path, more: list[
     ("url", "words"),
     [
         ("http://127.0.0.1:1", "no Prometheus answers at http://127.0.0.1:1: .*http://localhost:9090"),
-        ("localhost:9090", "'localhost:9090' is no address"),
-        ("http://me:secret@localhost:9090", "holds a name or a password"),
+        ("localhost:9090", "'localhost:9090' is not an address"),
+        ("http://me:secret@localhost:9090", "contains a name or a password"),
     ],
 )
 def test_a_prometheus_that_is_not_there_is_named_and_a_password_is_not(tmp_path: Path, url: str, words: str) -> None:
@@ -202,4 +202,4 @@ def test_check_refuses_a_baseline_whose_file_is_not_there_with_its_key(tmp_path:
     done = checked(tmp_path, "{baseline: {hour_of_week: nowhere.yaml}}")
 
     assert done.exit_code == 2
-    assert "alerts.faithfulness.baseline.hour_of_week: there is no file nowhere.yaml; make it by" in done.output
+    assert "alerts.faithfulness.baseline.hour_of_week: there is no file nowhere.yaml; make it with" in done.output

@@ -63,6 +63,6 @@ def test_labels_of_another_series_are_no_calibration() -> None:
 def test_what_is_wrong_with_a_file_is_a_fault() -> None:
     kept("other.json", metric="polite")
 
-    assert "one is of 'polite', which is no metric of this scorer" in ran(file="other.json").output
+    assert "one is for 'polite', not a metric of this scorer" in ran(file="other.json").output
     assert "calibration none.json cannot be read: No such file" in ran(file="none.json").output
     assert ran(file="none.json").exit_code == 2

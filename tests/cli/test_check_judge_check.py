@@ -67,7 +67,7 @@ def test_a_file_of_labels_that_is_not_here_may_be_elsewhere(folder: Path) -> Non
     [
         ("{golden_set: labelled.jsonl, metrics: [faithfullness]}", "judge_check.metrics names 'faithfullness'"),
         ("{golden_set: labelled.jsonl, every: 10s}", "judge_check.every"),
-        ("{golden_set: labelled.jsonl, baseline: labelled.jsonl}", "no baseline of a judge check"),
+        ("{golden_set: labelled.jsonl, baseline: labelled.jsonl}", "not a baseline of a judge check"),
     ],
 )
 def test_what_is_wrong_with_a_judge_check_is_named(folder: Path, judge_check: str, words: str) -> None:

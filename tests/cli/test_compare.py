@@ -219,7 +219,7 @@ def test_a_prometheus_with_less_than_ten_blocks_says_from_when_on_there_is_an_an
 
     assert done.exit_code == 3, done.output
     assert "not yet on faithfulness: both have 3 of the 10 quarters of an hour" in done.stdout
-    assert "there is an answer from 2" in done.stdout
+    assert "the first answer is due at 2" in done.stdout
 
 
 def test_files_of_too_short_a_time_are_no_verdict(releases: dict[str, Served], config: Path, tmp_path: Path) -> None:
@@ -294,7 +294,10 @@ def test_a_prometheus_without_sums_by_release_is_told_from_one_without_traffic(
             ["--prometheus", "http://127.0.0.1:1", "--control", "1", "--candidate", "2"],
             "no Prometheus answers at http://127.0.0.1:1",
         ),
-        (["--prometheus", "http://x:1", "--control", "1", "--candidate", "2", "--since", "soon"], "'soon' is no time"),
+        (
+            ["--prometheus", "http://x:1", "--control", "1", "--candidate", "2", "--since", "soon"],
+            "'soon' is not a time",
+        ),
     ],
 )
 def test_what_cannot_be_compared_says_what_to_do(config: Path, arguments: list[str], words: str) -> None:

@@ -118,7 +118,7 @@ def test_cases_that_lost_their_score_make_the_gate_incomplete(
 
     assert ended.exit_code == 3
     assert f"19 cases (95%) have no score: {reason}; 19 of them had a score in the baseline" in ended.stdout
-    assert "applies_when leaves out cases" in ended.stdout
+    assert "applies_when to exclude cases" in ended.stdout
     assert "│ not known │" in ended.stdout
 
 

@@ -40,7 +40,7 @@ def test_a_trace_is_a_tree_and_what_was_taken_from_where(spans: Path) -> None:
         "            from 1 chat m: gen_ai.output.messages",
         "  context   none",
         "",
-        "not read: spans.jsonl line 2: no OTLP trace request (JSONDecodeError)",
+        "not read: spans.jsonl line 2: not an OTLP trace request (JSONDecodeError)",
     ]
 
 

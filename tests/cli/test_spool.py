@@ -95,7 +95,7 @@ def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Pa
 def test_where_there_is_no_spool_nothing_is_made(tmp_path: Path) -> None:
     result = shown(tmp_path / "spool.db")
 
-    assert str(result.exception) == f"{tmp_path / 'spool.db'} is no spool: there is no such file"
+    assert str(result.exception) == f"{tmp_path / 'spool.db'} is not a spool: there is no such file"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_no_spool_is_left_as_it_is(tmp_path: Path) -> None:
 
     result = shown(path, "--drop-older-than", "1s")
 
-    assert str(result.exception) == f"{path} cannot be read: it is no spool, or it is damaged"
+    assert str(result.exception) == f"{path} cannot be read: it is not a spool, or it is damaged"
     assert path.read_text().startswith("something else")
 
 

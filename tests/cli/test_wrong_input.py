@@ -88,11 +88,11 @@ def ran(
 
 
 REFUSED: dict[tuple[str, ...], str] = {
-    (*COLLECT, "none.jsonl", "--out", "x.jsonl"): "none.jsonl is no file or folder; a source is one, or jaeger:http",
+    (*COLLECT, "none.jsonl", "--out", "x.jsonl"): "none.jsonl is not a file or folder; a source is one, or jaeger:http",
     (*COLLECT, "empty.jsonl", "--out", "x.jsonl"): "empty.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*COLLECT, "samples.jsonl", "--out", "x.jsonl"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*COLLECT, "folder", "--out", "x.jsonl"): "folder holds no file that ends with .jsonl",
-    (*COLLECT, "broken.jsonl", "--out", "x.jsonl"): "broken.jsonl line 1: no OTLP trace request",
+    (*COLLECT, "broken.jsonl", "--out", "x.jsonl"): "broken.jsonl line 1: not an OTLP trace request",
     (*COLLECT, "bare.jsonl", "--out", "x.jsonl"): "12 units, none with content: capture.content was off",
     (
         *COLLECT,
@@ -122,7 +122,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "--out",
         "x.jsonl",
     ): "none is built in. Your own is written",
-    (*COLLECT, "spans.jsonl", "--since", "monday", "--out", "x.jsonl"): "'monday' is no time; write how long ago",
+    (*COLLECT, "spans.jsonl", "--since", "monday", "--out", "x.jsonl"): "'monday' is not a time; write how long ago",
     (
         *COLLECT,
         "spans.jsonl",
@@ -134,17 +134,25 @@ REFUSED: dict[tuple[str, ...], str] = {
         "x.jsonl",
     ): "--until 7d is not after --since 1h",
     (*COLLECT, "spans.jsonl", "--config", "none.yaml", "--out", "x.jsonl"): "there is no configuration file none.yaml",
-    (*PREVIEW, "none.jsonl"): "none.jsonl is no file or folder; a source is one, or jaeger:http",
+    (*PREVIEW, "none.jsonl"): "none.jsonl is not a file or folder; a source is one, or jaeger:http",
     (*PREVIEW, "empty.jsonl"): "empty.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*PREVIEW, "samples.jsonl"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*PREVIEW, "folder"): "folder holds no file that ends with .jsonl",
-    (*PREVIEW, "broken.jsonl"): "nothing in it could be read; the first: broken.jsonl line 1: no OTLP trace request",
+    (
+        *PREVIEW,
+        "broken.jsonl",
+    ): "nothing in it could be read; the first: broken.jsonl line 1: not an OTLP trace request",
     (*PREVIEW, "spans.jsonl", "--since", "1h", "--until", "7d"): "--until 7d is not after --since 1h",
     (*PREVIEW, "spans.jsonl", "--until", "2001-01-01"): "none of its 12 units began between --since and --until",
-    (*PREVIEW, "jaeger:http://127.0.0.1:9"): "does not say service; write jaeger:http://127.0.0.1:9?service=",
+    (*PREVIEW, "jaeger:http://127.0.0.1:9"): "has no service; write jaeger:http://127.0.0.1:9?service=",
     (*REPLAY, "empty.jsonl"): "empty.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*REPLAY, "samples.jsonl", "--json"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
-    (*REPLAY, "broken.jsonl", "--since", "1h"): "nothing in it could be read; the first: broken.jsonl line 1: no OTLP",
+    (
+        *REPLAY,
+        "broken.jsonl",
+        "--since",
+        "1h",
+    ): "nothing in it could be read; the first: broken.jsonl line 1: not an OTLP trace request",
     ("preview", "none.yaml", "spans.jsonl"): "there is no configuration file none.yaml",
     ("preview", "misspelt.yaml", "spans.jsonl"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
     ("preview", "torn.yaml", "spans.jsonl"): "is no YAML: a list that [ begins is not closed",
@@ -185,7 +193,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "base.jsonl",
     ): "no case of this run is in the baseline",
     ("evaluate", "samples.jsonl", "-m", "exact_match", "--baseline", "base.jsonl", "--max-drop", "exact_match=0.1"): (
-        "names 'exact_match', of which the baseline has no score; it has scores of faithfulness; --update-baseline"
+        "names 'exact_match', but the baseline has no score of it; it has scores of faithfulness; --update-baseline"
     ),
 }
 """Arguments → text on standard error; the exit code is 2."""

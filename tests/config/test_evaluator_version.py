@@ -58,7 +58,7 @@ def test_the_series_that_there_is_can_be_watched(tmp_path: Path, key: bool) -> N
 def test_the_series_of_a_second_judge_is_refused_until_it_is_the_judge(tmp_path: Path, key: bool) -> None:
     told = ran("check", str(written(tmp_path, NEW, "{faithfulness: {shadow: 'openai:new'}}")))
 
-    assert f"faithfulness has '{OLD}', and this is its shadow's, which no alert reads" in told
+    assert f"faithfulness has '{OLD}', which is its shadow's; no alert reads it" in told
 
 
 def test_a_scorer_does_not_start_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ def test_who_may_not_write_is_told_so(kafka: Kafka) -> None:
     with carrying("read_only", **here, sasl_password=PASSWORD) as (carrier, told):
         carrier.send(copy(1), told.put)
 
-        assert told.get(timeout=ANSWER_WITHIN_S) == "the topic may not be written to"
+        assert told.get(timeout=ANSWER_WITHIN_S) == "no permission to write to the topic"
 
 
 class TheseIds(IdGenerator):

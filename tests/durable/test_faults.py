@@ -119,7 +119,7 @@ def test_a_lock_that_lasts_is_told_and_forgotten_when_it_ends(spool, path):
     wait_until(lambda: one.file.room(1) is None)
 
     assert told == (PutResult.FAILED, "spool: locked")
-    assert line == f"the spool {path}: another program holds its lock: end it, or wait; it is tried again"
+    assert line == f"the spool {path}: another program holds its lock: end it, or wait; the spool retries"
     assert kept is True
     assert (one.put(2), one.file.state().fault) == (PutResult.KEPT, None)
 
@@ -149,7 +149,7 @@ def test_a_damaged_file_is_moved_aside_and_a_new_one_begun(spool, path, caplog, 
     one = spool()
 
     (aside,) = path.parent.glob("spool.db.damaged-*")
-    line = f"the spool {path} was damaged: it is now {aside.name}, and a new one was begun"
+    line = f"the spool {path} was damaged: it is now {aside.name}, and a new file was created"
     assert aside.read_bytes() == damaged
     assert one.put(1) is PutResult.KEPT
     assert one.file.state().fault == line

@@ -99,7 +99,7 @@ def test_past_the_queue_units_are_not_taken_and_the_rest_are_settled_at_the_end(
     with application(nobody, limits=Limits(queue_size=2), **ALL) as (scorer, trace):
         run(scorer, 5)
         assert poll(lambda: outcomes(scorer) == {"queue_full": 3})
-        assert poll(lambda: "2 wait to be taken there (connection refused)" in " ".join(scorer.status().notes))
+        assert poll(lambda: "2 wait to be accepted there (connection refused)" in " ".join(scorer.status().notes))
         scorer.shutdown(0.5)
 
         assert outcomes(scorer) == {"queue_full": 3, "shutdown": 2}

@@ -46,7 +46,7 @@ def test_what_is_said_of_an_endpoint_arrives_and_no_key_of_a_judge_is_needed(tmp
     assert (carrier._endpoint, carrier._token_file) == ("http://127.0.0.1:4321", endpoint["token_file"])
     assert carrier._settings.timeout == 1.5
     assert status.judges == {"faithfulness": "remote_scoring", "response_relevancy": "remote_scoring"}
-    assert "units go to http://127.0.0.1:4321 to be scored" in status.notes
+    assert "units are sent to http://127.0.0.1:4321 for scoring" in status.notes
 
 
 def test_what_is_said_of_a_topic_arrives(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_judge_that_is_away_one_that_declines_and_a_budget_that_binds_reach_a_
     described = {name: alert["annotations"]["description"] for name, alert in told.items()}
     assert "Raising raising has not answered for 5m (service bot)" in described["SpanscoreJudgeBreakerOpen"]
     assert told["SpanscoreJudgeDeclining"]["labels"]["metric"] == "declining"
-    assert "of what it was asked for declining over 10s (service bot)" in described["SpanscoreJudgeDeclining"]
+    assert "of the questions for declining over 10s (service bot)" in described["SpanscoreJudgeDeclining"]
     assert "The budget in calls per 1m has multiplied the sampling rates" in described["SpanscoreBudgetBinding"]
     assert "breaker open" in said[0] or "half-open" in said[0]
     assert "of 60 calls this minute, factor 0." in said[1]

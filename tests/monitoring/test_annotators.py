@@ -57,7 +57,7 @@ def test_few_units_measure_no_error() -> None:
 
 
 def test_annotators_who_differ_as_coins_do_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"differ in 6 of 12 pairs on 12 units, as coins would"):
+    with pytest.raises(ConfigurationError, match=r"differ in 6 of 12 pairs on 12 units, which is chance"):
         agreement_of([(True, False)] * 6 + [(True, True)] * 6).error()
 
 

@@ -76,7 +76,7 @@ def test_it_is_told_with_what_it_lacks() -> None:
     assert str(applicability(decided)) == "applies to 12 % of traffic, 5–19 %"
     assert str(applicability([(False, 0.5)] * 400)) == "applies to 0.0 % of traffic, 0.0–0.7 %"
     of_part = str(applicability(decided, [0.5] * 25))
-    assert of_part == "applies to 12 % of traffic, 4–38 % (of 20 % of the chosen units nobody could say)"
+    assert of_part == "applies to 12 % of traffic, 4–38 % (undecided for 20 % of the chosen units)"
     assert applicability([], [0.5]) is None
 
 

@@ -107,7 +107,7 @@ def test_a_wider_sample_of_the_window_makes_the_interval_wider() -> None:
         ({(True, True): 3, (False, False): 40}, "humans passed 3 and failed 40"),
         ({}, "humans passed 0 and failed 0"),
         ({(True, True): 80, (False, True): 7, (False, False): 3}, "J is 0.30"),
-        ({(True, True): 50, (False, True): 50}, "failed 0 of 50 that they failed, so J is 0.00"),
+        ({(True, True): 50, (False, True): 50}, "failed 0 of 50 human fails, so J is 0.00"),
     ],
 )
 def test_labels_that_say_too_little_are_refused_with_the_counts(

@@ -37,8 +37,8 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("{", "not valid JSON"),
-        ("[]", "metric, evaluator version, assumed_random and labels must be in it"),
-        ("{}", "metric, evaluator version, assumed_random and labels must be in it"),
+        ("[]", "it must contain metric, evaluator version, assumed_random and labels"),
+        ("{}", "it must contain metric, evaluator version, assumed_random and labels"),
         (SAVED.text.replace('"n": 30', '"n": "many"'), "metric, evaluator version"),
         (
             SAVED.text.replace('"evaluator_version": "1+ab/openai:gpt-4o/1"', '"evaluator_version": ""'),
@@ -58,7 +58,7 @@ def test_two_files_of_one_metric_are_refused(tmp_path: Path) -> None:
     one, other = kept(tmp_path, "1.json"), kept(tmp_path, "2.json", evaluator_version="other")
 
     assert calibrations_of([one, kept(tmp_path, "3.json", metric="relevancy")]).keys() == {"faithfulness", "relevancy"}
-    with pytest.raises(ConfigurationError, match="another file is of 'faithfulness', too"):
+    with pytest.raises(ConfigurationError, match="another file is for 'faithfulness', too"):
         calibrations_of([one, other])
 
 

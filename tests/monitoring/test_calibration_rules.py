@@ -130,5 +130,5 @@ def test_only_what_is_calibrated_is_corrected(shared: Monitoring) -> None:
 
 
 def test_a_calibration_of_a_metric_that_there_is_not_is_refused(shared: Monitoring) -> None:
-    with pytest.raises(ConfigurationError, match="one is of 'exact_match', which is no metric of this scorer"):
+    with pytest.raises(ConfigurationError, match="one is for 'exact_match', not a metric of this scorer"):
         rule_files({}, [StringPresence()], shared)

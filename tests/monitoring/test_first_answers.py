@@ -69,7 +69,7 @@ def test_a_file_that_breaks_while_it_runs_is_left_alone(tmp_path: Path, caplog: 
 def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"b\.json is no baseline of a judge check.*judge_check\.baseline"):
+    with pytest.raises(ConfigurationError, match=r"b\.json is not a baseline of a judge check.*judge_check\.baseline"):
         FirstAnswers(tmp_path / "b.json")
 
 

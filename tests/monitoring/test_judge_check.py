@@ -61,7 +61,7 @@ def test_the_alert_on_a_drop_asks_what_the_judge_is_at(file: str) -> None:
     assert described(file)
     for text in described(file):
         assert "as at first (judge check, p = " in text
-        assert "otherwise than at first (judge check, p = " in text
+        assert "differently than at first (judge check, p = " in text
 
 
 @pytest.mark.parametrize("metrics", [["words"], ["spam"], []])
@@ -82,7 +82,7 @@ def test_another_metrics_drop_says_nothing_of_the_judge_check() -> None:
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("p", "said"),
-    [("1", "as at first (judge check, p = 1)"), ("1e-06", "otherwise than at first (judge check, p = 1e-06)")],
+    [("1", "as at first (judge check, p = 1)"), ("1e-06", "differently than at first (judge check, p = 1e-06)")],
 )
 def test_a_drop_says_whether_the_judge_has_changed(prometheus: ModuleType, tmp_path: Any, p: str, said: str) -> None:
     files = rule_files(DROPS, METRICS, SHORT, JUDGE_CHECK)

@@ -45,7 +45,7 @@ def test_the_series_are_read() -> None:
 def test_what_is_no_prometheus_is_named(body: bytes) -> None:
     with (
         answering(body) as url,
-        pytest.raises(ConfigurationError, match=f"what answers at {re.escape(url)} is no Prometheus"),
+        pytest.raises(ConfigurationError, match=f"the server at {re.escape(url)} is not a Prometheus"),
     ):
         asked(url)
 
@@ -53,6 +53,6 @@ def test_what_is_no_prometheus_is_named(body: bytes) -> None:
 def test_an_answer_that_breaks_off_is_named() -> None:
     with (
         answering(b"{", promised=100) as url,
-        pytest.raises(ConfigurationError, match=f"{re.escape(url)} gave no whole answer"),
+        pytest.raises(ConfigurationError, match=f"{re.escape(url)} gave an incomplete answer"),
     ):
         asked(url)

@@ -46,7 +46,7 @@ def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> Non
         (0.97, 0.00, ReleaseVerdict.NO_WORSE, "1.5 is better on faithful by 0.07, 0.05 to 0.09, from"),
         (0.85, 0.10, ReleaseVerdict.NO_WORSE, "1.5 is worse on faithful by 0.05, .* within the tolerance of 0.1"),
         (0.85, 0.05, ReleaseVerdict.UNDECIDED, "is worse .* by more than the tolerance of 0.05 is not decided yet"),
-        (0.90, 0.00, ReleaseVerdict.UNDECIDED, "over 30 days: allow a larger --tolerance"),
+        (0.90, 0.00, ReleaseVerdict.UNDECIDED, "over 30 days: set a larger --tolerance"),
         (0.89, 0.03, ReleaseVerdict.UNDECIDED, "is not decided yet; some [0-9]+ (hours|minutes) more at this traffic"),
         (0.80, 0.05, ReleaseVerdict.WORSE, "1.5 is worse on faithful by 0.10, 0.07 to 0.13"),
     ],
@@ -63,8 +63,8 @@ def test_before_ten_blocks_the_time_of_the_first_answer_is_given() -> None:
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert str(found) == (
-        "not yet on faithful: both have 4 of the 10 quarters of an hour that are needed; there is an answer from "
-        "2026-07-01T14:00Z on, if both keep their traffic"
+        "not yet on faithful: both have 4 of the 10 quarters of an hour that are needed; the first answer is due at "
+        "2026-07-01T14:00Z, if both keep their traffic"
     )
     assert (found.as_json()["interval"], found.as_json()["not_before"]) == (None, "2026-07-01T14:00Z")
 
@@ -90,7 +90,7 @@ def test_a_release_without_traffic_takes_no_time_that_is_known() -> None:
 def test_lost_units_of_either_side_are_told_with_what_they_might_change() -> None:
     found = comparison(blocks(0.9, 400), blocks(0.6, 400, lost=100))
 
-    assert "0.0% and 20.0% of the chosen units have no score: whatever they would have got, the difference lies" in str(
+    assert "0.0% and 20.0% of the chosen units have no score: for any scores of these units, the difference is" in str(
         found
     )
     assert found.lost is not None
@@ -129,15 +129,15 @@ def test_of_several_series_the_one_counts_in_which_both_have_most_and_the_others
     (found,) = compared(["faithful"], pair(a, b))
 
     assert found.scores == pytest.approx((90, 500))
-    assert found.notes == ("of evaluator version 2/j alone; 1/j left out",)
+    assert found.notes == ("of evaluator version 2/j only; 1/j left out",)
 
 
 def test_a_metric_without_scores_is_not_left_out() -> None:
     found = list(compared(["faithful", "polite"], pair({"1/j": steps(0.9, 400)}, {})))
 
     assert [one.verdict for one in found] == [ReleaseVerdict.UNDECIDED] * 2
-    assert "1.5 has none yet" in str(found[0])
-    assert "1.4 and 1.5 has none yet" in str(found[1])
+    assert "no scores yet from 1.5" in str(found[0])
+    assert "no scores yet from 1.4 and 1.5" in str(found[1])
     assert (found[0].as_json()["difference"], found[0].as_json()["b"]["mean"]) == (None, None)
 
 
@@ -149,7 +149,7 @@ def test_both_are_counted_from_the_first_score_of_the_later_release_on_in_whole_
 
     assert found.since_s == later
     assert found.b.blocks.keys() == {0, 1, 2}
-    assert "there is an answer from 2026-07-01T12:31Z on" in str(found)
+    assert "the first answer is due at 2026-07-01T12:31Z" in str(found)
 
 
 def test_releases_one_after_the_other_have_no_hour_in_common() -> None:

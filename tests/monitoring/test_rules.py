@@ -106,7 +106,7 @@ def test_services_that_are_listed_share_the_budget() -> None:
 
 @pytest.mark.parametrize(
     ("baseline_sd", "promise"),
-    [(None, "in 30d, if quality does not swing by itself."), (0.01, "in 30d, of this service.")],
+    [(None, "in 30d, if quality does not vary by itself."), (0.01, "in 30d, of this service.")],
 )
 def test_the_number_of_false_alarms_is_promised_of_a_learned_baseline_alone(
     baseline_sd: float | None, promise: str
@@ -284,7 +284,7 @@ def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: Module
 
     text = (
         "Quality of faithfulness for user_tier=gold fell from 0.85 (its baseline) to 0.725, since 1969-12-31 23:59 UTC, over "
-        "20s 1m (service bot; 21000 scores). Look first at what was released then."
+        "20s 1m (service bot; 21000 scores). Check first for a release at that time."
     )
     assert text in str(told.value)
     assert 'trace_url=\\"http://jaeger/search?tags=faithfulness' in str(told.value).replace('"', '\\"')

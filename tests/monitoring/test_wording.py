@@ -122,14 +122,14 @@ def test_units_are_told_as_whole_numbers(reason: str) -> None:
 
 @pytest.mark.server
 def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_path: Path) -> None:
-    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewEvaluatorVersion", "another judge is told")
+    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewEvaluatorVersion", "another judge is announced")
 
     assert "info" in said
     (text,) = [one for one in said if one.startswith("passed has")]
     assert text == (
         "passed has a new evaluator version (service bot): version 1+a → 1+a, judge m/x → m/y, votes 1 → 1. "
-        "Its scores cannot be compared with those before: no drop. "
-        "After a week of it set alerts.passed.baseline to its mean, as the dashboard tells it. "
+        "Its scores cannot be compared with earlier ones: no drop. "
+        "After a week of it set alerts.passed.baseline to its mean on the dashboard. "
         "This notice ends by itself after 20s."
     )
 

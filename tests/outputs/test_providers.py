@@ -424,7 +424,8 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
     assert words.startswith("failed at ")
     assert words.endswith(": HTTP 400; 1 span not delivered")
     assert caplog.messages == [
-        f"spanscore: nothing can be exported to {receiver.endpoint} (HTTP 400): see scorer.status() for what is lost"
+        f"spanscore: nothing can be exported to {receiver.endpoint} (HTTP 400): "
+        "see scorer.status() for the number of lost items"
     ]
 
 
@@ -487,7 +488,7 @@ def test_what_a_backend_rejects_is_not_flushed_and_counted(
     assert not own.force_flush(DEADLINE_S)
     assert rows(own)["traces"].last.endswith("UTC: 2 of 3 spans rejected (too old); 2 spans not delivered")
     assert caplog.messages == [
-        f"spanscore: {receiver.endpoint} rejects a part of what is exported: see scorer.status() for what is lost"
+        f"spanscore: {receiver.endpoint} rejects a part of each export: see scorer.status() for the number of lost items"
     ]
 
 

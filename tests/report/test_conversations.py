@@ -115,7 +115,7 @@ def test_the_page_says_that_a_score_is_provisional(tmp_path: Path) -> None:
     page = _page(tmp_path, talk("a", 0.9, 0.8, whole=0.2, end="open"))
 
     assert "goal accuracy 0.20 so far" in page
-    assert "2 turns, provisional: it went on, the score is in no mean" in page
+    assert "2 turns, provisional: the conversation went on, and the score is in no mean" in page
     assert "1 conversation, none judged as a whole" in page
 
 

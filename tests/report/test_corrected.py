@@ -80,7 +80,7 @@ def test_the_page_says_it_beside_the_raw_rate(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert re.search(r"corrected by labels: 79\s% \(\d\d\s% to \d{2,3}\s%\) pass", page)
     assert "Pass rate corrected by 70 human labels, assumed to be drawn at random" in page
-    assert "as the judge says 75\u00a0%" in page
+    assert "by the judge alone it is 75\u00a0%" in page
 
 
 def test_the_page_of_another_series_says_that_it_is_not_calibrated(tmp_path: Path) -> None:

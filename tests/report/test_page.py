@@ -188,7 +188,10 @@ def test_of_how_much_a_mean_is_is_said_where_units_were_lost(tmp_path: Path) -> 
     share, low, high = summary.excluded
     assert (share, high) == (pytest.approx(0.4), 1.0)
     assert low < 0.6
-    said = f"40 % of the chosen units were not scored: the mean is of the rest, of all it is {low:.2f} at worst, 1.00 at best."
+    said = (
+        "40 % of the chosen units were not scored: the mean covers the rest, "
+        f"over all units it is {low:.2f} at worst, 1.00 at best."
+    )
     assert said in words(tmp_path / "report.html")
 
 
@@ -208,7 +211,7 @@ def test_why_there_is_no_score_is_said_with_the_latest_trace_of_such(tmp_path: P
 
     write(units, tmp_path / "report.html")
 
-    why = "faithfulness a field the metric needs is missing: needs retrieved_contexts 2 "
+    why = "faithfulness a field that the metric needs is missing: needs retrieved_contexts 2 "
     assert f"{why}{units[2].trace_id:032x}" in words(tmp_path / "report.html")
 
 

@@ -50,7 +50,7 @@ def test_the_page_lays_labels_beside_the_scores_of_the_same_units(tmp_path: Path
 
     page = _page(tmp_path, [span for unit in units for span in unit] + said)
 
-    assert "People said something of 3 units" in page
+    assert "People rated 3 units" in page
     assert "<tr><td>user feedback</td><td>bad</td><td>1</td><td>0.90 (1)</td></tr>" in page
     assert "<tr><td>user feedback</td><td>good</td><td>2</td><td>0.45 (2)</td></tr>" in page
 
@@ -85,7 +85,7 @@ def test_the_page_shows_what_feedback_writes(tmp_path: Path) -> None:
         assert scorer.flush(10)
         page = _page(tmp_path, [span_data(span) for span in trace.spans])
 
-    assert "People said something of 1 unit<" in page
+    assert "People rated 1 unit<" in page
     assert {
         chip for chip in ("user feedback: fail (anna)", "mood: good (anna)", "user feedback: pass") if chip in page
     } == {

@@ -124,7 +124,7 @@ def test_metric_that_was_never_scored_says_why() -> None:
     found = summarize(rows(None, None, outcome="missing_field"))
 
     assert metric_finding(found.metrics[0], found) == (
-        "faithfulness: no score among 2 units (a field the metric needs is missing 2)"
+        "faithfulness: no score among 2 units (a field that the metric needs is missing 2)"
     )
 
 
@@ -161,9 +161,9 @@ def test_funnel_loses_each_evaluation_once() -> None:
     steps = {step.name: (step.left, dict(step.lost)) for step in summarize(given).steps}
 
     assert steps == {
-        "came in": (6, {}),
+        "arrived": (6, {}),
         "chosen by sampling": (5, {"not_sampled": 1}),
-        "had what the metric needs": (4, {"missing_field": 1}),
+        "had the fields that the metric needs": (4, {"missing_field": 1}),
         "scored": (2, {"judge_error": 1, "no_value": 1}),
         "passed": (1, {"failed the metric's threshold": 1}),
     }

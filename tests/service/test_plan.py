@@ -95,7 +95,7 @@ def test_files_that_are_no_certificate_are_told_without_what_stands_in_them(tmp_
     (problem,) = problems(settings(tls={"cert": file, "key": file}))
 
     assert not isinstance(problem, NotReadyError)
-    assert "no certificate with its key" in str(problem)
+    assert "not a certificate and its key" in str(problem)
     assert "planted" not in str(problem)
 
 
@@ -118,5 +118,5 @@ def test_a_proxy_is_not_to_forward_to_itself(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     chosen = settings(mode="proxy", forward={"endpoint": "http://localhost:4318"})
 
-    with pytest.raises(ConfigurationError, match="itself; give that of the backend"):
+    with pytest.raises(ConfigurationError, match="itself; give the address of the backend"):
         refuse_own_endpoint(addresses(chosen), chosen)

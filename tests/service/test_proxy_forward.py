@@ -78,7 +78,7 @@ def test_no_redirect_is_followed(backend: RawBackend) -> None:
 
     answer = forwarder_to(backend.endpoint).send("/v1/traces", b"", headers={})
 
-    assert (answer.status, answer.error) == (503, "HTTP 307: it is somewhere else; mend forward.endpoint")
+    assert (answer.status, answer.error) == (503, "HTTP 307: the endpoint has moved; correct forward.endpoint")
     assert len(backend.arrived) == 1
 
 

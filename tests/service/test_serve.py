@@ -83,7 +83,7 @@ def test_it_says_where_it_listens_what_it_does_and_where_scores_go(tmp_path: Pat
         f"OTLP/HTTP on {running.http} (plain text)",
         "mode tee: a copy of the spans arrives, and only scores leave",
         "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
-        f"metrics on http://{page}/metrics, beside them /status, /explain/TRACE_ID, /healthz and /readyz",
+        f"metrics on http://{page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
     ]
 
 

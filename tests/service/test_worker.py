@@ -143,7 +143,7 @@ def test_it_says_what_it_reads_and_where_scores_go(tmp_path: Path, backend: Otlp
         f"spool: {tmp_path / 'spool.db'}",
         f"evaluator version: answered {Answered().evaluator_version}",
         "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
-        f"metrics on http://{page}/metrics, beside them /status, /explain/TRACE_ID, /healthz and /readyz",
+        f"metrics on http://{page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
     ]
 
 
@@ -269,7 +269,7 @@ def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"spool": {"path": "spool.db"}}, ["spanscore worker: scores what is in the spool spool.db"]),
+        ({"spool": {"path": "spool.db"}}, ["spanscore worker: scores the units in the spool spool.db"]),
         (
             {"kafka": {"brokers": ["127.0.0.1:9092"], "group": "night"}},
             ["spanscore worker: reads the topic otlp_spans of 127.0.0.1:9092 (PLAINTEXT), in the group night"],
@@ -277,8 +277,8 @@ def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monke
         (
             {"spool": {"path": "spool.db"}, "remote_scoring": {"kafka": {"brokers": ["127.0.0.1:9092"]}}},
             [
-                "spanscore worker: scores what is in the spool spool.db",
-                "spanscore worker: sends nothing to another process: it is the one that scores",
+                "spanscore worker: scores the units in the spool spool.db",
+                "spanscore worker: sends nothing to another process: this process scores",
             ],
         ),
         ({}, []),

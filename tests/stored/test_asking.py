@@ -51,7 +51,7 @@ def test_it_may_say_so_by_a_date(asked: Asked) -> None:
     assert asked.waited == [0.0, 2.0]
 
 
-@pytest.mark.parametrize(("fault", "because"), [(500, "500"), ("half", "no whole answer"), ((429, 1), "429")])
+@pytest.mark.parametrize(("fault", "because"), [(500, "500"), ("half", "no complete answer"), ((429, 1), "429")])
 def test_after_three_it_is_given_up_and_says_why(asked: Asked, fault: object, because: str) -> None:
     with pytest.raises(StoreUnavailable, match=because):
         asked.services(fault, fault, fault)

@@ -129,7 +129,7 @@ def test_content_in_span_events_names_the_event() -> None:
         ([span(1, "call", {**CHAT, **ALIEN}, scope="acme")], {}, "units.translations"),
         ([span(1, "GET /", {"http.route": "/"}, scope="acme")], {}, "SPAN_ONLY"),
         ([span(1, "embed", {"gen_ai.operation.name": "embeddings"})], {}, "SPAN_ONLY"),
-        ([span(1, "chat m", TALK)], {"units": {"ignore_scopes": [GENAI]}}, "units.ignore_scopes leaves out"),
+        ([span(1, "chat m", TALK)], {"units": {"ignore_scopes": [GENAI]}}, "units.ignore_scopes excludes"),
         ([span(1, "chat m", TALK)], {"units": {"kinds": ["agent"]}}, "units.kinds"),
         ([span(1, "chain", TORN)], {}, "capture.extract.user_input (Extract(user_input=…)) names its place"),
         ([span(1, "chain", TORN)], {"extract": Extract(user_input="input.q")}, "capture.extract.user_input"),
@@ -230,7 +230,7 @@ def test_spans_of_the_sdk_and_of_a_store_are_explained_as_lines_are(tmp_path: Pa
 
 
 def test_a_line_that_is_no_request_is_refused() -> None:
-    with pytest.raises(SampleError, match="item 1: no OTLP trace request"):
+    with pytest.raises(SampleError, match="item 1: not an OTLP trace request"):
         spanscore.explain(["no json"])
 
 

@@ -105,12 +105,12 @@ def test_half_a_compressed_file_gives_what_it_has(tmp_path: Path) -> None:
 
     assert 0 < len(sizes(found)) <= TRACES
     (unread,) = (one for one in found if isinstance(one, Unread))
-    assert unread.because == "the compressed file is damaged or not whole"
+    assert unread.because == "the compressed file is damaged or incomplete"
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_source_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no file or folder|holds no file"):
+    with pytest.raises(ConfigurationError, match=r"is not a file or folder|holds no file"):
         OtlpFiles(tmp_path / name)
 
 

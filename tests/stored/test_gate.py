@@ -52,7 +52,7 @@ def test_a_drop_inside_the_noise_is_said_to_be():
     metric = held(rows([1.0] * 20), rows([0.0] + [1.0] * 19))
 
     assert metric.failed == ()
-    assert "inside the noise" in metric.notes[0]
+    assert "within the noise" in metric.notes[0]
 
 
 def test_a_small_drop_is_allowed_however_sure_it_is():

@@ -194,7 +194,7 @@ def test_what_is_no_half_line_of_ours_is_never_cut_off(config: Path, unscored: s
 
     done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, "--resume", str(file)])
 
-    assert "is no file of a replay" in str(done.exception)
+    assert "is not a file of a replay" in str(done.exception)
     assert file.read_text() == "my notes, without an end of line"
 
 

@@ -87,7 +87,7 @@ def test_a_trace_that_tempo_cut_is_named_and_not_scored() -> None:
 
     (found,) = read(TempoServer(**{f"/api/v2/traces/{TRACE}": partial}))
 
-    assert found == Unread(f"trace {TRACE}", "the store left out some of its spans, as it is too large")
+    assert found == Unread(f"trace {TRACE}", "the store left out some of its spans, because the trace is too large")
 
 
 def test_a_trace_that_is_gone_is_named() -> None:
@@ -101,7 +101,7 @@ def test_another_answer_than_a_trace_is_named_after_three_tries() -> None:
 
     (found,) = read(store)
 
-    assert found == Unread(f"trace {TRACE}", "what it answers is not what was asked for, or not all of it")
+    assert found == Unread(f"trace {TRACE}", "its answer has another form than expected, or is incomplete")
     assert [path for path, _ in store.asked].count(f"/api/v2/traces/{TRACE}") == 3
 
 
@@ -118,10 +118,10 @@ NONSENSE: tuple[Any, ...] = (
 def test_whatever_it_answers_for_a_trace_is_named(answer: Any) -> None:
     (found,) = read(TempoServer(**{f"/api/v2/traces/{TRACE}": answer}))
 
-    assert found == Unread(f"trace {TRACE}", "what it answers is not what was asked for, or not all of it")
+    assert found == Unread(f"trace {TRACE}", "its answer has another form than expected, or is incomplete")
 
 
 @pytest.mark.parametrize("answer", [[], {"traces": [{"traceID": 7}]}], ids=str)
 def test_another_answer_than_a_list_of_traces_is_told(answer: Any) -> None:
-    with pytest.raises(ConfigurationError, match="not what was asked for"):
+    with pytest.raises(ConfigurationError, match="another form than expected"):
         read(TempoServer(**{"/api/search": answer}))

@@ -264,10 +264,10 @@ def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
 
 REFUSED = {
     ("--out", "a", "--export"): "choose one of them",
-    ("--max-rate", "fast"): "--max-rate: 'fast' is no rate",
+    ("--max-rate", "fast"): "--max-rate: 'fast' is not a rate",
     ("--max-rate", "50"): "--max-rate: '50' has no unit of time; write 50/s",
     ("--since", "1h", "--until", "7d"): "--until 7d is not after --since 1h",
-    ("--since", "monday"): "'monday' is no time",
+    ("--since", "monday"): "'monday' is not a time",
     ("--out", "a", "--resume", "b/scores.jsonl"): "remove --out",
 }
 
@@ -306,7 +306,7 @@ def test_a_folder_that_has_scores_is_not_written_over(config: Path, unscored: st
 
     done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, "--out", str(tmp_path)])
 
-    assert f"--resume {tmp_path / 'scores.jsonl'} goes on with it" in str(done.exception)
+    assert f"--resume {tmp_path / 'scores.jsonl'} continues it" in str(done.exception)
 
 
 def _iso(time_s: float) -> str:

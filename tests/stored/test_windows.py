@@ -77,7 +77,7 @@ def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
 
 
 def test_where_nobody_answers_at_all_that_is_raised() -> None:
-    with pytest.raises(ConfigurationError, match="no store lists its traces there: it answers 500"):
+    with pytest.raises(ConfigurationError, match="no store answers a search there: it answers 500"):
         list(listed(0, A_DAY_S, Listing([], failing=[1]), limit=10))
 
 

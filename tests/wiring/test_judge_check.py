@@ -262,7 +262,7 @@ def test_a_forked_child_is_as_new_and_its_parent_has_the_runs(tmp_path: Path) ->
     ("metrics", "text", "words"),
     [
         (["sais"], '{"human": true, "response": "r"}', r"judge_check\.metrics names 'sais'.*it has says"),
-        ([], '{"human": true, "response": "r"}', "no metric with a closed scale asks a judge"),
+        ([], '{"human": true, "response": "r"}', "no metric with a closed scale uses a judge"),
         (["says"], '{"human": true, "key": "order-1"}', "labels without samples"),
         (["says"], '{"human": "meh", "response": "r"}', "line 1, says: .*good"),
         (["says"], '{"humen": true, "response": "r"}', "did you mean 'human'"),

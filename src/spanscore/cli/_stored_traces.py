@@ -460,7 +460,7 @@ def _read_evaluated(file: Path | None) -> EvaluatedUnits:
 
 
 def _plan_costs(report: ConfigReport, tally: ReplayTally, *, batch: bool) -> Iterator[dict[str, Any]]:
-    """Yield the cost of the units that each metric takes; None = unknown, and ``usd`` is None also without a price."""
+    """Yield the cost of the units that each metric takes; None = unknown. Without a price, ``usd`` is also None."""
     costs = _costs_per_unit(report, Sizes(), batch=batch)
     for name in (metric.name for metric in report.metrics):
         units = tally.taken[name]

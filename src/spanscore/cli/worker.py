@@ -32,7 +32,7 @@ Work = Callable[[int], None]
 _BRIEF_S: Final = 10.0
 """A process that ends sooner by itself is expected to do so again, and is not restarted."""
 _FOR_GOOD: Final = (0, 2, 3)
-"""Exit codes after which a worker is not restarted: it was told to stop, or a person must act."""
+"""Exit codes after which a worker is not restarted: it was stopped by a signal, or a person must act."""
 _SIGNALED: Final = 128
 """A shell adds this to a signal's number for the exit code."""
 _NOTHING_TO_READ: Final = 3

@@ -1,1 +1,1 @@
-"""Spool, outbox and carriers of remote scoring: units that outlive or leave the process; no Kafka consumer."""
+"""Units that outlive or leave the process: the spool, the outbox, and the carriers of remote scoring."""

@@ -1,4 +1,4 @@
-"""Carriers of unit copies: OTLP over HTTP with retries, and a spool before another carrier."""
+"""Carriers of unit copies to the process that scores them: OTLP over HTTP with retries, and a spool in front of a carrier."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PATH: Final = "/v1/traces"
 _PROTOBUF: Final = "application/x-protobuf"
 _KIND: Final = "copy"
 _IN_MEMORY: Final = 64
-"""Copies that are being sent: as many as stand in one request."""
+"""Highest number of copies in memory: as many as fit into one request."""
 
 
 class OtlpCarrier:
-    """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is sent until it has an answer.
+    """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is repeated until it has an answer.
 
     Args:
         settings: endpoint and token file.
@@ -54,31 +54,31 @@ class OtlpCarrier:
         self._headers()
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Take a copy. Any thread; does not block."""
+        """Accept a copy. Any thread; does not block."""
         self._sender.put(Parcel(copy.request, told), {})
 
     def arrived(self) -> bool:
-        """Return True: it is the scorer that answers."""
+        """Return True, because the answer comes from the scorer itself."""
         return True
 
     def state(self) -> str:
-        """Return the latest failure in few words; empty since the latest success."""
+        """Return the latest failure in a few words; empty after a success."""
         return self._outbox.trouble
 
     def close(self, timeout_s: float) -> None:
-        """Send what waits as long as there is time, and end."""
+        """Send the waiting copies within the time, and end."""
         self._sender.close(timeout_s)
         self._client.close()
 
     def _post(self, batch: Batch) -> BackendAnswer:
         try:
             answer = self._client.post(_PATH, b"".join(parcel.raw for parcel in batch.parcels), self._headers())
-        except ConfigurationError as error:  # while the file is being replaced, or for good
+        except ConfigurationError as error:  # the file may be missing during its replacement, or for good
             answer = BackendAnswer(HTTPStatus.UNAUTHORIZED, error=str(error))
         if not answer.is_success:
             log_once(
                 f"remote_scoring {answer.error}",
-                f"units cannot be handed over to {self._settings.shown}: {answer.error}; they wait, and past "
+                f"units cannot be handed over to {self._settings.shown}: {answer.error}; they wait, and above "
                 "limits.queue_size further ones are queue_full",
             )
         return answer
@@ -89,15 +89,15 @@ class OtlpCarrier:
 
 
 class SpooledCarrier:
-    """A ``Carrier`` that keeps copies in a spool, and from there sends them by another carrier.
+    """A ``Carrier`` that stores copies in a spool, and sends them from there by another carrier.
 
-    A copy is answered for when it is on the disk, and deleted when it has arrived. The copies of a process that has ended are
+    A copy is answered after its commit to the disk, and deleted after its arrival. The copies of a process that has ended are
     sent by any other process with the same spool and the same scorer.
 
     Args:
-        spool: holds the copies; other processes may share it.
+        spool: stores the copies; other processes may share it.
         inner: sends them.
-        lost: called with a copy that was answered for and is lost, and its outcome. Any thread.
+        lost: called with an answered copy that was lost later, and its outcome. Any thread.
     """
 
     def __init__(self, spool: SpoolFile, inner: Carrier, *, lost: Callable[[UnitCopy, Outcome], None]) -> None:
@@ -114,20 +114,20 @@ class SpooledCarrier:
         self._take_more()
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Keep a copy; ``told`` is called when it is on the disk."""
+        """Store a copy; ``told`` is called after the commit."""
         key = RowKey(*copy.key, copy.revision, _KIND)
         self._spool.put(key, copy.request, lambda put, why: self._kept(told, put, why), own=False)
 
     def arrived(self) -> bool:
-        """Whether the spool has no copies that this process could send."""
+        """Return whether the spool has no copies that this process could send."""
         return not (self._sending or self._asking or self._again)
 
     def state(self) -> str:
-        """Return the fault of the disk, or the latest failure to send, in few words; empty without one."""
+        """Return the fault of the disk, or the latest failure to send, in a few words; empty without either."""
         return self._spool.state().fault or self._inner.state()
 
     def close(self, timeout_s: float) -> None:
-        """Send the copies in memory as long as there is time; the rest stays in the spool, which is not closed."""
+        """Send the copies in memory within the time; the rest stays in the spool, which is not closed."""
         self._closed = True
         self._inner.close(timeout_s)
         with self._lock:
@@ -142,7 +142,7 @@ class SpooledCarrier:
             told(why or str(put))
 
     def _take_more(self) -> None:
-        """Lease copies while there is room, by one query at a time. Copies that are too old are counted."""
+        """Lease copies while there is room, with one query at a time; count copies that are too old."""
         if self._spool.state().expired:
             self._spool.take(_IN_MEMORY, _KIND, self._took_expired, ended_only=True)
         with self._lock:

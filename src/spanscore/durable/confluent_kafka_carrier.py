@@ -1,4 +1,4 @@
-"""KafkaCarrier: copies of units → messages of a topic, on the partitions to which the Collector writes the same traces."""
+"""Carrier of unit copies to a Kafka topic, with the partitioning that the Collector uses for the same traces."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ if TYPE_CHECKING:
     from confluent_kafka.cimpl import Producer
 
 _WANTED: Final[Mapping[str, Any]] = {
-    "partitioner": "fnv1a",  # as the Collector's exporter: the spans of a trace stand together, whoever writes them
-    "message.timeout.ms": 0,  # never: the caller bounds how many wait
-    "message.max.bytes": 1_000_000_000,  # the broker refuses a message that is too large
+    "partitioner": "fnv1a",  # as the Collector's exporter, so that all spans of a trace are in one partition
+    "message.timeout.ms": 0,  # no timeout, because the caller bounds the waiting messages
+    "message.max.bytes": 1_000_000_000,  # no limit here, because the broker has its own
     "compression.type": "lz4",
 }
 _POLL_S: Final = 1.0
 _AWAY: Final = "no broker answers"
 _WORDS: Final[Mapping[str, str]] = {
     "_ALL_BROKERS_DOWN": _AWAY,
-    "_AUTHENTICATION": "the brokers take neither name nor password",
-    "_RESOLVE": "the brokers' names are not known",
+    "_AUTHENTICATION": "the brokers refuse name or password",
+    "_RESOLVE": "the brokers' host names cannot be resolved",
     "_SSL": "TLS failed",
     "_TRANSPORT": _AWAY,
     "_UNKNOWN_TOPIC": "there is no such topic",
     "MSG_SIZE_TOO_LARGE": "too large for the topic",
     "RECORD_LIST_TOO_LARGE": "too large for the topic",
-    "TOPIC_AUTHORIZATION_FAILED": "the topic may not be written to",
+    "TOPIC_AUTHORIZATION_FAILED": "no permission to write to the topic",
     "UNKNOWN_TOPIC_OR_PART": "there is no such topic",
 }
-"""Name of an error of librdkafka → its text here; others are shown by their name."""
+"""Name of an error of librdkafka → its text here; other errors are shown by name."""
 
 
 class KafkaCarrier:
-    """A ``Carrier``. A copy is one message with the trace id in lower-case hex as its key; it is answered for when all in-sync
-    replicas have it.
+    """A ``Carrier`` to a Kafka topic. A copy is one message with the trace id as key, in lower-case hex.
 
-    librdkafka sends and retries on threads of its own, which start with the first copy; a thread of ours polls for the results.
-    While no broker answers, messages wait in librdkafka.
+    A copy is answered when all in-sync replicas have it. librdkafka sends and retries on its own threads, which start with the
+    first copy; a thread of ours polls for the results. While no broker answers, messages wait in librdkafka.
 
     Args:
         config: configuration of librdkafka: brokers and security.
@@ -78,7 +77,7 @@ class KafkaCarrier:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Take a copy; its callback is called on the thread that polls for results."""
+        """Accept a copy; its callback is called on the thread that polls for results."""
         self.produce(f"{copy.key.trace_id:032x}", copy.request, told)
 
     def produce(self, key: str, value: bytes, on_delivery: Told, written_ms: int = 0) -> None:
@@ -91,35 +90,35 @@ class KafkaCarrier:
                 self._topic, value, key, on_delivery=partial(self._delivered, on_delivery), timestamp=written_ms
             )
         except BufferError:
-            on_delivery("too many wait for the brokers")
+            on_delivery("too many messages wait for the brokers")
         except Exception as error:  # noqa: BLE001  (never raises: the copy is told to be lost, and counted)
             log_internal_error("hand a copy to Kafka", error)
             on_delivery("librdkafka refused it")
 
     def arrived(self) -> bool:
-        """Return True: it is the brokers that answer."""
+        """Return True, because the answer comes from the brokers."""
         return True
 
     def state(self) -> str:
-        """Return the latest failure in few words; empty since the latest success."""
+        """Return the latest failure in a few words; empty after a success."""
         return self._fault
 
     def close(self, timeout_s: float) -> None:
-        """Wait for all messages to arrive as long as there is time; the rest is not sent any more."""
+        """Wait for the delivery of all messages within the time; the rest is dropped."""
         producer = self._producer
         if producer is None:
             return
         producer.flush(timeout_s)
         self._over = True
         producer.purge()
-        # The polling thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
-        # of a later fork, which has none of its threads: that crashes or never ends.
+        # The polling thread drops the last reference. The garbage collector might destroy the client in a child of a later
+        # fork, which lacks its threads: that crashes or never ends.
         self._producer = None
 
     def _ready(self) -> Producer:
         with self._lock:
             if self._producer is None:
-                # From its own module: the name in the package may be an instrumentation's, which traces what we send.
+                # Import from the defining module: an instrumentation may replace the package's name, and trace our messages.
                 from confluent_kafka.cimpl import Producer
 
                 self._producer = Producer(self._config)
@@ -143,6 +142,6 @@ class KafkaCarrier:
         self._fault = _WORDS.get(error.name(), error.name())
         log_once(
             f"remote_scoring kafka {self._fault}",
-            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait, and past limits.queue_size "
+            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait, and above limits.queue_size "
             "further ones are queue_full",
         )

@@ -1,4 +1,4 @@
-"""Dispatcher: units → redacted copies, carried to the process that scores them."""
+"""Sends units to another process for scoring: makes redacted copies, and hands them to a carrier."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spanscore.samples.redaction import redacted_content
 
 _LOOK_S: Final = 0.02
 _AT_ONCE: Final = 4
-"""Units that are encoded at a time: a redactor that hangs delays no other unit."""
+"""Units that are encoded concurrently, so that a hanging redactor delays no other unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class UnitEncoder:
     """Makes the copies of units. Any thread.
 
     Attributes:
-        redactor: applied to all content; if it raises, returns no text or hangs, nothing of the unit leaves.
+        redactor: applied to all content; if it raises, returns no text or hangs, the unit is not sent.
         samples: makes, redacts and filters the samples of a unit.
-        filters: whether there is a filter: a unit that it rejects does not leave.
-        dimensions: key of the metadata → values by which sums are grouped: no other value leaves.
+        filters: whether there is a filter; a unit that it rejects is not sent.
+        dimensions: key of the metadata → values by which sums are grouped; no other value is sent.
         box: runs the functions of the user.
         resource: returns the resource of the application.
     """
@@ -51,7 +51,7 @@ class UnitEncoder:
     resource: Callable[[], Mapping[str, Any]]
 
     async def encode(self, sampled: SampledUnit) -> UnitCopy | Samples:
-        """Return the copy of a unit, or why it has none. Loop thread."""
+        """Return the copy of a unit, or the reason for its absence. Loop thread."""
         if not self.box.has_hooks:
             return self._encode(sampled)
         try:
@@ -76,7 +76,7 @@ class UnitEncoder:
         return UnitCopy(unit.key, unit.revision, request)
 
     def _redacted(self, span: SpanData) -> Mapping[str, Any]:
-        """Return a span's attributes, redacted; the conversation id of our own spans has been redacted before."""
+        """Return a span's redacted attributes; the conversation id of our own spans is redacted already."""
         metadata = ((key, plain_text(span.metadata.get(key)), values) for key, values in self.dimensions.items())
         listed = {semconv.METADATA + key: text for key, text, values in metadata if text is not None and text in values}
         redactor, attributes = self.redactor, {**listed, **span.attributes}
@@ -92,14 +92,14 @@ class UnitEncoder:
 
 
 class Dispatcher:
-    """Has units encoded on the loop, and the copies carried to the process that scores them. Has the methods of the engine.
+    """Encodes units on the loop, and hands the copies to a carrier. Has the methods of the engine.
 
     Args:
         encoder: makes the copies.
-        carrier: takes them there.
-        queue: has the places of the units; a place is kept until the copy has been answered for.
+        carrier: sends them.
+        queue: has the places of the units; a place is kept until the copy is answered.
         post: posts the end of a unit to the span thread. Any thread.
-        where: address of the process that scores, for people.
+        where: address of the scoring process, for people.
     """
 
     def __init__(
@@ -121,26 +121,26 @@ class Dispatcher:
         self._carrier.begin()
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
-        """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
+        """Accept sampled units with reserved places in the queue. Span thread; one wake-up of the loop for all."""
         loop.call_soon(self._accept, sampled)
 
     def stop(self, timeout_s: float) -> None:
-        """Make no further copy, and send what waits as long as there is time. Any thread but the loop's."""
+        """Make no further copy, and send the waiting ones within the time. Any thread but the loop's."""
         self._stopped = True
         self._carrier.close(timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every delegated unit has reached the process that scores it. Any thread but the loop's."""
+        """Wait until every delegated unit has reached the scoring process. Any thread but the loop's."""
         until = monotonic() + timeout_s
         while not (has_arrived := self._carrier.arrived()) and monotonic() < until:
             sleep(_LOOK_S)
         return has_arrived
 
     def notes(self) -> list[str]:
-        """Return the rows of ``status()``. Any thread."""
+        """Return rows for ``status()``. Any thread."""
         waiting, trouble = self._sent - self._answered_for, self._carrier.state()
-        wait = f"; {waiting:,} wait to be taken there" if waiting else ""
-        return [f"units go to {self._where} to be scored{wait}{f' ({trouble})' if trouble else ''}"]
+        wait = f"; {waiting:,} wait to be accepted there" if waiting else ""
+        return [f"units are sent to {self._where} for scoring{wait}{f' ({trouble})' if trouble else ''}"]
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._waiting.extend(sampled)
@@ -153,7 +153,7 @@ class Dispatcher:
             while self._waiting and not self._stopped:
                 await self._hand_over(self._waiting.popleft())
                 yield_gil()
-                await asyncio.sleep(0)  # the loop is the judges', of another scorer of this process
+                await asyncio.sleep(0)  # judges of another scorer of this process share the loop
         finally:
             self._makers -= {asyncio.current_task()}
 
@@ -163,7 +163,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001  (the other units go on)
             log_internal_error("make a copy of a unit", error)
             copy = Samples(outcome=Outcome.METRIC_ERROR, reason="making the copy failed")
-        unit = sampled.unit.without_content()  # its copy may wait for long
+        unit = sampled.unit.without_content()  # its copy may wait for a long time
         if isinstance(copy, UnitCopy):
             self._sent += 1
             self._carrier.send(copy, lambda reason: self._answered(unit, sampled.size_bytes, reason))

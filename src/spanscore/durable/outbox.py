@@ -1,7 +1,7 @@
-"""Outbox: bytes that wait for a backend, each until it is taken or refused for good, and the thread that sends them.
+"""A queue of bytes for a backend, each kept until it is accepted or refused for good, and the thread that sends them.
 
-Copies of units and the spans that a proxy held wait here. Parcels wait in lanes, one per set of headers, so that a tenant whose
-requests are refused holds up no other.
+Copies of units and the held spans of a proxy wait here. Parcels wait in lanes, one per set of headers, so that a tenant with
+refused requests does not delay the others.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from spanscore.outputs.otlp_client import BackendAnswer
 _Headers = tuple[tuple[str, str], ...]
 
 BATCH_BYTES: Final = 4_000_000
-"""Bytes of one request, unless one parcel is larger: gRPC servers take that much by default, and most backends over HTTP."""
+"""Bytes of one request, unless one parcel is larger: the default limit of gRPC servers, and of most backends over HTTP."""
 _FULL_FROM: Final = 1 / 8
-"""Share of the room from which on a proxy refuses requests: spans that it holds need the rest when their units close."""
+"""Filled share of the room above which a proxy refuses requests; the rest is for held spans of units that close."""
 _LONGEST_WAIT_S: Final = 30.0
 _NO_ROOM: Final = "no room"
 _AFTER_FAULT_S: Final = 1.0
 _MOST_TRIES: Final = 5
-"""Requests for a batch that the backend fails on, unless the rules are patient."""
+"""Tries of a batch on which the backend fails, unless the rules are patient."""
 _SEND_LATER: Final = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -43,21 +43,21 @@ _SEND_LATER: Final = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-"""Retryable by OTLP 1.x, "OTLP/HTTP Response": also what stands for no answer."""
+"""Retryable statuses by OTLP 1.x, "OTLP/HTTP Response", including replacements for a missing answer."""
 _FAULT_OF_A_PARCEL: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
-"""One parcel may be at fault, or all of them together: they are sent again in halves."""
+"""Statuses for which one parcel may be at fault, or all together: the batch is sent again in halves."""
 
 
 class SendingRules(NamedTuple):
-    """How the parcels of one outbox are sent.
+    """Rules for sending the parcels of one outbox.
 
     Attributes:
-        most: parcels of one request.
-        gather_s: how long the first parcel of a lane waits for others, seconds.
-        first_wait_s: pause after the first failure, seconds; it doubles with each further one, up to 30 s.
-        closing_wait_s: pause after a failure at the end, seconds.
-        is_patient: whether a parcel is given up only if it alone is at fault, as when its request is taken and its spans are
-            rejected. Else a refusal for good, and the fifth failure of the backend, give up the whole request.
+        most: highest number of parcels in one request.
+        gather_s: time for which the first parcel of a lane waits for others, in s.
+        first_wait_s: pause after the first failure, in s; doubled after each further one, up to 30 s.
+        closing_wait_s: pause after a failure while closing, in s.
+        is_patient: whether a parcel is dropped only if it alone is at fault, for example if its request is accepted and its
+            spans are rejected. Otherwise a refusal for good, and the fifth failure of the backend, drop the whole request.
     """
 
     most: int
@@ -68,17 +68,17 @@ class SendingRules(NamedTuple):
 
 
 COPIES: Final = SendingRules(most=64, gather_s=0.0, first_wait_s=0.5, closing_wait_s=0.1, is_patient=True)
-"""Copies of units: a ``serve`` takes requests of four times ``BATCH_BYTES`` by default."""
+"""Rules for copies of units: a ``serve`` accepts requests of four times ``BATCH_BYTES`` by default."""
 HELD_SPANS: Final = SendingRules(most=512, gather_s=0.2, first_wait_s=1.0, closing_wait_s=0.5, is_patient=False)
-"""Spans that a proxy held: as many in a request as in one of the SDK's batch processor."""
+"""Rules for held spans of a proxy: as many in a request as in one of the SDK's batch processor."""
 
 
 class Parcel(NamedTuple):
-    """Bytes that are sent together with others.
+    """Bytes that are sent together with other parcels.
 
     Attributes:
         raw: the bytes.
-        told: called once, on any thread, when the parcel is taken or given up; never after the end of the outbox, so that a
+        told: called once, on any thread, when the parcel is accepted or dropped; never after the end of the outbox, so that a
             copy on a disk stays there.
         origin: resource and scope of a span; None = the bytes are a whole request.
     """
@@ -89,12 +89,12 @@ class Parcel(NamedTuple):
 
 
 class OutboxCounts(NamedTuple):
-    """Parcels by what became of them.
+    """Numbers of parcels by their state.
 
     Attributes:
-        sent: parcels that the backend took.
+        sent: parcels that the backend accepted.
         waiting: parcels that are still in the outbox.
-        lost: parcels that were refused, or for which there was no room or no time.
+        lost: parcels that were refused, or for which room or time was missing.
         last_loss: reason of the latest loss; empty without one.
     """
 
@@ -110,7 +110,7 @@ class _Lane:
 
     Attributes:
         due_s: time of the next request, by the clock.
-        most: parcels of that request; fewer after the backend refused one as unreadable or too large.
+        most: highest number of parcels in that request; halved after the backend refused one as unreadable or too large.
         tries: failures of the parcels at its head.
     """
 
@@ -121,7 +121,7 @@ class _Lane:
 
 
 class Batch(NamedTuple):
-    """The oldest parcels of a lane, at least one; they stay in it until they are answered for."""
+    """The oldest parcels of a lane, at least one; they stay in the lane until they are answered."""
 
     headers: _Headers
     parcels: Sequence[Parcel]
@@ -129,16 +129,16 @@ class Batch(NamedTuple):
 
 
 class Outbox:
-    """Holds parcels until the backend has them. Any thread; sends nothing itself. Times are seconds of one steady clock.
+    """Keeps parcels until the backend accepts them. Any thread; sends nothing itself. Times are seconds of one steady clock.
 
     Args:
-        rules: how parcels are sent.
-        max_bytes: bytes of waiting parcels; further ones are lost. None = no limit.
-        dice: [0, 1), for waits: replicas that failed together must not try again together.
+        rules: rules for sending.
+        max_bytes: limit of waiting parcels, in bytes; further ones are lost. None = no limit.
+        dice: random number in [0, 1) for pauses, so that replicas that failed together do not retry together.
 
     Attributes:
-        closing: whether everything is due at once, as there is little time left.
-        trouble: the latest failure in few words; empty since the latest success.
+        closing: whether everything is due at once, because little time is left.
+        trouble: latest failure in a few words; empty after a success.
     """
 
     def __init__(
@@ -157,17 +157,17 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be held until the backend takes what waits."""
+        """Whether no further spans should be held until the backend has accepted waiting ones."""
         return self._bytes >= self._max_bytes * _FULL_FROM
 
     def counts(self) -> OutboxCounts:
-        """Return what became of the parcels so far."""
+        """Return the numbers of parcels by state."""
         with self._lock:
             waiting = sum(len(lane.parcels) for lane in self._lanes.values())
             return OutboxCounts(self._sent, waiting, self._lost, self._last_loss)
 
     def put(self, parcel: Parcel, headers: Mapping[str, str], now_s: float) -> bool:
-        """Take a parcel; return whether ``due_s`` is sooner than it was."""
+        """Accept a parcel; return whether ``due_s`` is earlier than before."""
         with self._lock:
             if self._over:
                 self._lose(1, "shut down")
@@ -179,12 +179,12 @@ class Outbox:
         return False
 
     def due_s(self) -> float | None:
-        """Return when the next batch is due; None while nothing waits."""
+        """Return the time at which the next batch is due; None if no parcel waits."""
         with self._lock:
             return min((lane.due_s for lane in self._lanes.values()), default=None)
 
     def batch(self, now_s: float) -> Batch | None:
-        """Return the batch that is due for longest; None if none is due."""
+        """Return the batch that has been due for longest; None if no batch is due."""
         with self._lock:
             headers, lane = min(self._lanes.items(), key=lambda item: item[1].due_s, default=((), None))
             if lane is None or lane.due_s > now_s:
@@ -198,7 +198,7 @@ class Outbox:
             return Batch(headers, parcels, lane)
 
     def took(self, batch: Batch, answer: BackendAnswer, now_s: float) -> None:
-        """Settle a batch by the backend's answer: its parcels leave, are sent again, or are sent again in halves."""
+        """Settle a batch by the backend's answer: its parcels are removed, or retried, whole or in halves."""
         number, rejected = len(batch.parcels), answer.rejected[0]
         is_fault_of_a_parcel = answer.status in _FAULT_OF_A_PARCEL or bool(rejected and self._rules.is_patient)
         with self._lock:
@@ -212,20 +212,20 @@ class Outbox:
             if lost:
                 self._lose(lost, reason)
             self._remove(batch, now_s)
-            if is_fault_of_a_parcel:  # it is found, and requests are as large as before
+            if is_fault_of_a_parcel:  # the parcel is found, so requests become as large as before
                 batch.lane.most = self._rules.most
         for index, parcel in enumerate(batch.parcels):
             parcel.told(reason if index < lost else None)
 
     def hurry(self, now_s: float) -> None:
-        """Make everything that waits, and every later parcel, due at once."""
+        """Make all waiting and later parcels due at once."""
         with self._lock:
             self.closing = True
             for lane in self._lanes.values():
                 lane.due_s = now_s
 
     def end(self) -> bool:
-        """Take nothing more, and count the parcels that still wait as lost. False: there were some."""
+        """Accept no further parcel, and count the waiting ones as lost. False: there were some."""
         with self._lock:
             self._over = True
             left = sum(len(lane.parcels) for lane in self._lanes.values())
@@ -246,7 +246,7 @@ class Outbox:
         return is_whole or len(lane.parcels) == 1
 
     def _retry(self, batch: Batch, answer: BackendAnswer, now_s: float, *, is_fault_of_a_parcel: bool) -> bool:
-        """Make a batch due again, or its halves; False: the answer settles its parcels."""
+        """Make a batch or its halves due again; False: the answer settles its parcels."""
         lane = batch.lane
         if is_fault_of_a_parcel:
             if len(batch.parcels) == 1:
@@ -287,13 +287,13 @@ class Outbox:
 
 
 class OutboxSender:
-    """Sends the batches of an outbox that are due, one at a time, on a thread that starts with the first parcel.
+    """Sends the due batches of an outbox, one at a time, on a thread that starts with the first parcel.
 
     Args:
-        outbox: holds the parcels.
+        outbox: has the parcels.
         post: sends one batch and returns the backend's answer. Blocks.
         thread_name: name of the thread.
-        clock: seconds.
+        clock: steady clock, in s.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class OutboxSender:
         self._over = False
 
     def put(self, parcel: Parcel, headers: Mapping[str, str]) -> None:
-        """Take a parcel to be sent with these headers. Any thread; never raises, does not block."""
+        """Accept a parcel to be sent with these headers. Any thread; never raises, does not block."""
         is_sooner = self._outbox.put(parcel, headers, self._clock())
         if not is_sooner and self._thread is not None:
             return
@@ -324,7 +324,7 @@ class OutboxSender:
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Send what waits as long as there is time, and end. False: the rest was not sent; it is counted as lost."""
+        """Send the waiting parcels within the time, and end. False: the rest was not sent, and counts as lost."""
         self._outbox.hurry(self._clock())
         self._wake.set()
         if self._thread is not None:
@@ -334,12 +334,12 @@ class OutboxSender:
         return self._outbox.end()
 
     def _run(self) -> None:
-        with suppress_tracing():  # instrumentations of HTTP clients trace nothing of ours
+        with suppress_tracing():  # no spans of instrumented HTTP clients for our own requests
             while not self._over:
                 try:
                     due_s = self._send_due()
-                except Exception as error:  # noqa: BLE001  (no other thread sends: the batch is tried again)
-                    log_internal_error("send what waits for a backend", error)
+                except Exception as error:  # noqa: BLE001  (this is the only sending thread: the batch is retried)
+                    log_internal_error("send the waiting data to a backend", error)
                     due_s = self._clock() + _AFTER_FAULT_S
                 if due_s is None and self._outbox.closing:
                     return
@@ -347,7 +347,7 @@ class OutboxSender:
                 self._wake.clear()
 
     def _send_due(self) -> float | None:
-        """Send every batch that is due; return when the next one is."""
+        """Send every due batch; return the time of the next one."""
         while not self._over and (batch := self._outbox.batch(self._clock())) is not None:
             self._outbox.took(batch, self._post(batch), self._clock())
         return self._outbox.due_s()

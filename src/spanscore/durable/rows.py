@@ -1,4 +1,4 @@
-"""Rows of a spool and copies of units: the values that outlive or leave the process."""
+"""Plain values of the durable parts: the rows of a spool, the copies of units, and the protocol of their carriers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spanscore.core.span import UnitKey
 
 
 class RowKey(NamedTuple):
-    """The key of a row, which is kept once. Rows are taken by their kind.
+    """The key of a row; a spool has one row per key. Rows are leased by kind.
 
     Attributes:
         trace_id: trace of the unit.
@@ -26,37 +26,37 @@ class RowKey(NamedTuple):
     kind: str = "job"
 
     def to_bytes(self) -> bytes:
-        """Return the key as it is in the file."""
+        """Return the key as it is stored in the file."""
         ids = self.trace_id.to_bytes(16, "big") + self.span_id.to_bytes(8, "big")
         return ids + self.revision.to_bytes(4, "big") + self.kind.encode()
 
     @classmethod
     def from_bytes(cls, held: bytes) -> Self:
-        """Return the key of such bytes."""
+        """Return the key from such bytes."""
         trace_id, span_id, revision = (int.from_bytes(held[a:b], "big") for a, b in ((0, 16), (16, 24), (24, 28)))
         return cls(trace_id, span_id, revision, held[28:].decode())
 
 
 class RowEnd(StrEnum):
-    """Why a row is only to be counted, and not scored."""
+    """Reasons for which a row is only counted, and not scored."""
 
     DEAD_LETTER = "dead_letter"
-    """Three processes crashed while the row was in work. It stays in the file, put aside."""
+    """Three processes crashed while they were scoring the row. It stays in the file as a dead letter."""
     EXPIRED = "expired"
     """The row is older than ``max_age``."""
 
 
 class SpoolRow(NamedTuple):
-    """A row whose lease this process holds.
+    """A row that this process has leased.
 
     Attributes:
         key: key of the row.
-        body: bytes that were put.
-        scores: scores of ``keep_scores`` in an earlier process: these are emitted, and no judge is asked again. None = none.
-        attempts: crashes while it was in work, [0, 3].
-        put_ns: time at which it was put, by the writer's wall clock; nanoseconds since the epoch.
-        end: why it is only to be counted, and then ``done``; None = it is to be scored.
-        metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
+        body: stored bytes.
+        scores: scores stored by ``keep_scores`` in an earlier process: emit these, and call no judge again. None = no scores.
+        attempts: crashes while it was being scored, [0, 3].
+        put_ns: time at which it was stored, by the writer's wall clock, Unix ns.
+        end: reason for only counting it, followed by ``done``; None = it must be scored.
+        metrics: names of the metrics without a score so far, in the form of ``text_of_metrics``; empty = not noted.
         counted: whether the process that had the row before has exported sums with its scores.
         sent: whether that process has exported the scores themselves.
     """
@@ -78,36 +78,36 @@ def text_of_metrics(names: Iterable[str]) -> str:
 
 
 def metrics_of(text: str) -> list[str]:
-    """Return the names in ``text_of_metrics``; an empty text has none."""
+    """Return the names from a text of ``text_of_metrics``; no names for an empty text."""
     return [*json.loads(text)] if text else []
 
 
 class PutResult(StrEnum):
-    """The result of a put."""
+    """Results of storing a row."""
 
     KEPT = "kept"
     """The row is on the disk."""
     KNOWN = "known"
-    """A row of its key is in the file already."""
+    """The file has a row with this key already."""
     DONE = "done"
-    """A row of its key was done within ``max_age``: its content has come again."""
+    """A row with this key was done within ``max_age``: its content has arrived again."""
     FULL = "full"
-    """There is no room: ``max_bytes``, or the disk."""
+    """There is no room, by ``max_bytes`` or on the disk."""
     FAILED = "failed"
     """The file cannot be written: it is locked, read-only, damaged or closed."""
 
 
 class SpoolState(NamedTuple):
-    """The content of the file, by all processes, at most some seconds ago.
+    """The content of the file, by all processes, at most some seconds old.
 
     Attributes:
-        depth: rows that wait or are in work; without those put aside.
-        bytes: bytes of the file that are in use.
-        oldest_s: age of the oldest row, by the wall clock, seconds; 0 without rows.
-        owners: processes that hold leases.
-        dead_letters: rows put aside, after three crashes or because they cannot be read.
-        expired: rows without a lease that are older than ``max_age``.
-        fault: one line for an operator; None = all is well.
+        depth: number of rows that wait or are being scored, without dead letters.
+        bytes: used bytes of the file.
+        oldest_s: age of the oldest row, by the wall clock, in s; 0 without rows.
+        owners: number of processes that hold leases.
+        dead_letters: number of rows that were put aside, after three crashes or because they cannot be read.
+        expired: number of rows without a lease that are older than ``max_age``.
+        fault: one line for an operator; None = no fault.
     """
 
     depth: int = 0
@@ -120,20 +120,20 @@ class SpoolState(NamedTuple):
 
 
 REMOTE_SCORING: Final = "remote_scoring"
-"""Reason of ``queue_full`` if the process that scores has not answered for earlier units."""
+"""Reason of ``queue_full`` if the scoring process has not answered for earlier units."""
 
 Told = Callable[[str | None], None]
-"""Callback of a copy, called once, on any thread: None = it was answered for; else why it never will be, without content."""
+"""Callback of a copy, called once, on any thread: None = accepted; otherwise the reason for its loss, without content."""
 
 
 class UnitCopy(NamedTuple):
-    """The spans of one unit with their content, redacted.
+    """The spans of one unit, with redacted content.
 
     Attributes:
         key: key of the unit.
         revision: revision of the unit.
-        request: one ``ExportTraceServiceRequest`` of OTLP, as protobuf, of one trace; the bytes of several copies in a row are
-            one request. Its resource has ``spanscore.forwarded_unit``, the root of the unit its decisions.
+        request: one ``ExportTraceServiceRequest`` of OTLP for one trace, in protobuf; the joined bytes of several copies are
+            one request. Its resource has ``spanscore.forwarded_unit``, and the root of the unit has the decisions.
     """
 
     key: UnitKey
@@ -142,7 +142,7 @@ class UnitCopy(NamedTuple):
 
 
 class Carrier(Protocol):
-    """Sends copies to another process, and tries again while that may help. The caller bounds how many wait."""
+    """Sends copies to another process, with retries while they may help. The caller bounds the waiting copies."""
 
     def begin(self) -> None:
         """Send the copies that processes have left behind, if any. Called once, at the start, and in no forked child.
@@ -152,13 +152,13 @@ class Carrier(Protocol):
         """
 
     def send(self, copy: UnitCopy, told: Told) -> None:
-        """Take a copy. Any thread; does not block, and never raises."""
+        """Accept a copy. Any thread; does not block, and never raises."""
 
     def arrived(self) -> bool:
-        """Whether all copies that were answered for have reached the process that scores. Any thread."""
+        """Return whether all accepted copies have reached the scoring process. Any thread."""
 
     def state(self) -> str:
-        """Return the latest failure in few words; empty since the latest success. Any thread."""
+        """Return the latest failure in a few words; empty after a success. Any thread."""
 
     def close(self, timeout_s: float) -> None:
-        """Send what waits as long as there is time, then nothing more; the rest gets no answer. Blocks."""
+        """Send the waiting copies within the time, then end; the rest gets no answer. Blocks."""

@@ -1,4 +1,4 @@
-"""SpoolFile: rows in an SQLite file that outlives the process and is shared; and a view of it from outside."""
+"""The spool: rows in an SQLite file that outlives the process and is shared by several; and its inspection by a command."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from spanscore.durable.spool_writer import (
 from spanscore.errors import ConfigurationError
 
 _GROUP: Final = 64
-"""Operations in one transaction: with more, the disk gains little, and the first one waits."""
+"""Operations in one transaction: more would gain little on the disk, and delay the first one."""
 _GATHER_S: Final = 0.01
-"""How long the first operation waits for others."""
+"""Seconds for which the first operation waits for others."""
 _PORTION: Final = 8
-"""Rows that one operation changes: the writes of a transaction must fit on a disk that is all but full."""
+"""Rows that one operation changes: the writes of a transaction must fit on a nearly full disk."""
 _TICK_S: Final = 1.0
-"""Pause between two looks at an idle file; at most a quarter of a lease, so that the lease never runs out."""
+"""Seconds between two checks of an idle file; at most a quarter of a lease, so that the lease never expires."""
 _MOST_UNWRITTEN_BYTES: Final = 64_000_000
-"""Bytes in memory on their way to the disk."""
+"""Limit of bytes in memory that wait for the disk."""
 _BEHIND: Final = "spool: behind"
 _NO_ROOM: Final = "spool: max_bytes"
 
@@ -48,23 +48,23 @@ _NO_ROOM: Final = "spool: max_bytes"
 class SpoolFile:
     """Rows in an SQLite file that outlives the process, and that several processes share.
 
-    A method leaves an operation and returns: none blocks or raises, whatever happens to the file. A thread does the operations
-    that have come together in one transaction, and gives the answers after its commit.
+    A method queues an operation and returns; it never blocks or raises, whatever happens to the file. A thread runs the queued
+    operations in one transaction, and gives the results after its commit.
 
     Args:
-        path: name of the file; a missing one is made, for its owner alone.
-        sync: ``full`` = rows survive a power loss; ``normal`` = they survive the end of the process, ``kill -9`` too.
-        max_bytes: size of the file, bytes.
-        max_age_s: rows that wait for longer are not worked on any more, seconds.
-        lease_s: time after which rows of a stopped process go to others, seconds; if it is seen to have ended, at once.
-        allow_network_disk: whether the file may lie on a disk that other machines write, too.
-        patience_s: how long a row that was put waits while another program holds the file's lock, seconds.
-        tidy_s: seconds after which deleted rows can be read in no file any more, and unused room is the disk's again.
-        clock: nanoseconds by which leases run.
-        wall_ns: nanoseconds since the epoch, by which rows age.
+        path: name of the file; a missing one is created, for its owner only.
+        sync: ``full`` = rows survive a power failure; ``normal`` = they survive the end of the process, also ``kill -9``.
+        max_bytes: limit of the file in bytes.
+        max_age_s: age in s after which waiting rows are not scored any more.
+        lease_s: time in s after which rows of a stopped process go to others; at once if it is known to have ended.
+        allow_network_disk: whether the file may be on a disk that other machines write too.
+        patience_s: time in s for which a new row waits while another program holds the file's lock.
+        tidy_s: time in s after which deleted rows cannot be read in any file, and unused room is returned to the disk.
+        clock: clock of leases, in ns.
+        wall_ns: wall clock for the age of rows, Unix ns.
 
     Raises:
-        ConfigurationError: it cannot be made, is another program's or of a newer version, or lies on a network disk.
+        ConfigurationError: it cannot be created, belongs to another program or a newer version, or is on a network disk.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class SpoolFile:
         call_in_child(self, SpoolFile._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        """Begin without a row: all that waits or is leased is the parent's, and so is the connection."""
-        self._inherited.append(self._writer)  # kept: to close its connection is not the child's to do
+        """Start again without a row: waiting operations, leases and the connection belong to the parent."""
+        self._inherited.append(self._writer)  # kept, because a child must not close its connection
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -119,14 +119,14 @@ class SpoolFile:
     def put(
         self, key: RowKey, body: bytes, told: Callable[[PutResult, str | None], None], *, own: bool, metrics: str = ""
     ) -> None:
-        """Keep a row.
+        """Store a row.
 
         Args:
             key: key of the row.
             body: content of the row.
-            told: called after the commit with the result, and the reason if the row was not kept.
+            told: called after the commit with the result, and the reason if the row was not stored.
             own: whether this process has its lease from the start.
-            metrics: names of the metrics that are to score it, as one text (``text_of_metrics``); empty = none is noted.
+            metrics: names of the metrics that should score it, as one text (``text_of_metrics``); empty = not noted.
         """
 
         def insert(table: SpoolTable) -> Answer:
@@ -144,15 +144,15 @@ class SpoolFile:
         ended_only: bool = False,
         has: Callable[[str], bool] = lambda metrics: True,
     ) -> None:
-        """Lease rows without a lease, or whose holder is dead or late, the oldest first.
+        """Lease rows that have no lease, or an expired one, the oldest first.
 
         Args:
-            most: most rows that are leased.
+            most: highest number of leased rows.
             kind: kind of the rows.
-            told: called with the rows; with an empty list, too.
-            ended_only: lease rows that are only to be counted (``SpoolRow.end``) and then ``done``, not rows to score.
-            has: whether this process has one of the metrics in ``SpoolRow.metrics``; rows without one are left to others,
-                unless scores were kept for them. Called on the spool's thread.
+            told: called with the rows; also with an empty list.
+            ended_only: whether to lease rows that are only counted (``SpoolRow.end``) and then ``done``.
+            has: returns whether this process has one of the metrics in ``SpoolRow.metrics``; other rows are left to other
+                processes, unless scores were stored for them. Called on the spool's thread.
         """
 
         def lease(table: SpoolTable) -> Answer:
@@ -162,7 +162,7 @@ class SpoolFile:
         self._submit(Operation(lease, lambda *_: told([])))
 
     def begin(self, keys: Iterable[RowKey], told: Callable[[], None]) -> None:
-        """Note that rows of this process are in work: a crash counts from then on. Work begins when ``told`` is called."""
+        """Note that rows of this process are being scored, so that a crash counts. Start scoring after ``told`` was called."""
         begun = tuple(keys)
 
         def mark(table: SpoolTable) -> Answer:
@@ -172,13 +172,15 @@ class SpoolFile:
         self._submit(Operation(mark, lambda *_: told()))
 
     def keep_scores(self, key: RowKey, scores: bytes, told: Callable[[bool], None]) -> None:
-        """Keep the scores of a row before they are emitted.
+        """Store the scores of a row before they are emitted.
 
-        If the disk fails, a row that no other process can have is answered with True, as the judge was paid for its scores.
-        After a crash then, the judge is asked again, under the same ids.
+        If the disk fails, the answer for a row that no other process can have is True, because its scores were paid for. After
+        a crash the judge is then called again, with the same score ids.
 
         Args:
-            told: called with True = emit them; with False = the row is another process's by now, and so is that.
+            key: key of the row.
+            scores: the encoded scores.
+            told: called with True = emit them; with False = another process has the row by now, and emits its scores.
         """
 
         def write(table: SpoolTable) -> Answer:
@@ -188,16 +190,16 @@ class SpoolFile:
         self._submit(Operation(write, lambda _, held: told(held), len(scores)))
 
     def done(self, keys: Iterable[RowKey], *, remember: bool = False) -> None:
-        """Delete rows whose scores have been exported. A counted dead letter is put aside for good instead.
+        """Delete rows with exported scores. A counted dead letter stays in the file.
 
         Args:
             keys: keys of rows of this process.
-            remember: whether a later put of such a key, by any process within ``max_age``, is ``DONE``.
+            remember: whether a later put of such a key, by any process within ``max_age``, returns ``DONE``.
         """
         self._change(SpoolTable.delete_and_remember if remember else SpoolTable.delete, keys)
 
     def remember(self, keys: Iterable[RowKey]) -> None:
-        """Note that sums with the scores of these rows have been exported: a later process adds them to no sum."""
+        """Note that sums with the scores of these rows have been exported, so that later processes do not count them again."""
         self._change(SpoolTable.remember, keys)
 
     def mark_sent(self, keys: Iterable[RowKey]) -> None:
@@ -208,19 +210,19 @@ class SpoolFile:
         self._change(SpoolTable.mark_sent, keys)
 
     def leave(self, key: RowKey, metrics: str) -> None:
-        """Give back a row for the metrics that this process lacks, when its own scores have been exported."""
+        """Return a row for the metrics that this process lacks, after the export of its own scores."""
         self._change(lambda table, keys: table.leave(keys, metrics), [key])
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
-        """Leave unreadable rows in the file; ``retry_dead_letters`` has them tried again."""
+        """Keep unreadable rows in the file as dead letters; ``retry_dead_letters`` makes them available again."""
         self._change(SpoolTable.put_aside, keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
-        """Give back rows at once, as a drain does."""
+        """Return rows at once, for a drain."""
         self._change(SpoolTable.give_back, keys)
 
     def room(self, size_bytes: int) -> str | None:
-        """Return why a row of that size would not be kept; None = it is expected to be kept. Cheap, any thread."""
+        """Return the reason for which a row of that size would not be stored; None = there is room. Cheap, any thread."""
         refusing = CLOSED if self._closed else self._writer.refusing
         if refusing is not None:
             return refusing.reason
@@ -234,7 +236,7 @@ class SpoolFile:
         return self._writer.state._replace(fault=self._writer.said())
 
     def close(self, timeout_s: float) -> None:
-        """Do the waiting operations, give back the rows of this process, and close the file, within ``timeout_s`` seconds."""
+        """Run the waiting operations, return the rows of this process, and close the file, within ``timeout_s`` seconds."""
         with self._changed:
             self._closed = True
             self._writer.hurry_by = monotonic() + timeout_s
@@ -267,7 +269,7 @@ class SpoolFile:
         self._writer.leave()
 
     def _next_group(self) -> list[Operation] | None:
-        """Wait for operations, or for a tick: an empty group. None: all is done."""
+        """Wait for operations, or for a tick, which is an empty group. None: the end."""
         until_tick_s = max(0.0, self._again_at - monotonic()) if self._again else self._tick_s
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed, until_tick_s)
@@ -278,7 +280,7 @@ class SpoolFile:
             return [self._waiting.popleft() for _ in range(min(_GROUP, len(self._waiting)))]
 
     def _do(self, group: list[Operation]) -> None:
-        """Do a group in one transaction, with earlier ones that failed: those after a pause, as a disk may fail for hours."""
+        """Run a group in one transaction, with earlier failed operations; these after a pause, as a disk may fail for hours."""
         now = monotonic()
         before = self._again[:_GROUP] if now >= self._again_at or self._closed else []
         answers, again = self._writer.do([*before, *group], group[0].since_s if group else now)
@@ -289,8 +291,8 @@ class SpoolFile:
         for answer in answers:
             try:
                 answer()
-            except Exception as error:  # noqa: BLE001  (a receiver that raises must not keep others from their answers)
-                log_internal_error("answer for what was put into the spool", error)
+            except Exception as error:  # noqa: BLE001  (an error of one callback must not stop the others)
+                log_internal_error("report a result of the spool", error)
         self._writer.tidy()
 
 
@@ -298,12 +300,12 @@ def _apply(change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Sequenc
     change(table, keys)
 
 
-# --- inspection: what waits, who holds it and what was put aside, without content; for the command line ---
+# --- inspection for the command line, without content ------------------------------------------------------------
 
 _WAITS_S: Final = 30.0
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _ANY: Final = SpoolBounds(max_bytes=2**62, max_age_ns=36_500 * _DAY_NS, lease_ns=60_000_000_000)
-"""The bounds of a spool are in the configuration, not in the file."""
+"""Bounds for inspection, because the file does not contain those of the configuration."""
 
 
 class HeldRows(NamedTuple):
@@ -311,9 +313,9 @@ class HeldRows(NamedTuple):
 
     Attributes:
         pid: id of the process.
-        rows: rows that it holds.
-        in_work: rows of these that are in work.
-        lease_s: seconds to the end of its lease, below 0 = it is late; None = unknown, as its clock is that of another boot.
+        rows: number of its rows.
+        in_work: number of its rows that are being scored.
+        lease_s: seconds to the end of its lease, below 0 = expired; None = unknown, because its clock is that of another boot.
         has_ended: whether its process is known to have ended.
     """
 
@@ -325,7 +327,7 @@ class HeldRows(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A row that was put aside after three crashes; with fewer, because it could not be read."""
+    """A row that was put aside after three crashes, or after fewer because it could not be read."""
 
     key: RowKey
     attempts: int
@@ -333,12 +335,12 @@ class DeadLetter(NamedTuple):
 
 
 class WaitingUnits(NamedTuple):
-    """The units without a lease that one metric is still to score.
+    """The units without a lease that one metric has not scored yet.
 
     Attributes:
-        metric: its name.
-        units: their number.
-        oldest_s: age of the oldest one, seconds.
+        metric: name of the metric.
+        units: number of the units.
+        oldest_s: age of the oldest unit, in s.
     """
 
     metric: str
@@ -350,10 +352,10 @@ class SpoolInspection(NamedTuple):
     """The content of a spool.
 
     Attributes:
-        state: numbers of the whole file.
-        held: by process, the one with most rows first.
-        dead_letters: the oldest first.
-        waiting: by metric, the one with the oldest unit first.
+        state: numbers for the whole file.
+        held: rows by process, the process with the most rows first.
+        dead_letters: dead letters, the oldest first.
+        waiting: waiting units by metric, the metric with the oldest unit first.
     """
 
     state: SpoolState
@@ -366,7 +368,7 @@ def inspected(path: Path) -> SpoolInspection:
     """Return the content of a spool.
 
     Raises:
-        ConfigurationError: there is none, or it cannot be read.
+        ConfigurationError: the file is not a spool, or cannot be read.
     """
     with _table_of(path) as table:
         now_ns, me = time_ns(), table.leases.holder
@@ -391,7 +393,7 @@ def inspected(path: Path) -> SpoolInspection:
 
 
 def retry_dead_letters(path: Path) -> int:
-    """Let rows that were put aside be taken again, as if they had never crashed; return how many.
+    """Make dead letters available again, as if they had never crashed; return their number.
 
     Raises:
         ConfigurationError: as ``inspected``.
@@ -401,7 +403,7 @@ def retry_dead_letters(path: Path) -> int:
 
 
 def drop_older(path: Path, age_s: float) -> int:
-    """Delete rows that are older, dead letters too; not those of a process that runs. Return how many.
+    """Delete older rows, including dead letters, except those of a running process; return their number.
 
     Raises:
         ConfigurationError: as ``inspected``.
@@ -414,12 +416,12 @@ def drop_older(path: Path, age_s: float) -> int:
 def _table_of(path: Path) -> Iterator[SpoolTable]:
     """Yield the table of a spool in a transaction, which is committed at the end."""
     if not path.is_file():
-        raise ConfigurationError(f"{path} is no spool: there is no such file")
+        raise ConfigurationError(f"{path} is not a spool: there is no such file")
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)) as connection:
             if not check_ours(connection, path):
-                raise ConfigurationError(f"{path} is no spool: it is empty")
+                raise ConfigurationError(f"{path} is not a spool: it is empty")
             make_tables(connection)
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("BEGIN IMMEDIATE")
@@ -427,5 +429,5 @@ def _table_of(path: Path) -> Iterator[SpoolTable]:
             connection.execute("COMMIT")
     except sqlite3.Error as error:
         fault = fault_of(error)
-        why = "it is no spool, or it is damaged" if fault is DAMAGED else fault.line
+        why = "it is not a spool, or it is damaged" if fault is DAMAGED else fault.line
         raise ConfigurationError(f"{path} cannot be read: {why}") from error

@@ -1,4 +1,4 @@
-"""SpoolTable: the rows of an open spool, their leases, and whether a lease's owner still exists."""
+"""The tables of an open spool: its rows, their leases, and whether the holder of a lease still runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, SpoolSta
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19
-"""Fields of ``/proc/PID/stat`` after the name, which may itself contain blanks and brackets."""
+"""Indexes into the fields of ``/proc/PID/stat`` after the name, which may itself contain blanks and brackets."""
 
 
 class LeaseHolder(NamedTuple):
-    """One process with the file open. A pid alone is not enough: it is used again, and two containers may both have pid 1.
+    """One process with the file open. A pid alone is not enough: pids are reused, and two containers may both have pid 1.
 
     Attributes:
-        id: random, never used again.
+        id: random number, never reused.
         boot: id of the machine's boot; empty = unknown.
         pid_namespace: namespace of the pid; empty = unknown.
         pid: id of the process.
@@ -39,13 +39,13 @@ class LeaseHolder(NamedTuple):
 
 
 def boot_ns() -> int:
-    """Return nanoseconds since the machine's boot, sleep included: setting the clock does not change them."""
+    """Return nanoseconds since the machine's boot, including sleep; setting the clock does not change them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
 
 
 def this_process() -> LeaseHolder:
-    """Return a new holder: a process may have the file open more than once."""
+    """Return a new holder, because a process may open the file more than once."""
     boot, namespace = "", ""
     with suppress(OSError):
         boot = _BOOT_ID.read_text().strip()
@@ -55,30 +55,29 @@ def this_process() -> LeaseHolder:
 
 
 def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
-    """Whether the holder's process is known to have ended; False if that is unknown here."""
+    """Return whether the holder's process is known to have ended; False if that is unknown here."""
     if not _sees(me, holder):
         return False
     try:
         os.kill(holder.pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is another user's
+    except OSError:  # a process of another user
         return False
     found = _stat(holder.pid)
-    # None: /proc hides the processes of others. A zombie has ended, however long its parent takes to notice.
+    # None: /proc hides the processes of others. A zombie has ended, even if its parent has not noticed yet.
     return found is not None and (found[1] != holder.started or found[0] in "ZX")
 
 
 class Leases:
-    """The lease of this process, and which leases of others are over. It outlives a connection: a disk that fails takes rows
-    from nobody.
+    """The lease of this process, and the expiry of other leases.
 
-    The clock of a holder of another boot (another machine, or this one before a restart) cannot be compared: its lease is over
-    when it was not renewed for the length of a lease.
+    It outlives a connection, so that a failing disk takes no rows away. The clock of a holder of another boot (another machine,
+    or this one before a restart) is not comparable: its lease is over if it was not renewed for the length of a lease.
 
     Args:
-        length_ns: length of a lease.
-        clock: nanoseconds; ``boot_ns``.
+        length_ns: length of a lease, in ns.
+        clock: clock in ns; ``boot_ns``.
 
     Attributes:
         holder: this process, with the end of its lease as others can read it.
@@ -88,22 +87,22 @@ class Leases:
         self.holder = this_process()
         self._length_ns = length_ns
         self._clock = clock
-        self._seen: dict[int, tuple[int, int]] = {}  # holder → the end of its lease, and since when that is known
+        self._seen: dict[int, tuple[int, int]] = {}  # holder → end of its lease, and the time at which it was read
 
     def is_young(self) -> bool:
-        """Whether two thirds of the lease are left."""
+        """Return whether two thirds of the lease are left."""
         return self.holder.until_ns - self._clock() > self._length_ns * 2 / 3
 
     def renewed(self) -> LeaseHolder:
-        """Return the holder with a whole lease from now on."""
+        """Return the holder with a full lease from now on."""
         return self.holder._replace(until_ns=self._clock() + self._length_ns)
 
     def holds(self) -> bool:
-        """Whether no other process can have taken the rows of this one."""
+        """Return whether no other process can have leased the rows of this one."""
         return self._clock() <= self.holder.until_ns
 
     def is_over(self, holder: LeaseHolder) -> bool:
-        """Whether any process may take the rows of another holder."""
+        """Return whether any process may lease the rows of another holder."""
         if has_ended(holder, self.holder):
             return True
         if holder.boot and holder.boot == self.holder.boot:
@@ -115,12 +114,12 @@ class Leases:
         return self._clock() > since_ns + self._length_ns
 
     def survives(self, holder: LeaseHolder) -> bool:
-        """Whether the holder's process is known to run: if its lease is over, it is late, and has not crashed."""
+        """Return whether the holder's process is known to run, so that an expired lease is late, and not a crash."""
         return _sees(self.holder, holder) and not has_ended(holder, self.holder)
 
 
 def _sees(me: LeaseHolder, holder: LeaseHolder) -> bool:
-    """Whether the holder's pid names the same process here."""
+    """Return whether the holder's pid is the same process here."""
     return bool(holder.started) and (holder.boot, holder.pid_namespace) == (me.boot, me.pid_namespace)
 
 
@@ -133,8 +132,8 @@ def _stat(pid: int) -> tuple[str, int] | None:
     return fields[_STATE], int(fields[_STARTED])
 
 
-# What is small and often changed (``rows``) is apart from what is large and never changed (``bodies``): to lease a row rewrites
-# some hundred bytes, and the part of a large file that lists its rows is checked in no time.
+# Small data that change often (``rows``) are separate from large data that never change (``bodies``): leasing a row rewrites
+# some hundred bytes, and the part of a large file with the list of rows is checked quickly.
 SCHEMA: Final = (
     "CREATE TABLE owners (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL,"
     " started INTEGER NOT NULL, until_ns INTEGER NOT NULL)",
@@ -145,8 +144,8 @@ SCHEMA: Final = (
     "CREATE INDEX put_aside ON rows (id) WHERE aside > 0",
     "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
-"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = a dead letter that nobody has counted yet, 2 = that was counted,
-or cannot be read."""
+"""``owner`` NULL: no lease. ``begun``: being scored. ``aside``: 1 = a dead letter that is not counted yet, 2 = a counted one,
+or one that cannot be read."""
 ADDED: Final = {
     "metrics": (
         "CREATE TABLE IF NOT EXISTS done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
@@ -159,19 +158,19 @@ ADDED: Final = {
         "CREATE INDEX sent ON rows (id) WHERE sent",
     ),
 }
-"""Column → statements that add it to a file of an earlier version, whose processes can go on with it. ``metrics``: names
-without a score yet. ``done``: keys of rows that are done, so that a unit that comes again is recognised. ``sent``: the scores
-have been exported, and the sums with them have not."""
+"""Column → statements that add it to a file of an earlier version; processes of that version can still use the file.
+``metrics``: names without a score yet. ``done``: keys of rows that are done, so that a unit that arrives again is recognised.
+``sent``: the scores have been exported, but their sums have not."""
 _SETS_OF_METRICS: Final = (
     "WITH RECURSIVE each(metrics) AS (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind UNION ALL"
     " SELECT (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind AND metrics > each.metrics) FROM each"
     " WHERE metrics IS NOT NULL) SELECT metrics FROM each WHERE metrics IS NOT NULL"
 )
-"""One seek in the index ``due`` for each set of metrics, not one step for each row."""
+"""One seek in the index ``due`` for each set of metrics, instead of one step for each row."""
 _MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
-"""Most keys that are remembered, and bytes of the file per key: a key takes about 80."""
+"""Highest number of remembered keys, and bytes of the file per key: a key takes about 80."""
 _FORGOTTEN: Final = 64
-"""Most keys older than ``max_age`` that are forgotten when one is remembered."""
+"""Highest number of keys older than ``max_age`` that are deleted when one is remembered."""
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _PUT_COUNTED_ASIDE: Final = f"UPDATE rows SET aside = {_TOLD}, owner = NULL WHERE key = ? AND owner = ? AND aside"
@@ -193,20 +192,20 @@ class SpoolBounds(NamedTuple):
 
 
 def number_of(connection: sqlite3.Connection, query: str, *values: int) -> int:
-    """Return the number that a query has as its only result."""
+    """Return the number that is the only result of a query."""
     return int(connection.execute(query, values).fetchone()[0])
 
 
 class SpoolTable:
-    """The rows of an open file, for one holder of leases. Every method is called within a transaction of the caller.
+    """The rows of an open file, for one holder of leases. Every method runs within a transaction of the caller.
 
     Args:
-        connection: has no transactions but those of the caller.
+        connection: connection without transactions except the caller's.
         leases: lease of this process, and those of others.
         bounds: size and age of the file.
-        wall_ns: nanoseconds since the epoch, by which rows age.
-        anew: whether this file replaced one in which this process had rows: a missing row was lost with that file, and no other
-            process has it.
+        wall_ns: wall clock for the age of rows, Unix ns.
+        anew: whether this file replaced one in which this process had rows. A missing row was then lost with that file, and no
+            other process has it.
     """
 
     def __init__(
@@ -229,11 +228,11 @@ class SpoolTable:
         self._used_bytes: int | None = None
 
     def renew(self) -> LeaseHolder:
-        """Begin a transaction: renew the lease in the file, if it is time to; return it as it is there.
+        """Begin a transaction: renew the lease in the file if it is due; return the stored lease.
 
-        A process that took the rows of this holder has deleted it from the list: an unlisted holder may hold no rows.
+        A process that leased the rows of this holder has deleted it from the list, so an unlisted holder may have no rows.
         """
-        self._used_bytes = None  # asked anew in each transaction: others write, too
+        self._used_bytes = None  # read again in each transaction, because others write too
         is_listed = self._run("SELECT 1 FROM owners WHERE id = ?", (self._me,)).fetchone() is not None
         if is_listed and self.leases.is_young():
             return self.leases.holder
@@ -242,7 +241,7 @@ class SpoolTable:
         return renewed
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> PutResult:
-        """Keep a row; ``FULL`` if the file would be larger than ``max_bytes``."""
+        """Store a row; ``FULL`` if the file would exceed ``max_bytes``."""
         if self._is_done(key.to_bytes()):
             return PutResult.DONE
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
@@ -257,10 +256,13 @@ class SpoolTable:
         return PutResult.KEPT
 
     def take(self, most: int, kind: str, *, ended: bool, has: Callable[[str], bool]) -> list[SpoolRow]:
-        """Lease rows without a lease, the oldest first: rows to be scored, or rows that are only to be counted.
+        """Lease rows without a lease, the oldest first: rows to score, or rows that are only counted.
 
         Args:
-            has: whether this process can work on rows with these ``metrics``; rows with kept scores are leased in any case.
+            most: highest number of leased rows.
+            kind: kind of the rows.
+            ended: whether to lease rows that are only counted.
+            has: returns whether this process can score rows with these ``metrics``; rows with stored scores are always leased.
         """
         self._release_of_others()
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
@@ -279,13 +281,13 @@ class SpoolTable:
         return self._leased(sorted(rows)[:most], None)
 
     def begin(self, keys: Iterable[RowKey]) -> None:
-        """Note that rows are in work from now on: a crash counts."""
+        """Note that rows are being scored from now on, so that a crash counts."""
         self._change("UPDATE rows SET begun = 1", keys)
 
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
-        """Keep the scores of a row; False: this holder has lost its lease. Crashes do not count from here on.
+        """Store the scores of a row; False: this holder has lost its lease. Crashes do not count from here on.
 
-        A dead letter keeps no scores: it must be scored when it is tried again.
+        A dead letter stores no scores, because it must be scored when it is retried.
         """
         held = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
@@ -296,14 +298,14 @@ class SpoolTable:
         return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is None
 
     def delete(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows of this holder; a dead letter is put aside for good instead."""
+        """Delete rows of this holder; a dead letter stays, as counted."""
         mine = [(key.to_bytes(), self._me) for key in keys]
         self._run_each(_PUT_COUNTED_ASIDE, mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
         self._run_each("DELETE FROM rows WHERE key = ? AND owner = ?", mine)
 
     def leave(self, keys: Iterable[RowKey], metrics: str) -> None:
-        """Let others have rows of this holder for the metrics that it did not score; its own scores have been exported."""
+        """Release rows of this holder for metrics that it did not score; its own scores have been exported."""
         values = [(metrics, key.to_bytes(), self._me) for key in keys]
         changed = "scores = NULL, attempts = 0, metrics = ?"
         self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
@@ -315,7 +317,7 @@ class SpoolTable:
         self.delete(keys)
 
     def remember(self, keys: Iterable[RowKey]) -> None:
-        """Remember the keys of rows of this holder for ``max_age``; rows that stay are ``SpoolRow.counted``."""
+        """Remember the keys of rows of this holder for ``max_age``; remaining rows are then ``SpoolRow.counted``."""
         now_ns = self._wall_ns()
         self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
         most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
@@ -332,20 +334,20 @@ class SpoolTable:
         self._change("UPDATE rows SET sent = 1", keys)
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
-        """Put rows of this holder aside, as counted."""
+        """Make rows of this holder dead letters that are counted already."""
         self._change(f"UPDATE rows SET aside = {_TOLD}, owner = NULL", keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
-        """Let others have rows of this holder at once."""
+        """Release rows of this holder at once."""
         self._change(_FREE, keys)
 
     def resign(self) -> None:
-        """Give all rows back, and hold no leases any more."""
+        """Release all rows and all leases of this holder."""
         self._run(f"{_FREE} WHERE owner = ?", (self._me,))
         self._run("DELETE FROM owners WHERE id = ?", (self._me,))
 
     def state(self) -> SpoolState:
-        """Return the content of the file. It takes some microseconds, two milliseconds for 160,000 rows."""
+        """Return the content of the file. This takes some microseconds, two milliseconds for 160,000 rows."""
         dead_letters = self._count("aside > 0")
         sent = self._count("sent")
         oldest = self._run("SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent ORDER BY id LIMIT 1").fetchone()
@@ -366,22 +368,22 @@ class SpoolTable:
         return self._number(f"SELECT count(*) FROM rows WHERE {which}", *values)
 
     def used_bytes(self) -> int:
-        """Return the bytes of the file that are in use."""
+        """Return the used bytes of the file."""
         pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
         return pages * self._number("PRAGMA page_size")
 
     def holders(self) -> list[LeaseHolder]:
-        """Return the processes that hold leases, or whose rows no other process has taken yet."""
+        """Return the processes that hold leases, or whose rows no other process has leased yet."""
         return [LeaseHolder(*row) for row in self._run("SELECT * FROM owners")]
 
     def waiting(self) -> list[tuple[str, int, int]]:
-        """Return for each set of metrics the number of rows to score without a lease, and the time of the oldest put."""
+        """Return the number of rows to score without a lease, and the time of the oldest, for each set of metrics."""
         return self._run(
             "SELECT metrics, count(*), min(put_ns) FROM rows WHERE owner IS NULL AND aside = 0 AND NOT sent GROUP BY metrics"
         ).fetchall()
 
     def _waiting(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
-        """Return times of put and ids of the oldest rows without a lease."""
+        """Return times and ids of the oldest rows without a lease."""
         return self._run(
             f"SELECT put_ns, id FROM rows WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
             (kind, *values, most),
@@ -401,30 +403,30 @@ class SpoolTable:
         ]
 
     def held_by(self, holder: int) -> tuple[int, int]:
-        """Return the number of a holder's rows to score, and of those in work."""
+        """Return the number of a holder's rows to score, and the number that is being scored."""
         query = "SELECT count(*), total(begun) FROM rows WHERE owner = ? AND NOT sent"
         rows, in_work = self._run(query, (holder,)).fetchone()
         return int(rows), int(in_work)
 
     def dead_letters(self) -> Iterator[tuple[RowKey, int, int]]:
-        """Yield the key, the crashes and the time of each row that was put aside."""
+        """Yield the key, the number of crashes and the time of each dead letter."""
         for key, attempts, put_ns in self._run(
             "SELECT key, attempts, put_ns FROM rows WHERE aside > 0 ORDER BY put_ns"
         ):
             yield RowKey.from_bytes(key), attempts, put_ns
 
     def retry_dead_letters(self) -> int:
-        """Let rows that were put aside be taken again; return their number."""
+        """Make dead letters available again; return their number."""
         return self._run("UPDATE rows SET aside = 0, attempts = 0, owner = NULL WHERE aside > 0").rowcount
 
     def drop_before(self, put_ns: int) -> int:
-        """Delete rows that were put before, without those of a holder whose lease is not over; return their number."""
+        """Delete rows stored before a time, except those with a valid lease; return their number."""
         self._release_of_others()
         self._run("DELETE FROM bodies WHERE id IN (SELECT id FROM rows WHERE owner IS NULL AND put_ns < ?)", (put_ns,))
         return self._run("DELETE FROM rows WHERE owner IS NULL AND put_ns < ?", (put_ns,)).rowcount
 
     def _release_of_others(self) -> None:
-        """Free the rows of holders whose leases are over; rows in work of a process that has ended count one more crash."""
+        """Release the rows of holders with expired leases; rows that an ended process was scoring get one more crash."""
         over = [other for other in self.holders() if other.id != self._me and self.leases.is_over(other)]
         for other in over:
             crashed = int(not self.leases.survives(other))

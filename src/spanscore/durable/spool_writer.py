@@ -1,4 +1,4 @@
-"""SpoolWriter: operations → transactions of one spool file: opening, repair, faults of SQLite."""
+"""Runs the operations of a spool as transactions of one SQLite file: opening, repair, and translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from spanscore.errors import ConfigurationError, writing
 Sync = Literal["full", "normal"]
 
 VERSION: Final = 1
-"""Version of the tables."""
+"""Version of the database schema."""
 _OURS: Final = 0x73707370
-"""``spsp``: by it SQLite's ``application_id`` tells the file from other databases."""
+"""``spsp``, SQLite's ``application_id`` of a spool, which identifies it among databases."""
 _BUSY_S: Final = 0.25
-"""One wait for a lock; longer waits are several of them."""
+"""Seconds of one wait for a lock; longer waits consist of several."""
 _COMPANIONS: Final = ("", "-shm", "-wal")
 _LOG_PAGES: Final = 4_000
-"""16 MB of log before it is worked into the file: with SQLite's 1,000 a burst waits twice as long for the disk."""
+"""16 MB of log before it is merged into the file: with SQLite's 1,000 pages, a burst waits twice as long for the disk."""
 _CHECKED_WHOLE_BYTES: Final = 128_000_000
-"""Size up to which a file is checked whole: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory and 4.5 s from the disk. In
-a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is noticed when it is read.
+"""Size up to which a file is checked as a whole: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
+a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is found when it is read.
 """
 _OTHERS: Final = 0o077
 _COLUMNS: Final = "SELECT name FROM pragma_table_info('rows')"
 _TURN_S: Final = 10.0
-"""Time for another process to move a file aside."""
+"""Seconds for another process to move a file aside."""
 
 
 def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
-    """Return a connection to a spool that can be written; with ``check`` after a search for damage.
+    """Return a connection to a writable spool; with ``check`` after a search for damage.
 
     Raises:
-        ConfigurationError: it is another program's, of a newer version, or cannot be made.
-        sqlite3.Error: it is damaged, locked, or its disk fails.
+        ConfigurationError: it belongs to another program or a newer version, or cannot be created.
+        sqlite3.Error: it is damaged or locked, or its disk fails.
     """
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         is_there = check_ours(connection, path)
-        for ending in _COMPANIONS:  # SQLite makes the others like the first; a file of an older version may differ
+        for ending in _COMPANIONS:  # SQLite copies the mode of the first file; files of an older version may differ
             with writing(f"spool: {path}{ending}"), suppress(FileNotFoundError):
                 companion = path.with_name(path.name + ending)
                 if companion.stat().st_mode & _OTHERS:
@@ -74,10 +74,10 @@ def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
 
 
 def check_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a database is a spool; False: it is an empty one.
+    """Return whether a database is a spool; False: it is empty.
 
     Raises:
-        ConfigurationError: it is another program's, or of a newer version.
+        ConfigurationError: it belongs to another program, or to a newer version.
     """
     empty = not number_of(connection, "SELECT count(*) FROM sqlite_master")
     if not empty and number_of(connection, "PRAGMA application_id") != _OURS:
@@ -90,11 +90,11 @@ def check_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
-    """Rename a damaged file and its companions; return the new name. None: another process has done so before.
+    """Rename a damaged file and its companions; return the new name. None: another process has already done so.
 
     Args:
         path: name of the file.
-        damaged: which file it is (``_file_id``): by now another one may have its name.
+        damaged: identity of the file (``_file_id``), because another one may have its name by now.
 
     Raises:
         OSError: its folder cannot be written.
@@ -107,7 +107,7 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
         if damaged is None or _file_id(path) != damaged:
             return None
         aside = path.with_name(time.strftime(f"{path.name}.damaged-%Y%m%dT%H%M%S", time.gmtime()))
-        for ending in reversed(_COMPANIONS):  # the log first: else it would be taken for that of the next file
+        for ending in reversed(_COMPANIONS):  # the log first, or it would count as the log of the next file
             with suppress(FileNotFoundError):
                 path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
         return aside
@@ -116,7 +116,7 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """Return device and inode, as another file may take its name; None if there is no file."""
+    """Return device and inode, because another file may get its name; None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -125,19 +125,19 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file, for its owner alone. An existing one is not opened: to close it would release SQLite's locks on it.
+    """Create the file, for its owner only. An existing file is not opened, because closing it releases SQLite's locks on it.
 
     Raises:
-        ConfigurationError: it cannot be made.
+        ConfigurationError: it cannot be created.
     """
-    if path.exists() and not path.is_file():  # /dev/null would be closed to everybody but us
-        raise ConfigurationError(f"spool: {path} cannot be written: it is no file")
+    if path.exists() and not path.is_file():  # otherwise /dev/null would become ours only
+        raise ConfigurationError(f"spool: {path} cannot be written: it is not a file")
     with writing(f"spool: {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file, and the table and columns that a file of an earlier version lacks."""
+    """Create the tables of a new file, and the table and columns that a file of an earlier version lacks."""
     if not _lacking(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -172,11 +172,11 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 class SpoolFault(NamedTuple):
-    """Why a transaction failed.
+    """The reason for which a transaction failed.
 
     Attributes:
         put: result of its puts.
-        reason: one of few texts.
+        reason: one of a few texts.
         line: cause and remedy, for an operator.
     """
 
@@ -186,11 +186,13 @@ class SpoolFault(NamedTuple):
 
 
 LOCKED: Final = SpoolFault(
-    PutResult.FAILED, "spool: locked", "another program holds its lock: end it, or wait; it is tried again"
+    PutResult.FAILED, "spool: locked", "another program holds its lock: end it, or wait; the spool retries"
 )
-DAMAGED: Final = SpoolFault(PutResult.FAILED, "spool: damaged", "it is damaged: it is moved aside, and a new one begun")
+DAMAGED: Final = SpoolFault(
+    PutResult.FAILED, "spool: damaged", "it is damaged: it is renamed, and a new file is created"
+)
 REPLACED: Final = SpoolFault(
-    PutResult.FAILED, "spool: replaced", "it was removed or replaced while it was open: opened anew"
+    PutResult.FAILED, "spool: replaced", "it was removed or replaced while it was open: it is opened again"
 )
 CLOSED: Final = SpoolFault(PutResult.FAILED, "spool: closed", "it is closed")
 DISK_FULL: Final = SpoolFault(
@@ -203,7 +205,7 @@ _DISK: Final = SpoolFault(
     PutResult.FAILED, "spool: disk error", "its disk fails, or a quota is spent; tried again every second"
 )
 _GONE: Final = SpoolFault(
-    PutResult.FAILED, "spool: not there", "it cannot be opened: is its folder there, and may be written?"
+    PutResult.FAILED, "spool: not there", "it cannot be opened: does its folder exist, and is it writable?"
 )
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: LOCKED,
@@ -227,12 +229,12 @@ _BY_ERRNO: Final = {
     errno.EIO: _DISK,
 }
 _PRIMARY: Final = 0xFF
-"""Bits of an extended code (``SQLITE_IOERR_WRITE``) that are its kind."""
+"""Bits of an extended code (``SQLITE_IOERR_WRITE``) that are its primary code."""
 
 
 def fault_of(error: BaseException) -> SpoolFault:
-    """Return the fault of the file for an error of ``sqlite3`` or the system."""
-    if isinstance(error.__cause__, OSError):  # what a setting's error is about
+    """Return the fault for an error of ``sqlite3`` or the system."""
+    if isinstance(error.__cause__, OSError):  # the cause of a setting's error
         return fault_of(error.__cause__)
     code = getattr(error, "sqlite_errorcode", None)
     known = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
@@ -246,15 +248,15 @@ Answer = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call of ``SpoolFile``: done in a transaction with others, and answered after its commit.
+    """One call of ``SpoolFile``, run in a transaction with others, and answered after its commit.
 
     Attributes:
-        do: runs within a transaction; returns the answer to give after the commit, None = no answer.
-        fail: answers that it failed, with the fault and whether this process still has its rows for sure; None = no answer.
+        do: runs within a transaction; returns the function to call after the commit, None = no function.
+        fail: called after a failure, with the fault and whether this process certainly still has its rows; None = no call.
         size_bytes: bytes that it keeps in memory until then.
         grows: whether it needs room on the disk.
         lasting: whether it is repeated until it succeeds.
-        since_s: when it came, by ``monotonic``.
+        since_s: time of the call, by ``monotonic``.
     """
 
     do: Callable[[SpoolTable], Answer | None]
@@ -266,18 +268,18 @@ class Operation:
 
 
 _NOTICED_S: Final = 2.0
-"""A lock that lasts for less is another process of ours that writes."""
+"""Seconds: a shorter lock is another process of ours that writes."""
 _AGAIN_S: Final = 0.02
-"""SQLite waits for most locks by itself; for some it does not."""
+"""Seconds between tries for locks for which SQLite does not wait by itself."""
 _LOOK_S: Final = 0.25
-"""Pause between two readings of the state while operations come."""
+"""Seconds between two readings of the state while operations arrive."""
 _SHRINK_PAGES: Final = 8_000
-"""Pages that are given back to the disk at a time, 32 MB; a file with fewer unused pages keeps them."""
+"""Pages that are returned to the disk at a time, 32 MB; a file with fewer unused pages keeps them."""
 _EXPECTED: Final = (sqlite3.Error, OSError, ConfigurationError)
 
 
 class _Unwritten(Exception):
-    """A transaction that is not in the spool though SQLite raised no error."""
+    """A transaction that is not in the spool although SQLite raised no error."""
 
     def __init__(self, fault: SpoolFault) -> None:
         super().__init__(fault.reason)
@@ -286,20 +288,20 @@ class _Unwritten(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class SpoolWriter:
-    """The file, opened when it is first written, and again after a fault.
+    """The spool's file, opened at the first write, and again after a fault.
 
     Attributes:
         path: name of the file.
         sync: SQLite's ``synchronous``.
         bounds: size and age of the file, and the length of a lease.
-        clock: nanoseconds by which leases run.
-        wall_ns: nanoseconds since the epoch, by which rows age.
-        patience_s: how long an operation waits for the lock of another program, seconds.
-        tidy_s: pause between two emptyings of the log, seconds: until then deleted rows can be read in it.
+        clock: clock of leases, in ns.
+        wall_ns: wall clock for the age of rows, Unix ns.
+        patience_s: time in s for which an operation waits for the lock of another program.
+        tidy_s: seconds between two truncations of the log, in which deleted rows can be read until then.
         leases: lease of this process, and those of others.
-        hurry_by: end of all waiting, by ``monotonic``: the spool is closed.
-        state: what was last read from the file.
-        refusing: why the latest rows were refused; None = they were written.
+        hurry_by: end of all waiting, by ``monotonic``, because the spool is closed.
+        state: latest state that was read from the file.
+        refusing: reason for which the latest rows were refused; None = they were written.
     """
 
     path: Path
@@ -330,11 +332,11 @@ class SpoolWriter:
         """Open and check the file once, on any thread; the thread of the spool opens it again.
 
         Raises:
-            ConfigurationError: it cannot be made, is another program's, or of a newer version.
+            ConfigurationError: it cannot be created, or belongs to another program or a newer version.
         """
         try:
             table = self._open(check=True)
-            self._execute("BEGIN IMMEDIATE")  # shows that it can be written
+            self._execute("BEGIN IMMEDIATE")  # shows that the file is writable
             self.state = table.state()
             self._execute("ROLLBACK")
         except sqlite3.Error as error:
@@ -343,14 +345,15 @@ class SpoolWriter:
         self._let_go()
 
     def said(self) -> str | None:
-        """Return one line for an operator; None = all is well."""
+        """Return one line for an operator; None = no fault."""
         return self._moved if self._fault is None else f"the spool {self.path}: {self._fault.line}"
 
     def do(self, operations: Sequence[Operation], since: float) -> tuple[list[Answer], list[Operation]]:
-        """Do operations in one transaction; return the answers to give, and the operations to repeat.
+        """Run operations in one transaction; return the functions to call, and the operations to repeat.
 
         Args:
-            since: when the first of them came, by ``monotonic``.
+            operations: operations in order.
+            since: time of the first of them, by ``monotonic``.
         """
         try:
             answers = self._commit(operations, min(since + self.patience_s, self.hurry_by))
@@ -360,22 +363,22 @@ class SpoolWriter:
         return answers, []
 
     def tidy(self) -> None:
-        """Empty the log and give unused pages back to the disk, if it is time to."""
+        """Truncate the log and return unused pages to the disk, if it is time to."""
         now = monotonic()
         if self._connection is None or not self._is_written or now - self._wiped_at < self.tidy_s:
             return
         self._wiped_at = now
         with suppress(sqlite3.Error):
             pages, unused = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
-            shrinks = unused > _SHRINK_PAGES and unused >= pages / 2  # there may be more the next time
+            shrinks = unused > _SHRINK_PAGES and unused >= pages / 2  # more pages may be unused the next time
             if shrinks:
                 self._connection.executescript(
                     f"PRAGMA incremental_vacuum({_SHRINK_PAGES})"
-                )  # execute() takes one page
+                )  # execute() releases only one page
             self._is_written = bool(self._number("PRAGMA wal_checkpoint(TRUNCATE)")) or shrinks
 
     def leave(self) -> None:
-        """Give back the rows of this process, and close the file."""
+        """Release the rows of this process, and close the file."""
         if self._table is not None:
             with suppress(*_EXPECTED):
                 self._begun(self.hurry_by).resign()
@@ -438,7 +441,7 @@ class SpoolWriter:
         return self._table
 
     def _undone(self, error: Exception) -> SpoolFault:
-        """Take a transaction back. Unless it is locked, or its disk full, close the file: opened anew, it may work again."""
+        """Roll a transaction back. Unless the file is locked or its disk full, close it: it may work after reopening."""
         with suppress(sqlite3.Error):
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -451,7 +454,9 @@ class SpoolWriter:
         if fault is DAMAGED:
             with suppress(OSError):
                 if (moved := _move_aside(self.path, self._opened_as)) is not None:
-                    self._moved = f"the spool {self.path} was damaged: it is now {moved.name}, and a new one was begun"
+                    self._moved = (
+                        f"the spool {self.path} was damaged: it is now {moved.name}, and a new file was created"
+                    )
                     log_once(f"spool {self.path} moved", self._moved)
         self._is_anew |= fault in (REPLACED, DAMAGED)
         return fault
@@ -472,7 +477,7 @@ class SpoolWriter:
             log_once(f"spool {self.path} {fault.reason}", self.said() or "")
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
-        if self._connection is None:  # never: a transaction has opened it
+        if self._connection is None:  # not reached: a transaction has opened it
             raise sqlite3.ProgrammingError("the spool is closed")
         return self._connection.execute(statement)
 
@@ -486,7 +491,7 @@ class SpoolWriter:
 
 
 def _split(operations: Sequence[Operation]) -> tuple[Sequence[Operation], Sequence[Sequence[Operation]]]:
-    """Return the operations that a full disk has no room for, and groups of the others: they may make room, and are retried."""
+    """Return the operations that need room on a full disk, and groups of the others, which may free room and are retried."""
     if len(operations) == 1:
         return operations, ()
     growing = [operation for operation in operations if operation.grows]

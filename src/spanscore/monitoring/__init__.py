@@ -1,1 +1,1 @@
-"""Estimates, PromQL, alert rules, baselines, releases and calibration; no running scorer."""
+"""Statistics and alerting on scores: estimates, PromQL, alert rules, baselines, release comparison, judge calibration."""

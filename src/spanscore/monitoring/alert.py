@@ -1,4 +1,4 @@
-"""Alert: its query, duration, labels and wording as plain values, before any tool's format."""
+"""An alert as plain values, before it is written in a tool's format: its query, duration, labels and texts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from spanscore.monitoring.promql import label
 from spanscore.monitoring.recorded import WINDOW
 
 PATIENCE = 1
-"""Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
+"""Evaluation intervals for which a condition must hold: near the start of a series ``increase()`` is wrong once."""
 ALL = "all"
-"""The metric label of an alert that is about none in particular."""
+"""Value of the label ``metric`` for an alert that concerns no single metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertScope:
-    """All units, or those of one segment."""
+    """The units that an alert covers: all of them, or one segment."""
 
     key: str = ""
     value: str = ""
 
     @property
     def name(self) -> str:
-        """``user_tier=gold``; empty for all units."""
+        """Name such as ``user_tier=gold``; empty for all units."""
         return f"{self.key}={self.value}" if self.key else ""
 
     @property
     def labels(self) -> dict[str, str]:
-        """The label of its counters; none for all units."""
+        """Label of the segment's counters; empty for all units."""
         return {label(self.key): self.value} if self.key else {}
 
 
@@ -42,9 +42,9 @@ class AlertNumber:
     """A number in the text of an alert.
 
     Attributes:
-        expression: a query of one value; ``promql.OWN`` and its like among the matchers = of what the alert is about.
-        form: of ``printf``, or a fixed text without ``%``. If there is no value, the place stays empty.
-        pipe: the template's functions that write the value in place of ``printf``; empty = by ``form``.
+        expression: PromQL query of one value; ``promql.OWN`` and similar placeholders select the series of the alert.
+        form: ``printf`` format, or a fixed text without ``%``. Without a value the place stays empty.
+        pipe: template functions that format the value in place of ``printf``; empty = use ``form``.
     """
 
     expression: str
@@ -52,7 +52,7 @@ class AlertNumber:
     pipe: str = ""
 
     def written(self, value: str) -> str:
-        """Return the template that writes ``value``, a template's expression."""
+        """Return the template that writes ``value``, which is a template expression."""
         if not self.pipe and "%" not in self.form:
             return self.form
         return f"{{{{ {value} | {self.pipe or f'printf {chr(34)}{self.form}{chr(34)}'} }}}}"
@@ -60,17 +60,17 @@ class AlertNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert: what must be wrong for ``PATIENCE`` intervals.
+    """One alert: a condition that must hold for ``PATIENCE`` intervals, its labels and its texts.
 
     Attributes:
-        expression: returns the value where something is wrong, and nothing elsewhere.
-        labels: severity, metric; window, and reason where there are several. Templates, as ``summary``.
-        summary: for people, in one line; a template, so what comes from outside is ``literal`` in it.
-        text: for people, a template as well; ``{value}`` (``{count}`` where it is whole, ``{lasting}`` where it is seconds),
-            ``{service}`` and ``{<figure>}`` are what each tool puts in.
-        figures: name → what the text says besides the value.
-        runbook: address of what to do, a template; empty = none.
-        keep_s: seconds for which it stays on when its condition holds no more.
+        expression: query that returns a value while the condition holds, otherwise an empty result.
+        labels: severity and metric; window and reason if there are several. The values are templates, like ``summary``.
+        summary: one line for people; a template, so text from outside must go through ``literal``.
+        text: description for people, also a template. Tools fill in ``{value}`` (``{count}`` for a whole number,
+            ``{lasting}`` for seconds), ``{service}`` and ``{<figure>}``.
+        figures: name → further number in the text.
+        runbook: address of the instructions, a template; empty = no runbook.
+        keep_s: seconds for which the alert stays on after its condition has ended.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Alert:
 
 
 def literal(text: str) -> str:
-    """Return a template that says just this: no brace in it opens an action, no dollar is a variable of Grafana's."""
+    """Return a template that yields exactly this text: braces open no action, and a dollar is no variable of Grafana."""
     return re.sub(r"[{$]", lambda found: f'{{{{ "\\x{ord(found[0]):02x}" }}}}', text)
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """Return a template with the parts in the place of their names in braces."""
+    """Return a template with the names in braces replaced by their parts."""
     return _PLACE.sub(lambda found: parts.get(found[1], found[0]), template)
 
 
@@ -97,26 +97,26 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def streams_of(shared: Monitoring) -> list[AlertScope]:
-    """Return all units, then each listed segment."""
+    """Return the scope of all units, then one scope for each listed segment."""
     return [AlertScope(), *(AlertScope(key, value) for key, values in shared.dimensions.items() for value in values)]
 
 
 def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:
-    """Return an alert's labels; without a window, it is about several."""
+    """Return an alert's labels; without ``window`` it covers several windows."""
     return {"severity": severity, "metric": metric, **({WINDOW: window} if window else {})}
 
 
 OF_METRIC = f"{{{{ $labels.{promql.METRIC} }}}}"
-"""The template of the name of the metric that an alert is about."""
+"""Template of the name of the alert's metric."""
 
 
 def of_metric(texts: Mapping[str, str]) -> str:
-    """Return the template of a text that each metric has of its own: metric → template."""
+    """Return the template of a text that differs by metric; ``texts``: metric → template."""
     return by_label(promql.METRIC, texts)
 
 
 def by_label(name: str, texts: Mapping[str, str]) -> str:
-    """Return the template of a text that depends on a label: its value → template."""
+    """Return the template of a text that depends on a label; ``texts``: label value → template."""
     by_text: dict[str, list[str]] = {}
     for value, text in texts.items():
         by_text.setdefault(text, []).append(value)
@@ -129,7 +129,7 @@ def by_label(name: str, texts: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string of a template, in which no sign begins anything."""
+    """Return a quoted template string in which each special sign is escaped."""
     return '"' + "".join(f"\\u{ord(c):04x}" if c in _SIGNS else c for c in text) + '"'
 
 
@@ -137,17 +137,17 @@ _SIGNS = frozenset('{}$"\\\n\r')
 
 
 def listed(metrics: Iterable[str]) -> str:
-    """Return the matcher of metrics."""
+    """Return the PromQL matcher of these metrics."""
     return f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
 
 
-# A mean is written as quality, as baselines are; if the raw mean is another number, it stands beside it.
+# Alerts state a mean as quality, as baselines do. If the raw mean is a different number, the text contains both.
 
 FOR_SEGMENT = f"{{{{ with $labels.{recorded.SEGMENT} }}}} for {{{{ . }}}}{{{{ end }}}}"
 
 
 def mean_of(scales: Mapping[str, Scale]) -> str:
-    """Return the subject: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
+    """Return the subject of a text: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
 
     Args:
         scales: metric → its scale.
@@ -162,12 +162,12 @@ def mean_of(scales: Mapping[str, Scale]) -> str:
 
 
 def figures_of(scales: Iterable[Scale], value: str, window: str) -> Mapping[str, AlertNumber]:
-    """Return the figures of ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
+    """Return the figures in ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
 
     Args:
         scales: scales of the metrics.
-        value: the expression of the alert's own mean, with ``promql.OWN``.
-        window: over which the share of units without a score is counted.
+        value: expression of the alert's mean, with ``promql.OWN``.
+        window: window for the share of units without a score.
     """
     share = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
     rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
@@ -184,7 +184,7 @@ def _is_quality(scale: Scale) -> bool:
 
 
 def _raw_name(scale: Scale) -> str:
-    """Return the name of the figure of a raw mean, one per scale."""
+    """Return the name of the figure of a raw mean; scales have different names."""
     return re.sub(r"\W", "_", f"raw_{scale.direction}_{_ends(scale)}")
 
 

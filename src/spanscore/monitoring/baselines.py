@@ -1,4 +1,4 @@
-"""Baseline of a metric: a number, the normal mean of each hour of the week, or the mean of some days before."""
+"""The baseline of a metric, its normal quality: a number, a mean per hour of the week, or the mean of some days before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.hour_of_week import read_profile
 
 UNKNOWN = 0.95
-"""Level of a baseline that is not known yet: near 1, a pass/fail metric needs most scores."""
+"""Level of a baseline that is not known yet. It is near 1: there a pass/fail metric needs the most scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,12 @@ class Baseline:
     """The normal quality of one metric.
 
     Attributes:
-        level: the quality that is normal: the number, or that of all hours; ``UNKNOWN`` where it is what was before.
-        text: what stands behind it in an alert, a template.
-        hours: what is normal in each hour of the week, from Sunday 00:00 UTC on; empty = the same in all.
-        offset_s: how long before it was; 0 = it is known.
-        baseline_sd: length of a window in s → how far its true mean strays by itself, a standard deviation.
-        design_effect: scores that say no more than one.
+        level: normal quality: the configured number, or the mean over all hours; ``UNKNOWN`` for an offset baseline.
+        text: text that follows the baseline in an alert, a template.
+        hours: normal quality in each hour of the week, from Sunday 00:00 UTC on; empty = equal in all hours.
+        offset_s: age of the window that serves as baseline, in s; 0 = the baseline is known.
+        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline.
+        design_effect: number of scores that carry the information of one independent score.
     """
 
     level: float
@@ -36,17 +36,17 @@ class Baseline:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is another one at other times, which a rule records."""
+        """Whether the baseline varies with time, so that a rule must record it."""
         return bool(self.hours or self.offset_s)
 
     @property
     def is_learned(self) -> bool:
-        """Whether it knows how far the mean strays by itself: only with such a one the number of false alarms is held."""
+        """Whether the variation of the mean is known; only then does the configured number of false alarms hold."""
         return bool(self.hours or self.baseline_sd)
 
     @property
     def short(self) -> str:
-        """The baseline in a few words: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
+        """Short description: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
         if self.offset_s:
             return f"that of {format_duration(self.offset_s)} before"
         return f"{self.lowest:.3g} to {self.highest:.3g} by hour" if self.hours else f"{self.level:g}"
@@ -63,34 +63,35 @@ class Baseline:
 
     @property
     def strays(self) -> bool:
-        """Whether the normal mean has a variance of its own."""
+        """Whether the normal mean has a variance of its own, beyond that of the scores."""
         return bool(self.baseline_sd or self.offset_s or self.design_effect > 1)
 
     def baseline_sd_of(self, window_s: float) -> float:
-        """Return the baseline SD of windows of a length: that of the longest one that is no longer, as
-        it only falls with length.
+        """Return the baseline SD for windows of a length, in s.
+
+        It is that of the longest known window that is not longer, because the SD only falls with length.
         """
         shorter = [length for length in self.baseline_sd if length <= window_s]
         return self.baseline_sd[max(shorter, default=min(self.baseline_sd))] if self.baseline_sd else 0.0
 
     def refuse_overlap(self, metric: str, longest_s: float) -> None:
-        """Refuse an offset shorter than the longest window, which would be held against itself.
+        """Refuse an offset that is shorter than the longest window, because the window would be compared with itself.
 
         Raises:
-            ConfigurationError: it is.
+            ConfigurationError: the offset is too short.
         """
         if 0 < self.offset_s < longest_s:
             raise ConfigurationError(
                 f"alerts.{metric}.baseline.offset: {format_duration(self.offset_s)} is shorter than the window of "
-                f"{format_duration(longest_s)}, which would be held against a part of itself; write a longer one"
+                f"{format_duration(longest_s)}, which would be compared with a part of itself; write a longer offset"
             )
 
 
 def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
-    """Return what is normal for a metric; None where nobody said.
+    """Return the normal quality of a metric; None if the configuration gives no baseline.
 
     Raises:
-        ConfigurationError: an hour-of-week baseline's file is not there, or has none of this metric from which it can drop.
+        ConfigurationError: the file of an hour-of-week baseline is missing, lacks this metric, or its level is too low to drop.
     """
     baseline_sd = {} if alert.baseline_sd is None else {0.0: alert.baseline_sd}
     match alert.baseline:
@@ -99,7 +100,7 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
         case HourOfWeekBaseline(hour_of_week=path):
             return _hour_of_week(metric, alert, path, baseline_sd)
         case OffsetBaseline(offset=offset_s):
-            text = f", as {format_duration(offset_s)} before (a slow decline goes unseen),"
+            text = f", as {format_duration(offset_s)} before (a slow decline goes undetected),"
             return Baseline(level=UNKNOWN, text=text, offset_s=offset_s, baseline_sd=baseline_sd)
         case level:
             return Baseline(level=level, text=" (its baseline)", baseline_sd=baseline_sd)
@@ -119,5 +120,7 @@ def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Map
         design_effect=found.design_effect,
     )
     if baseline.lowest <= alert.min_drop:
-        raise ConfigurationError(f"{key}: {baseline.lowest:g}, normal in an hour, cannot drop by {alert.min_drop:g}")
+        raise ConfigurationError(
+            f"{key}: {baseline.lowest:g}, the normal quality of an hour, cannot drop by {alert.min_drop:g}"
+        )
     return baseline

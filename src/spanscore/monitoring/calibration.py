@@ -1,4 +1,4 @@
-"""Calibration: judge and humans on the same samples → how good the judge is, and pass rates corrected by it."""
+"""Calibration of a judge against human labels: its sensitivity and specificity, and pass rates corrected by them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from spanscore.protocols import Metric
 
 
 class AnnotatedPair(NamedTuple):
-    """One sample that a human and a judge have both judged.
+    """One sample with the verdicts of a human and of a judge.
 
     Attributes:
-        human: whether the human passed it; ``judge`` likewise.
-        probability: with which it was drawn to be labelled, of what was judged, (0, 1]; None = not told.
-        weight: how many units of the traffic it stood for when it was judged: 1 / the score's probability.
+        human: whether the human passed the sample.
+        judge: whether the judge passed the sample.
+        probability: probability with which the sample was drawn from the judged ones for labelling, (0, 1]; None = unknown.
+        weight: units of the traffic that the sample represents: 1 / sampling probability of the score.
     """
 
     human: bool
@@ -41,20 +42,24 @@ class AnnotatedPair(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The labels of one verdict of the human and one of the judge: how many, Σw and Σw²."""
+    """The labels with one verdict of the human and one of the judge: their number, Σw and Σw²."""
 
     n: int = 0
     w: float = 0.0
     w2: float = 0.0
 
     def plus(self, w: float) -> Cell:
-        """Return the cell with one more label of a weight."""
+        """Return the cell with one more label of weight ``w``."""
         return Cell(self.n + 1, self.w + w, self.w2 + w * w)
 
     def unmixed(self, other: Cell, error: float) -> Cell:
-        """Return the cell of the truth; ``other``: labels of the same verdict of the judge, and of the other one of humans.
+        """Return the cell corrected for annotator errors.
 
-        Σw is that of the truth, and Σw² the variance of its estimate, so that the formulas of labels without errors hold.
+        Σw is that of the truth. Σw² is the variance of its estimate, so that the formulas for labels without errors hold.
+
+        Args:
+            other: cell with the same verdict of the judge and the opposite verdict of the human.
+            error: probability that a label is wrong.
         """
         right, wrong = (1.0 - error) / (1.0 - 2.0 * error), error / (1.0 - 2.0 * error)
         w = min(self.w + other.w, max(0.0, right * self.w - wrong * other.w))
@@ -69,39 +74,39 @@ class Proportion(NamedTuple):
 
     @classmethod
     def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> Proportion:
-        """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
+        """Return the share of ones after adding ``more`` ones and zeros of these weights (Lang & Reiczigel)."""
         w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
         ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2
         share = ones / w
         return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
 
     def or_at(self, other: float) -> Proportion:
-        """Return the share with a further variance: it is ``other`` one standard error of the annotator error away."""
+        """Return the share with added variance; ``other``: the share at an annotator error one standard error away."""
         return Proportion(self.share, self.variance + (other - self.share) ** 2)
 
 
-# Two annotators who err independently, each with probability e whatever the truth is, disagree with probability d = 2e(1 −
-# e); so e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of
-# Dawid & Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate
-# for all. If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
+# Two annotators who err independently, each with probability e for either truth, disagree with probability d = 2e(1 − e).
+# So e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of Dawid &
+# Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate for all.
+# If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
 
 LEAST_SHARED = 10
-"""Units with two or more named annotators below which no error is measured."""
+"""Least number of units with two or more named annotators; below it the annotator error is not measured."""
 
 
 class AnnotatorError(NamedTuple):
-    """How often a label is wrong.
+    """The error rate of a label.
 
     Attributes:
-        rate: probability, [0, .5), whatever the truth is.
-        variance: of the estimate of ``rate``; 0 = the rate is given.
+        rate: probability that a label is wrong, [0, .5), for either truth.
+        variance: variance of the estimate of ``rate``; 0 = the rate is given.
     """
 
     rate: float
     variance: float = 0.0
 
     def of_majorities(self, margins: Iterable[int]) -> AnnotatorError:
-        """Return the error of labels that are majorities, each by so many votes, 1 or more; the mean over all of them."""
+        """Return the mean error of majority labels; ``margins``: votes by which each majority leads, 1 or more."""
         margins = list(margins)
         right = 1.0 - self.rate
         odds = [self.rate**margin + right**margin for margin in margins]
@@ -111,7 +116,7 @@ class AnnotatorError(NamedTuple):
 
 
 KNOWN_ERROR = AnnotatorError(0.0)
-"""The error of labels that are taken as the truth."""
+"""Error of labels that count as the truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +125,9 @@ class Agreement:
 
     Attributes:
         units: units that two or more named annotators labelled.
-        agreed: units among them on which all these annotators say the same.
-        pairs: pairs of annotators of one unit.
-        differing: pairs among them that do not say the same.
+        agreed: units among them on which all these annotators agree.
+        pairs: pairs of annotators on the same unit.
+        differing: pairs among them that disagree.
     """
 
     units: int
@@ -139,15 +144,15 @@ class Agreement:
         """Return the error of one annotator; None with fewer than ``LEAST_SHARED`` units.
 
         Raises:
-            ConfigurationError: annotators disagree as often as coins do.
+            ConfigurationError: annotators agree no more often than by chance.
         """
         if self.units < LEAST_SHARED:
             return None
         differing = self.differing / self.pairs
-        if differing >= 0.5:  # noqa: PLR2004  (a coin)
+        if differing >= 0.5:  # noqa: PLR2004  (chance)
             raise ConfigurationError(
-                f"annotators differ in {self.differing} of {self.pairs} pairs on {self.units} units, as coins would: such "
-                "labels correct nothing. Agree on what a pass is and label again, or state an error with --annotator-error RATE"
+                f"annotators differ in {self.differing} of {self.pairs} pairs on {self.units} units, which is chance: such "
+                "labels correct nothing. Agree on a definition of a pass and label again, or state --annotator-error RATE"
             )
         smoothed = (self.units * differing + 0.5) / (self.units + 1.0)
         left = 1.0 - 2.0 * differing
@@ -156,36 +161,36 @@ class Agreement:
 
 
 def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
-    """Return how often annotators agree; ``votes``: those of each unit's named annotators, one vote each."""
+    """Return the agreement of annotators; ``votes``: one vote of each named annotator, per unit."""
     several = [unit for unit in votes if len(unit) > 1]
     pairs = [one != other for unit in several for one, other in combinations(unit, 2)]
     return Agreement(len(several), sum(len({*unit}) == 1 for unit in several), len(pairs), sum(pairs))
 
 
-# A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
-# (sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
-# corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that
-# of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
+# A judge that passes too much or too little shifts every mean. Its sensitivity (right verdicts among human passes) and
+# specificity (right verdicts among human fails) vary little with the traffic, so the pass rate of any window can be
+# corrected by them: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is
+# that of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
 # specificity*.
 #
-# People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of
-# each verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan &
+# Annotators err, too. If a label is wrong with probability e, for either truth and either verdict of the judge, the labels
+# of each verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan &
 # Gladen with the annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new
-# dichotomous diagnostic tests*, have it for a test that is held against an imperfect reference.
+# dichotomous diagnostic tests*, give it for a test that is compared with an imperfect reference.
 #
-# Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with
-# equal weights every formula here is that of its source.
+# Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed ones, count with
+# w = 1/π. With equal weights every formula here equals that of its source.
 
 LEAST_LABELS = 5
-"""Labels of either human class that are needed: with fewer, sensitivity or specificity is a guess."""
+"""Labels needed of each human verdict: with fewer, sensitivity or specificity is a guess."""
 LEAST_J = 0.3
-"""At or below it the correction divides by so little that its interval says nothing."""
+"""Lowest usable J: at or below it the correction divides by so little that its interval is useless."""
 _ROUNDING = 1e-9
 _MOST_ERROR = 0.49
-"""Annotator error up to which its own uncertainty is followed."""
+"""Largest annotator error for which the uncertainty of the error is taken into account."""
 Z = NormalDist().inv_cdf(0.975)
 MORE = Z * Z / 2.0
-"""Units that passed, and as many that failed, which a window's interval counts besides those that were seen."""
+"""Passed units, and equally many failed ones, that a window's interval counts in addition to the observed units."""
 
 
 class Estimated(NamedTuple):
@@ -198,15 +203,15 @@ class Estimated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The labels of a judge's verdicts, and the figures made of them; made by ``of``.
+    """The labels of a judge's verdicts, and the figures computed from them. Use ``of`` to make one.
 
     Attributes:
-        true_pass: both passed it.
-        false_fail: the human passed it, the judge did not.
-        false_pass: the judge passed it, the human did not.
-        true_fail: neither did.
-        assumed_random: no label told its probability, so all are taken to be a random part of what was judged.
-        annotator_error: how often a label is wrong; by default never.
+        true_pass: human and judge passed the sample.
+        false_fail: the human passed it, the judge failed it.
+        false_pass: the judge passed it, the human failed it.
+        true_fail: human and judge failed it.
+        assumed_random: no label has a probability, so the labels count as a random part of the judged units.
+        annotator_error: error rate of a label; default: no errors.
     """
 
     true_pass: Cell
@@ -218,17 +223,17 @@ class Calibration:
 
     @classmethod
     def of(cls, pairs: Iterable[AnnotatedPair], annotator_error: AnnotatorError = KNOWN_ERROR) -> Calibration:
-        """Return what pairs say; ``annotator_error``: how often their human is wrong.
+        """Return the calibration from pairs of verdicts; ``annotator_error``: error rate of the human verdicts.
 
         Raises:
-            ConfigurationError: fewer than ``LEAST_LABELS`` of either human class, J at most ``LEAST_J``, or some pairs have a
-                probability and others none; with the counts.
+            ConfigurationError: a human verdict has fewer than ``LEAST_LABELS`` labels, J is at most ``LEAST_J``, or only some
+                pairs have a probability. The message has the counts.
         """
         pairs = list(pairs)
         told = [pair.probability is not None for pair in pairs]
         if any(told) and not all(told):
             raise ConfigurationError(
-                f"{len(told) - sum(told)} of {len(told)} labels have no probability; give it of all or of none"
+                f"{len(told) - sum(told)} of {len(told)} labels have no probability; give it for all labels or for none"
             )
         cells: dict[tuple[bool, bool], Cell] = {}
         for human, judge, probability, weight in pairs:
@@ -245,29 +250,29 @@ class Calibration:
         return made
 
     def refuse_too_little(self) -> None:
-        """Refuse labels that say too little.
+        """Refuse labels that are too few, or a judge that is too inaccurate, for a correction.
 
         Raises:
-            ConfigurationError: as of ``of``.
+            ConfigurationError: as in ``of``.
         """
         passed, failed = self.human_passed, self.human_failed
         if min(passed, failed) < LEAST_LABELS:
             raise ConfigurationError(
-                f"too few labels to correct by: humans passed {passed} and failed {failed}, and it takes {LEAST_LABELS} of "
-                "each. Label more; of what the judge failed above all, with the probability of each in its line"
+                f"too few labels for a correction: humans passed {passed} and failed {failed}, but {LEAST_LABELS} of each are "
+                "needed. Label more units, mainly units that the judge failed, with the probability of each in its line"
             )
         error, (truly_passed, truly_failed) = self.annotator_error.rate, self._classes()
         rarer = min(truly_passed.w, truly_failed.w) / (truly_passed.w + truly_failed.w)
         if error and rarer * self.labels < LEAST_LABELS:
             raise ConfigurationError(
-                f"too few labels to correct by: humans passed {passed} and failed {failed}, and at an annotator error of "
+                f"too few labels for a correction: humans passed {passed} and failed {failed}, and at an annotator error of "
                 f"{error:.3g} fewer than {LEAST_LABELS} of the rarer ones are right. Label more, or each unit by several people"
             )
         if self.informedness.value <= LEAST_J + _ROUNDING:
             raise ConfigurationError(
-                f"the judge says too little to correct by: it passed {self.true_pass.n} of {passed} that humans passed, and "
-                f"failed {self.true_fail.n} of {failed} that they failed, so J is {self.informedness.value:.2f}, and it takes "
-                f"more than {LEAST_J}. Fit the judge first, or take another one"
+                f"the judge is too inaccurate for a correction: it passed {self.true_pass.n} of {passed} human passes and "
+                f"failed {self.true_fail.n} of {failed} human fails, so J is {self.informedness.value:.2f}; it must exceed "
+                f"{LEAST_J}. Tune the judge first, or use another one"
             )
 
     @property
@@ -277,12 +282,12 @@ class Calibration:
 
     @property
     def human_passed(self) -> int:
-        """Labels of what the human passed."""
+        """Labels with the human verdict pass."""
         return self.true_pass.n + self.false_fail.n
 
     @property
     def human_failed(self) -> int:
-        """Labels of what the human failed."""
+        """Labels with the human verdict fail."""
         return self.false_pass.n + self.true_fail.n
 
     @property
@@ -300,7 +305,7 @@ class Calibration:
     def informedness(self) -> Estimated:
         """Youden's J, sensitivity + specificity − 1: a true drop of the pass rate shows as J × drop.
 
-        Its interval is made of theirs, as Newcombe (1998) makes that of a difference (method 10).
+        The interval combines the intervals of both, as Newcombe (1998) does for a difference (method 10).
         """
         right, wrong = self.sensitivity, self.specificity
         value = right.value + wrong.value - 1.0
@@ -310,9 +315,9 @@ class Calibration:
 
     @property
     def kappa(self) -> Estimated:
-        """Cohen's κ, the agreement beyond chance. It depends on how much passes: for judges of other traffic compare J.
+        """Cohen's κ, the agreement beyond chance. It depends on the share of passes: to compare judges of other traffic, use J.
 
-        Its interval is that of Fleiss, Cohen & Everitt (1969), with half a label more in each cell.
+        The interval is that of Fleiss, Cohen & Everitt (1969), with half a label added to each cell.
         """
         value, _ = _kappa(self._cells(self._true_cells()))
         middle, variance = _kappa(self._cells(self._true_cells(), 0.5))
@@ -320,12 +325,12 @@ class Calibration:
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
     def corrected(self, raw: Moments) -> Estimated:
-        """Return the pass rate of a window as humans would tell it; also of one without a label.
+        """Return the pass rate that humans would give a window, which may have no labels.
 
-        That holds as long as the judge errs as it did on what was labelled: same evaluator version, like traffic.
+        It holds as long as the judge errs as it did on the labelled units: same evaluator version, similar traffic.
 
         Args:
-            raw: of the judge's verdicts in the window, 1 = passed; Σw > 0.
+            raw: sums of the judge's verdicts in the window, 1 = passed; Σw > 0.
         """
         right, wrong = self.smoothed()
         typical = raw.w2 / raw.w
@@ -339,29 +344,29 @@ class Calibration:
         return Estimated(_clipped(value), _clipped(middle + shift - half), _clipped(middle + shift + half))
 
     def fresh(self, raw: Moments) -> Estimated:
-        """Return the pass rate of the window that the labels were drawn from: the labels' own, made more exact by the judge.
+        """Return the pass rate of the window that the labels were drawn from: the labels' rate, made more precise by the judge.
 
-        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. It holds however bad the
-        judge is, but for this window alone.
+        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. It holds for any judge, but
+        only for this window.
 
         Args:
-            raw: of the judge's verdicts in the window, the labelled ones among them; Σw > 0.
+            raw: sums of the judge's verdicts in the window, including the labelled units; Σw > 0.
         """
         cells, rate = self._noisy_cells(), mean(raw)
         human, judge = _mean(cells, _human), _mean(cells, _judge)
         together = _mean(cells, lambda cell: cell.human * cell.judge)
-        # PPI++'s λ, cov(human, judge) / var(judge): how much of the judge's rate beyond the labels' own counts
+        # PPI++'s λ, cov(human, judge) / var(judge): the weight of the judge's rate in addition to that of the labels
         power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
         value, size = _clipped(human + power * (rate - judge)), self._size(power, raw)
         passed = size * value
         return Estimated(value, *interval(Moments(size, size, passed, size, passed, passed)))
 
     def _size(self, power: float, raw: Moments) -> float:
-        """Return how many random labels would tell as much as these and the judge do; with half a label more in each cell."""
+        """Return the number of random labels that are as informative as labels and judge; half a label is added per cell."""
         cells = self._noisy_cells(0.5)
         rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
-        if not self.annotator_error.rate:  # with an annotator error a sure label varies as well
-            # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing
+        if not self.annotator_error.rate:  # with an annotator error, a label drawn for certain varies too
+            # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a certain one adds 0.
             random = self.assumed_random
             sure = (cell.w2 * self.labels / raw.n if random else cell.w * raw.w2 / raw.w for cell in cells)
             drawn = [cell._replace(w2=max(0.0, cell.w2 - less)) for cell, less in zip(cells, sure, strict=True)]
@@ -375,7 +380,7 @@ class Calibration:
         return spread / (of_rest + spread / n_eff(raw) + of_error)
 
     def smoothed(self) -> tuple[Proportion, Proportion]:
-        """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
+        """Return sensitivity and specificity with one right and one wrong label added, each of its verdict's typical weight."""
         error = self.annotator_error
         shares = self._smoothed(error.rate)
         if not error.variance:
@@ -389,31 +394,31 @@ class Calibration:
         return Proportion.of(of_passed, 1.0, passed, failed), Proportion.of(of_failed, 1.0, failed, passed)
 
     def _true_cells(self, error: float | None = None) -> tuple[Cell, Cell, Cell, Cell]:
-        """Return true and false passes of the judge, then its false and true fails, by the truth instead of the labels."""
+        """Return the true and false passes, then the false and true fails of the judge, corrected for annotator errors."""
         error = self.annotator_error.rate if error is None else error
         pairs = ((self.true_pass, self.false_pass), (self.false_fail, self.true_fail))
         (hit, miss), (lost, rightly) = ((one.unmixed(two, error), two.unmixed(one, error)) for one, two in pairs)
         return hit, miss, lost, rightly
 
     def _classes(self, error: float | None = None) -> tuple[Moments, Moments]:
-        """Return what is truly passed, 1 = the judge passes it, and what is truly failed, 1 = the judge fails it."""
+        """Return the sums of true passes, 1 = the judge passes, and of true fails, 1 = the judge fails."""
         true_pass, false_pass, false_fail, true_fail = self._true_cells(error)
         return _class(true_pass, false_fail), _class(true_fail, false_pass)
 
     def _weights(self) -> tuple[float, float]:
-        """Return the typical weight of a label that the judge passed, and of one that it failed."""
+        """Return the typical weight of a label on a unit that the judge passed, and on one that it failed."""
         passed = _typical((self.true_pass, self.false_pass))
         failed = _typical((self.true_fail, self.false_fail))
         return passed or failed, failed or passed
 
     def _noisy_cells(self, more: float = 0.0) -> list[_Observed]:
-        """Return the labels' cells, where the human is (h − e) / (1 − 2e): that is the truth on average."""
+        """Return the labels' cells with the human verdict h as (h − e) / (1 − 2e), which on average is the truth."""
         error = self.annotator_error.rate
         cells = self._cells((self.true_pass, self.false_pass, self.false_fail, self.true_fail), more)
         return [cell._replace(human=(cell.human - error) / (1.0 - 2.0 * error)) for cell in cells]
 
     def _cells(self, cells: Sequence[Cell], more: float = 0.0) -> list[_Observed]:
-        """Return cells, in the order of ``_true_cells``, with so many labels more in each."""
+        """Return cells, in the order of ``_true_cells``, with ``more`` labels added to each."""
         w_passed, w_failed = self._weights()
         places = ((1, 1, w_passed), (0, 1, w_passed), (1, 0, w_failed), (0, 0, w_failed))
         return [
@@ -434,10 +439,10 @@ def _class(right: Cell, wrong: Cell) -> Moments:
 
 
 def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
-    """Return a share with the interval that means have (``estimates.interval``), but for what was not seen.
+    """Return a share with the interval of means (``estimates.interval``), but with another weight for unseen labels.
 
-    That weighs as much as what has its verdict does: where a tenth of what the judge passed was labelled, one that it should
-    not have passed, and that no label shows, stands for ten.
+    An unseen label weighs as much as a label with its verdict of the judge. Example: if a tenth of the passed units was
+    labelled, one wrongly passed unit that no label shows represents ten units.
     """
     value = mean(of)
     ends = []
@@ -449,7 +454,7 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
 
 
 def _typical(cells: Iterable[Cell]) -> float:
-    """Return the mean weight of labels, each counted by its weight; 0 without any."""
+    """Return the mean weight of labels, each weighted by its weight; 0 without labels."""
     cells = list(cells)
     weight = sum(cell.w for cell in cells)
     return sum(cell.w2 for cell in cells) / weight if weight else 0.0
@@ -469,13 +474,13 @@ def _mean(cells: Iterable[_Observed], of: Callable[[_Observed], float]) -> float
 
 
 def _variance(cells: Iterable[_Observed], influence: Callable[[_Observed], float]) -> float:
-    """Return the variance of the estimate that one label moves by its influence (linearization)."""
+    """Return the variance of an estimate from the influence of each label (linearization)."""
     cells = list(cells)
     return sum(cell.w2 * influence(cell) ** 2 for cell in cells) / sum(cell.w for cell in cells) ** 2
 
 
 def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
-    """Return κ and the variance of its estimate: with equal weights that of Fleiss, Cohen & Everitt (1969)."""
+    """Return κ and the variance of its estimate: with equal weights, that of Fleiss, Cohen & Everitt (1969)."""
     agreed = _mean(cells, lambda cell: cell.human == cell.judge)
     human, judge = _mean(cells, _human), _mean(cells, _judge)
     chance = human * judge + (1.0 - human) * (1.0 - judge)
@@ -492,8 +497,8 @@ def _clipped(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-# The file of ``spanscore calibrate``: what labels say of one evaluator version of a metric, as counts, from which all else
-# follows.
+# The file of ``spanscore calibrate``: the labels of one evaluator version of a metric, as counts. All other figures are
+# computed from them.
 #
 # {"metric": "faithfulness", "evaluator_version": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
 # "annotator_error": {"rate": 0.05, "variance": 0.0}, "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0},
@@ -505,11 +510,11 @@ _Text = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class SavedCalibration:
-    """A calibration, and the scores for which it holds.
+    """A calibration, and the scores to which it applies.
 
     Attributes:
-        metric: name.
-        evaluator_version: the only one whose pass rate may be corrected by it.
+        metric: name of the metric.
+        evaluator_version: the only evaluator version whose pass rate it may correct.
     """
 
     metric: _Text
@@ -518,7 +523,7 @@ class SavedCalibration:
 
     @property
     def file_name(self) -> str:
-        """The default name of the file, made of metric and evaluator version."""
+        """Default name of the file, from metric and evaluator version."""
         return f"calibration-{_plain(self.metric)}-{_plain(self.evaluator_version)}.json"
 
     @property
@@ -537,10 +542,10 @@ class SavedCalibration:
 
 
 def read_calibration(path: str | Path) -> SavedCalibration:
-    """Return what a file holds.
+    """Return the calibration in a file.
 
     Raises:
-        ConfigurationError: it cannot be read, is no such file, or its labels say too little.
+        ConfigurationError: the file cannot be read, is not a calibration, or its labels cannot correct.
     """
     try:
         tree = json_in(Path(path).expanduser().read_text(encoding="utf-8"))
@@ -554,7 +559,7 @@ def read_calibration(path: str | Path) -> SavedCalibration:
         )
     except (ValidationError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{path} is {_WHAT}: metric, evaluator version, assumed_random and labels must be in it"
+            f"{path} is {_WHAT}: it must contain metric, evaluator version, assumed_random and labels"
         ) from error
     try:
         read.calibration.refuse_too_little()
@@ -564,17 +569,17 @@ def read_calibration(path: str | Path) -> SavedCalibration:
 
 
 def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
-    """Return metric → what its file holds.
+    """Return metric → its calibration.
 
     Raises:
-        ConfigurationError: as ``read_calibration``; or two files are of one metric.
+        ConfigurationError: as ``read_calibration``; or two files are for one metric.
     """
     found: dict[str, SavedCalibration] = {}
     for path in paths:
         one = read_calibration(path)
         if one.metric in found:
             raise ConfigurationError(
-                f"{path}: another file is of {one.metric!r}, too; name the one of its present evaluator version"
+                f"{path}: another file is for {one.metric!r}, too; name only the file of its present evaluator version"
             )
         found[one.metric] = one
     return found
@@ -596,38 +601,38 @@ _CELLS = ("true_pass", "false_fail", "false_pass", "true_fail")
 _SAVED = TypeAdapter(SavedCalibration)
 
 
-# They look at the longest window, and record nothing of a series that is not calibrated, or is no longer written.
+# The rules read the longest window. They record no value for a series that is not calibrated or no longer written.
 
 CORRECTED = "spanscore:corrected_pass_rate"
 LOW, HIGH = f"{CORRECTED}:low", f"{CORRECTED}:high"
-"""The names of the corrected rate and of the ends of its interval; the label ``window`` says over which."""
+"""Names of the corrected rate and the ends of its interval; the label ``window`` is the window's length."""
 _SHARE, _VARIANCE = "spanscore:smoothed_pass_rate", "spanscore:smoothed_pass_rate:variance"
 _PASSED = promql.matching({label(semconv.EVALUATION_SCORE_LABEL): "pass"})
 
 
 def refuse_unknown(calibrations: Mapping[str, SavedCalibration], metrics: Sequence[Metric]) -> None:
-    """Refuse a calibration of a metric that there is not.
+    """Refuse a calibration of an unknown metric.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: a calibration names a metric that this scorer does not have.
     """
     names = [metric.name for metric in metrics]
     for metric in calibrations:
         if metric not in names:
             raise ConfigurationError(
-                f"monitoring.calibrations: one is of {metric!r}, which is no metric of this scorer; it has {', '.join(names)}"
+                f"monitoring.calibrations: one is for {metric!r}, not a metric of this scorer; it has {', '.join(names)}"
             )
 
 
 def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield the rules of one calibration; each sees what those before it have recorded."""
+    """Yield the recording rules of one calibration; a rule reads the records of those before it."""
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
     every = promql.increases(window, own, promql.BY_EVALUATOR)
     ever_passed = promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR)
 
     def sum_of_passes(instrument: str) -> str:
-        """Return 0 if units were judged and none has ever passed, as there is no counter of passes then."""
+        """Return the sum; 0 if units were judged but never passed, because the counter of passes does not exist then."""
         return f"({ever_passed(instrument)} or 0 * {every(instrument)})"
 
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
@@ -637,7 +642,7 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
         (
             _VARIANCE,
             smoothed_variance(sum_of_passes, every, f"sum without (window) ({share})"),
-        ),  # sums have no such label
+        ),  # the sums have no label ``window``
         (CORRECTED, among(WRITTEN, corrected(saved.calibration, sum_of_passes, every))),
         (LOW, low),
         (HIGH, high),
@@ -646,23 +651,23 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
 
 
 def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
-    """Return the corrected rate, [0, 1].
+    """Return the PromQL expression of the corrected rate, [0, 1].
 
     Args:
-        passed: sums over what the judge passed.
-        every: over all that it judged.
+        passed: sums over units that the judge passed.
+        every: sums over all judged units.
     """
     raw = f"{passed(semconv.WEIGHT)} / {every(semconv.WEIGHT)}"
     return _clamped(f"({raw} - {1.0 - by.specificity.value:.9g}) / {by.informedness.value:.9g}")
 
 
 def smoothed_share(passed: promql.Sums, every: promql.Sums) -> str:
-    """Return the share that passed with ``MORE`` units more that did and as many that did not, of typical weight."""
+    """Return the share of passes after adding ``MORE`` passed and ``MORE`` failed units of typical weight."""
     return f"({passed(semconv.WEIGHT)} + {_more(every, 1)}) / {_weight(every)}"
 
 
 def smoothed_variance(passed: promql.Sums, every: promql.Sums, share: str) -> str:
-    """Return the variance of its estimate."""
+    """Return the variance of the estimate of ``smoothed_share``."""
     more = _more(every, 2)
     ones, zeros = passed(semconv.WEIGHT2), f"{every(semconv.WEIGHT2)} - {passed(semconv.WEIGHT2)}"
     return f"((1 - {share}) ^ 2 * ({ones} + {more}) + {share} ^ 2 * ({zeros} + {more})) / {_weight(every)} ^ 2"
@@ -680,7 +685,7 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
 
 
 def _more(every: promql.Sums, power: int) -> str:
-    """Return what so many units more of typical weight add to a sum of weights, or of their squares."""
+    """Return the contribution of ``MORE`` units of typical weight to a sum of weights to this power, 1 or 2."""
     return f"{MORE:.9g} * ({every(semconv.WEIGHT2)} / {every(semconv.WEIGHT)}) ^ {power}"
 
 

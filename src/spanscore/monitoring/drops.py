@@ -1,4 +1,4 @@
-"""Drops and thresholds: when a mean is worth a page, and the smallest drop that an amount of traffic can show."""
+"""Alerts on a drop of a mean and on a threshold, and the smallest drop that is detectable with given traffic."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.protocols import Metric
 
-# All expressions work on quality (1 is good), so a drop is a drop, whatever the metric's own scale and direction.
+# All expressions use quality (1 is good), so that a drop has one direction for each scale.
 
 KEPT = 72
-"""An alert stays on for this part of the longest window after the last window's drop: a mean at the edge comes and goes."""
+"""Share of the longest window for which an alert stays on after the last drop: a mean at the edge goes back and forth."""
 _BEFORE_S = 3_600
-"""Time before a drop that a link shows, in s."""
+"""Seconds before a drop that a dashboard link shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """How one metric's drops are watched.
+    """The monitoring of one metric's drops.
 
     Attributes:
-        scale: scale of the metric's own values.
-        baseline: the normal quality.
-        windows: length in s → standard errors below the tolerated mean at which the window sees a drop.
+        scale: scale of the metric's values.
+        baseline: normal quality.
+        windows: length in s → standard errors below the tolerated mean at which the window detects a drop.
         least: effective scores that a window needs.
     """
 
@@ -59,40 +59,40 @@ class DropPlan:
 
     @property
     def binary(self) -> bool:
-        """Whether the metric knows only 0 and 1."""
+        """Whether the metric's only values are 0 and 1."""
         return self.scale.kind == "binary"
 
     @property
     def tolerated(self) -> float:
-        """How far below what is normal the mean may be for good."""
+        """Permanent distance below the baseline that is tolerated, in quality."""
         return budget.TOLERATED * self.settings.min_drop
 
     @property
     def null(self) -> float:
-        """Baseline − tolerance; of a baseline that is recorded, as it is on the whole."""
+        """Baseline − tolerance; for a baseline that varies with time, from its overall level."""
         return self.baseline.level - self.tolerated
 
     @property
     def z(self) -> float:
-        """The most standard errors that a window asks for."""
+        """Largest number of standard errors that any window requires."""
         return max(self.windows.values())
 
     @property
     def to_see(self) -> float:
-        """Effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer).
+        """Effective scores with which a window detects half of the drops of ``min_drop``; pass/fail, others need fewer.
 
-        Infinite where the mean strays by as much.
+        Infinite if the mean varies by as much.
         """
         return self.scores_to_see(self.settings.min_drop, max(self.windows), self.z)
 
     def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
-        """Return the effective scores with which a window of a length sees a drop half of the time."""
+        """Return the effective scores with which a window of a length detects half of the drops."""
         strays = {"baseline_sd": self.baseline.baseline_sd_of(window_s), "design_effect": self.baseline.design_effect}
         return budget.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
 
     @property
     def holds(self) -> bool:
-        """Whether the stated rate of false alarms holds: it is not shown for continuous metrics below 0.5."""
+        """Whether the stated rate of false alarms holds; it is not proven for continuous metrics below 0.5."""
         return self.binary or self.baseline.lowest >= 0.5  # noqa: PLR2004
 
 
@@ -102,10 +102,12 @@ def plans_of(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[DropPlan]:
-    """Return how the drops of each metric with a baseline are watched; all, judge checks and listed services share the budget.
+    """Return the monitoring of drops for each metric with a baseline.
+
+    All metrics, judge checks and listed services share the budget of false alarms.
 
     Raises:
-        ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
+        ConfigurationError: a baseline's file is missing or lacks the metric, or a baseline does not fit the windows.
     """
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, alert) for metric, alert in known if alert.baseline is not None and metric.scale.range]
@@ -114,7 +116,7 @@ def plans_of(
     plans = []
     for metric, alert in dropping:
         baseline = baseline_of(metric.name, alert)
-        assert baseline is not None  # those without one have no plan
+        assert baseline is not None  # metrics without a baseline were left out above
         baseline.refuse_overlap(metric.name, max(shared.windows))
         every_s = alert.false_alarm_every
         z_of = partial(budget.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
@@ -124,12 +126,12 @@ def plans_of(
 
 
 def least_of(alert: AlertSettings) -> int:
-    """Return the effective scores that a window of a metric needs before an alert compares its mean."""
+    """Return the effective scores that a window of a metric needs before its mean is compared."""
     return alert.min_scores or budget.MIN_SCORES
 
 
 def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record what is normal, and which windows see a drop; none without a plan."""
+    """Yield the rules that record the normal quality and the windows that detect a drop; empty without plans."""
     if not plans:
         return
     for plan in plans:
@@ -150,7 +152,7 @@ def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict
 
 
 def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of a plan."""
+    """Yield the rules that record the numbers of a plan."""
     baseline, metric = plan.baseline, plan.metric
     yield recorded.constant(recorded.TOLERANCE, plan.tolerated, metric)
     if baseline.hours:
@@ -166,7 +168,7 @@ def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
 
 
 def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
-    """Yield z² of a window, for the metrics that share it."""
+    """Yield z² of a window, once per group of metrics with the same value."""
     by_z: dict[float, list[str]] = {}
     for plan in plans:
         by_z.setdefault(plan.windows[window], []).append(plan.metric)
@@ -176,7 +178,7 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
 
 
 def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
-    """Return the alert on a drop, one of a metric, service, series and segment, whatever windows see it."""
+    """Return the alert on a drop: one per metric, service, evaluator version and segment, for all windows together."""
     own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
     one_of = f"without ({recorded.WINDOW})"
     names = map(promql.duration, lengths)
@@ -189,7 +191,7 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
         text=f"{mean_of(scales)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
         f"{{value}}, since {{since}} UTC, over{''.join(f'{{window_{one}}}' for one in seen)} ({{service}}; {{scores}} scores). "
-        f"Look first at what was released then.{told_by(judge_checks)}{{worst}} "
+        f"Check first for a release at that time.{told_by(judge_checks)}{{worst}} "
         f"{of_metric({plan.metric: _promise(plan) for plan in plans})}",
         figures={
             "normal": AlertNumber(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
@@ -207,9 +209,9 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
 
 
 def _promise(plan: DropPlan) -> str:
-    """Return how often the alert may be false, and the runbook."""
+    """Return the sentence on the rate of false alarms, and the runbook."""
     every = promql.duration(plan.settings.false_alarm_every)
-    where = "of this service" if plan.baseline.is_learned else "if quality does not swing by itself"
+    where = "of this service" if plan.baseline.is_learned else "if quality does not vary by itself"
     text = f"At most one false alarm in {every}, {where}."
     if not plan.holds:
         text = "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
@@ -242,28 +244,28 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
     )
 
 
-# A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see``
-# says of d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds
-# m windows, one behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is
-# seen somewhat sooner.
+# A window contains a drop of d in the share of its scores that came since: d̄ = d · share. With ``scores_to_see(d̄)``
+# scores, a window alerts half of the time; with n scores, with probability Φ(z·√(n ⁄ that number) − z). In a time that
+# contains m consecutive windows, the probability is 1 − Π (1 − p). Real windows overlap and are evaluated more often, so a
+# drop is detected somewhat sooner.
 
 _HOUR_S = 3_600.0
 _HALF = 0.5
 _STEPS = 20
-"""Halvings of [0, 1]: to 1e-6."""
+"""Bisections of [0, 1]: to 1e-6."""
 _normal = NormalDist()
 _Looks = Mapping[tuple[float, float], int]
-"""Effective scores of a window, and the share of them that came since the drop → number of such windows."""
+"""Effective scores of a window, and the share of them since the drop → number of such windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallestDrop:
-    """The smallest drop that alarms within a time, half of the time; None = none does.
+    """The smallest drop that alerts within a time, half of the time; None = no drop does.
 
     Attributes:
         within_s: seconds since the drop began.
-        at_best: where it begins at the best hour of the profile.
-        at_worst: at the worst.
+        at_best: smallest drop if it begins at the best hour of the traffic profile.
+        at_worst: smallest drop if it begins at the worst hour.
     """
 
     within_s: float
@@ -272,13 +274,14 @@ class SmallestDrop:
 
 
 def smallest_drop(plan: DropPlan, *, scores: Sequence[float], within_s: float) -> SmallestDrop:
-    """Return the smallest drop of a pass/fail metric that is seen; of a continuous metric it is smaller.
+    """Return the smallest detectable drop of a pass/fail metric; that of a continuous metric is smaller.
 
     Args:
-        scores: effective ones of each hour; behind the last hour comes the first again.
+        scores: effective scores of each hour; the last hour is followed by the first.
         within_s: seconds since the drop began.
     """
-    begins = range(1 if within_s % (len(scores) * _HOUR_S) == 0 else len(scores))  # whole turns: it is all one when
+    # Within a whole number of periods the hour of the start does not matter.
+    begins = range(1 if within_s % (len(scores) * _HOUR_S) == 0 else len(scores))
     found = [
         _smallest(plan, {window: _looks(scores, window, hour, within_s) for window in plan.windows}) for hour in begins
     ]
@@ -291,7 +294,7 @@ def smallest_drop(plan: DropPlan, *, scores: Sequence[float], within_s: float) -
 
 
 def _smallest(plan: DropPlan, windows: Mapping[float, _Looks]) -> float | None:
-    lowest, highest = 0.0, plan.baseline.level  # a mean cannot drop by more
+    lowest, highest = 0.0, plan.baseline.level  # a mean cannot drop below 0
     if not _is_seen(plan, windows, highest):
         return None
     for _ in range(_STEPS):
@@ -305,8 +308,8 @@ def _is_seen(plan: DropPlan, windows: Mapping[float, _Looks], drop: float) -> bo
 
 
 def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iterator[float]:
-    """Yield the probability that looks at windows of a length do not see a drop."""
-    means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
+    """Yield the probability that the windows of a length do not detect a drop."""
+    means = 2 if plan.baseline.offset_s else 1  # an offset baseline is a mean with its own error
     z = plan.windows[window_s]
     for (scores, share), times in looks.items():
         if scores >= plan.least:
@@ -315,7 +318,7 @@ def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iter
 
 
 def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Looks:
-    """Return what windows hold that lie behind one another since a drop began; where none has room, one that reaches back."""
+    """Return the scores of the consecutive windows since a drop began; of one window that began earlier if none has ended."""
     whole = floor(within_s / window_s)
     if not whole:
         since = _held(scores, begin, begin + within_s / _HOUR_S)
@@ -326,7 +329,7 @@ def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float
 
 
 def _held(scores: Sequence[float], begin: float, end: float) -> float:
-    """Return the scores between two times, in hours."""
+    """Return the scores between two times, both in hours."""
     return sum(
         scores[hour % len(scores)] * (min(end, hour + 1) - max(begin, hour)) for hour in range(floor(begin), ceil(end))
     )

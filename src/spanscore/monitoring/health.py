@@ -28,24 +28,24 @@ from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
-# How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to
-# the last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
-# nobody looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its
+# The silence of a service is a record that carries itself: an evaluation without a score adds its interval to the last value,
+# and a score sets it to 0. So the record outlives the counters, which a store forgets after minutes, and a gap without
+# evaluations adds 0. A replica is remembered only while its counters arrive: a replica that has gone is silent with its
 # service.
 
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
-"""Why there are no scores: units come and none is scored, they came and come no more, of one replica, or nothing is here."""
+"""Reasons for missing scores: units arrive unscored, a service is silent, one replica is silent, or no counter exists."""
 EVALUATED = 10
-"""Units that were to be evaluated without one score, from which on that is no chance any more."""
+"""Units due for evaluation, all without a score, that rule out chance."""
 EXPECTED = 15
-"""Scores that would have come meanwhile: at 30 an hour, half an hour without one comes 0.007 times in 30 days by chance."""
+"""Scores expected during a silence: at 30 an hour, half an hour without a score happens by chance 0.007 times in 30 days."""
 SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
-"""Ends of the silence that is told, where it is computed from the scores per hour."""
+"""Shortest and longest silence, in s, after which the alert fires, if it is computed from the scores per hour."""
 SEEN_S = 300.0
-"""For how long a score is seen: exporters send once a minute or more often."""
+"""Seconds for which a score counts as recent: exporters send once a minute or more often."""
 DAY = "1d"
 MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
-"""Longest time without an evaluation over which a record carries itself."""
+"""Longest gap in evaluations over which a record carries itself."""
 SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
 REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
     "spanscore:replica_silent_seconds",
@@ -55,37 +55,37 @@ REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 
 def looked_back(shared: Monitoring) -> float:
-    """Return the seconds over which a score counts as just now."""
+    """Return the seconds for which a score counts as recent."""
     return min(*shared.windows, max(4 * shared.interval, SEEN_S))
 
 
 def shortest(shared: Monitoring) -> float:
-    """Return the seconds of silence before which nothing is said."""
+    """Return the seconds of silence before which the alert does not fire."""
     return shared.no_scores_after or SHORTEST_S
 
 
 def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
-    """Yield record and expression: how many scores an hour each service and replica had, and for how long it has had none."""
+    """Yield record and expression: the scores per hour of each service and replica, and the seconds since its last score."""
     there = f"\nand {promql.now(semconv.ELIGIBLE, by=REPLICAS)}"
     of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
     of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, there)
     for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
         now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
         a_day = promql.increase(semconv.SCORED, DAY, by=by)
-        # as it was when scores last came: one that falls with the silence would put the alert off, and end it
+        # Frozen at the value of the last scores: a rate that falls with the silence would delay the alert, and end it.
         yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){remembered})"
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
 
 
 def unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
-    """Return the alert on metrics of which units end and none gets a score."""
+    """Return the alert on metrics with ended units and no score."""
     window = steady_window(shared)
     by_condition: dict[bool, list[str]] = {}
     for metric in metrics:
         by_condition.setdefault(is_conditional(metric), []).append(metric.name)
     to_score: list[str] = []
     for conditional, names in by_condition.items():
-        # units that a condition leaves out have an alert of their own
+        # a condition that never holds has its own alert
         nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
         where = f'{listed(names)},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
         to_score.append(promql.increase(semconv.EVALUATIONS, window, where, REPLICAS))
@@ -96,23 +96,23 @@ def unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
         expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window)} == 0",
         labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
         summary=f"{OF_METRIC} has no scores",
-        text=f"{{count}} units were to be evaluated by {OF_METRIC} over {window}, and none got a score "
+        text=f"{{count}} units were due for evaluation by {OF_METRIC} over {window}, and none got a score "
         "({service}). See spanscore.evaluation.outcome of spanscore_evaluations_total.",
     )
 
 
 def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
-    """Return the alert on metrics whose scores come no more, or never came."""
+    """Return the alert on metrics whose scores stopped or never started."""
     where = listed(metric.name for metric in metrics)
     absent = "\nor ".join(map(_is_absent, shared.services or [""]))
     why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
     no_score = f"No score of {OF_METRIC} for {{lasting}}"
     texts = {
-        SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer or no way here. Gone for good? Name the others in "
+        SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer, or no connection. Gone for good? Name the others in "
         "monitoring.services.",
-        REPLICA: f"{no_score} from {{{{ $labels.{promql.INSTANCE} }}}}, to which units come, while others of its service "
+        REPLICA: f"{no_score} from {{{{ $labels.{promql.INSTANCE} }}}}, which still gets units, while others of its service "
         "score ({service}).",
-        ABSENT: f"There is no counter of {OF_METRIC}, and no score has ever come ({{service}}): no scorer, or no way here.",
+        ABSENT: f"There is no counter of {OF_METRIC}, and no score has ever come ({{service}}): no scorer, or no connection.",
     }
     return Alert(
         name="SpanscoreNoScores",
@@ -128,14 +128,14 @@ def _is_silent_replica(where: str, shared: Monitoring) -> str:
     least = shortest(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
-    window = promql.duration(least)  # no longer: to a worker whose partitions are others' now nothing comes
+    window = promql.duration(least)  # no longer, because a worker that lost its partitions gets no units
     units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_hands_over(window)}"
     late = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}"
     return f"{late}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
 
 
 def _hands_over(window: str) -> str:
-    """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
+    """Return the replicas that delegate units to other processes, which then produce the scores."""
     left = f"{promql.matching({label(semconv.OUTCOME): Outcome.DELEGATED})},{promql.POPULATION}"
     return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
@@ -147,17 +147,17 @@ def _is_silent(where: str, shared: Monitoring) -> str:
 
 
 def _of(counter: str, where: str, services: Sequence[str]) -> str:
-    """Return a series of all services, or of those that are named."""
+    """Return a series of all services, or of the named ones."""
     if not services:
         return f"{counter}{{{where}}}" if where else counter
     named = promql.any_of(services)
-    # the label of a scrape, and that of remote write, which puts the service's namespace before it
+    # the label of a scrape, and that of remote write, which has the service's namespace as a prefix
     matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
     return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
 
 
 def _is_absent(service: str) -> str:
-    """Return the metrics of which a service has neither scores nor a record of their absence; empty = of all services."""
+    """Return the metrics of a service without scores and without a record of silence; empty name = all services."""
     named = [service] if service else []
     here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
     nothing = "".join(f" unless on ({promql.METRIC}) {counter}" for counter in here)
@@ -168,17 +168,17 @@ def _is_absent(service: str) -> str:
 def refused_evaluator_versions(
     alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
 ) -> Iterator[str]:
-    """Yield which alerts watch an evaluator version that their metric does not have, as they would never fire.
+    """Yield the alerts that watch an evaluator version that their metric does not have, because they would never fire.
 
     Args:
-        metrics: with the judges that will be asked.
-        shadows: with their second judges.
+        metrics: metrics with their configured judges.
+        shadows: metrics with their second judges.
     """
     beside = {shadow.name: shadow.evaluator_version for shadow in shadows}
     for metric in metrics:
         pinned = alerts[metric.name].evaluator_version if metric.name in alerts else None
         if pinned is not None and pinned != metric.evaluator_version:
-            shadow = ", and this is its shadow's, which no alert reads" if pinned == beside.get(metric.name) else ""
+            shadow = ", which is its shadow's; no alert reads it" if pinned == beside.get(metric.name) else ""
             yield (
                 f"alerts.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
                 f"{metric.name} has {metric.evaluator_version!r}{shadow}"
@@ -186,15 +186,15 @@ def refused_evaluator_versions(
 
 
 WAS = "was"
-"""The label that tells the evaluator version that was written most before."""
+"""Label with the most frequent earlier evaluator version."""
 VERSION_MEMORY = "7d"
-"""An evaluator version that was written within it is no new one: so no notice comes each Monday, nor of two that are written by
-turns.
+"""An evaluator version that was written within this time is not new: one that pauses over a weekend causes no notice on Monday,
+and two versions written by turns cause none.
 """
 
 
 def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
-    """Return the notice that an evaluator version is new beside another one; it ends by itself after ``steady_window``.
+    """Return the notice of an additional, new evaluator version; it ends by itself after ``steady_window``.
 
     Args:
         settings: metric → its alerts, for every metric.
@@ -204,7 +204,7 @@ def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     group = ", ".join(promql.GROUP)
     pinned = f", and .evaluator_version to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}"
     later = {
-        metric: f" After a week of it set alerts.{OF_METRIC}.baseline to its mean, as the dashboard tells it"
+        metric: f" After a week of it set alerts.{OF_METRIC}.baseline to its mean on the dashboard"
         f"{pinned if alert.evaluator_version else ''}."
         for metric, alert in settings.items()
         if alert.baseline is not None
@@ -215,9 +215,9 @@ def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
         expression=f"({WRITTEN}{{{listed(settings)}}}\nunless on ({', '.join(promql.BY_EVALUATOR)}) {before})\n"
         f"* on ({group}) group_left ({WAS}) topk by ({group}) (1, {named})",
         labels=labels_of("info", OF_METRIC, window),
-        summary=f"{OF_METRIC} is scored in another way",
-        text=f"{OF_METRIC} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with those "
-        f"before: no drop.{of_metric({metric: later.get(metric, '') for metric in settings})} This notice ends by itself "
+        summary=f"{OF_METRIC} is scored differently",
+        text=f"{OF_METRIC} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with earlier "
+        f"ones: no drop.{of_metric({metric: later.get(metric, '') for metric in settings})} This notice ends by itself "
         f"after {window}.",
     )
 
@@ -227,18 +227,17 @@ _CHANGES = (
     f'{{{{ printf "%s\\n%s" $labels.{WAS} $labels.{promql.EVALUATOR_VERSION} '
     f'| reReplaceAll "{_PARTS}" " version $1 → $4, judge $2 → $5, votes $3 → $6." }}}}'
 )
-"""An evaluator version is ``version/judge/votes``, and a judge's name may hold slashes."""
+"""Pattern of an evaluator version, ``version/judge/votes``; a judge's name may contain slashes."""
 
 
-# y is 1 for a scored unit, 0 for one that is ``not applicable``; a unit of which nobody could say, as its judge failed, is
-# in neither. So Hájek's share and its interval are those of ``estimates.py``, and as y² = y two sums apart by y are all of
-# them.
+# y is 1 for a scored unit and 0 for one that is ``not applicable``. A unit whose judge failed is in neither group. So
+# Hájek's share and its interval are those of ``estimates.py``. Because y² = y, two sums separated by y give all sums.
 
 ENOUGH: Final = 300
-"""Effective units among which none applied: by the rule of three, the share is then under 3 / 300 = 1 % (95 %). A condition
-that holds for 3 % of traffic is silent for so long once in 9,000 times, one of 1 % once in 20."""
+"""Effective units without one to which the condition applied: by the rule of three, the share is then below 1 % (95 %).
+For a condition that holds for 3 % of traffic this happens once in 9,000 times, for one of 1 % once in 20."""
 WINDOW_S: Final = 86_400.0
-"""Over which they are counted: a day, as what people ask differs by the hour."""
+"""Seconds of the window: a day, because questions differ by the hour."""
 _APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
 _SUMS: Final = MappingProxyType(
     {
@@ -249,17 +248,17 @@ _SUMS: Final = MappingProxyType(
         semconv.WEIGHT2_QUALITY2: (semconv.APPLICABLE_WEIGHT2, _APPLIES),
     }
 )
-"""The sum of a mean → that of the share: its instrument and the matcher on it."""
+"""Sum of a mean → the instrument of the share, and the matcher on it."""
 
 
 class Applicability(NamedTuple):
-    """To how much of all traffic a metric applies.
+    """The share of traffic to which a metric applies.
 
     Attributes:
-        share: of the units of which the judge said whether it does, weighted; [0, 1].
-        low: end of its 95 % interval; where units are missing that are worth telling of, whatever these would have been.
-        high: likewise.
-        undecided: of the chosen units, those without an answer of the configured judge; [0, 1].
+        share: weighted share among the units that the judge decided, [0, 1].
+        low: lower end of the 95 % interval, [0, 1]; if 1 % or more of the units are undecided, any answer of theirs is covered.
+        high: upper end, by the same rule, [0, 1].
+        undecided: share of the chosen units without an answer of the configured judge, [0, 1].
     """
 
     share: float
@@ -268,23 +267,24 @@ class Applicability(NamedTuple):
     undecided: float
 
     def __str__(self) -> str:
-        digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (where whole percents would say too little)
+        digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (whole percents are too coarse)
         share, low, high = (f"{100 * one:.{digits}f}" for one in (self.share, self.low, self.high))
-        missing = f" (of {100 * self.undecided:.0f} % of the chosen units nobody could say)"
+        missing = f" (undecided for {100 * self.undecided:.0f} % of the chosen units)"
         return f"applies to {share} % of traffic, {low}–{high} %{missing if self.undecided >= WORTH_TELLING else ''}"
 
 
 def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] = ()) -> Applicability | None:
-    """Return the share from pairs (it applies, probability); None without one.
+    """Return the share from pairs (it applies, probability); None without pairs.
 
     Args:
-        lost: probability of each chosen unit of which nobody could say.
+        decided: pairs of the decided units.
+        lost: probability of each undecided unit.
     """
     return _share(moments(((float(applies), probability) for applies, probability in decided), lost))
 
 
 def applied_so_far(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
-    """Return the share from a scorer's own sums, over all series since it began; None where nothing was decided."""
+    """Return the share from a scorer's own sums since its start, over all evaluator versions; None without a decision."""
     totals: defaultdict[tuple[str, str], float] = defaultdict(float)
     for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2):
         for labels, value in sums(name).items():
@@ -307,7 +307,7 @@ def _share(of: Moments) -> Applicability | None:
 
 
 def applying(window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
-    """Return the sums from which ``promql.mean`` and ``promql.interval`` give the share; of metrics with a condition alone."""
+    """Return the sums from which ``promql.mean`` and ``promql.interval`` compute the share, for metrics with a condition."""
     labels = tuple(by)
 
     def of(name: str) -> str:
@@ -318,7 +318,7 @@ def applying(window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> 
 
 
 def never_applies() -> Alert:
-    """Return the alert on a condition that holds for nobody."""
+    """Return the alert on a condition that never holds."""
     window = promql.duration(WINDOW_S)
     w, w2, applied = (
         promql.increase(name, window, matcher)
@@ -333,7 +333,7 @@ def never_applies() -> Alert:
         name="SpanscoreNeverApplies",
         expression=never,
         labels=labels_of("warning", OF_METRIC, window),
-        summary="a metric applies to nothing",
+        summary="a metric applies to no unit",
         text=f"The condition of {OF_METRIC} (applies_when) held for none of the units that were judged over {window}, worth "
         f"{{count}} of equal weight ({{service}}): it applies to under {300 / ENOUGH:.0f} % of traffic. Read the "
         "judge's questions with judge.trace, and write the condition in plainer words.",
@@ -341,18 +341,18 @@ def never_applies() -> Alert:
 
 
 SPOOL_DEPTH, SPOOL_OLDEST, WORKER_LAG = "spanscore:spool_depth", "spanscore:spool_oldest", "spanscore:worker_lag"
-"""Records of a service: jobs in its fullest spool, time for which the oldest has waited, messages of all partitions."""
+"""Records of a service: jobs in its fullest spool, age of the oldest job in s, uncommitted messages of all partitions."""
 WAITED_S = 3_600.0
-"""For how long a job may wait in a spool; and over which a backlog is seen to grow."""
+"""Age in s at which a job in a spool alerts; and the time in s over which a backlog must grow."""
 BRIEF_S = 900.0
-"""A backlog has grown if it was, for so long, never as small as it was at most an hour ago: bursts are no growth."""
+"""A backlog has grown if, for this time, it never was as small as at most an hour ago; so bursts are not growth."""
 OLD, GROWING = "old", "growing"
 
 _OF_SERVICE = ", ".join(promql.GROUP[1:])
 
 
 def durable_records() -> Iterator[tuple[str, str]]:
-    """Yield record and expression. Processes tell of one file, and a partition may be told of by two until its move is seen."""
+    """Yield record and expression. max: several processes report one spool, and briefly two processes report one partition."""
     for name, instrument in ((SPOOL_DEPTH, semconv.SPOOL_DEPTH), (SPOOL_OLDEST, semconv.SPOOL_OLDEST)):
         yield name, f"max by ({_OF_SERVICE}) ({series(instrument)})"
     each = f"max by ({label(semconv.PARTITION)}, {_OF_SERVICE}) ({series(semconv.WORKER_LAG)})"
@@ -360,11 +360,11 @@ def durable_records() -> Iterator[tuple[str, str]]:
 
 
 def durable(shared: Monitoring) -> Iterator[Alert]:
-    """Yield the alerts on a spool and a worker; without a spool and a worker none can fire."""
+    """Yield the alerts on a spool and on a worker; without a spool or a worker they cannot fire."""
     window, brief, hour = steady_window(shared), promql.duration(BRIEF_S), promql.duration(WAITED_S)
     waited = f"min_over_time({SPOOL_OLDEST}[{brief}]) > {WAITED_S:g}"
     texts = {
-        OLD: "The oldest job of the spool has waited for {lasting} ({service}): no process takes them, or the judge keeps it "
+        OLD: "The oldest job of the spool has waited for {lasting} ({service}): no process takes jobs, or the judge keeps it "
         "waiting.",
         GROWING: f"{{count}} jobs are in the spool, more than {hour} ago ({{service}}): units come faster "
         "than they are scored.",
@@ -375,15 +375,15 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
         labels=labels_of("warning", ALL, hour),  # the reason is in the expression
         summary="the spool has a backlog: {{ $labels.reason }}",
         text=f"{by_label('reason', texts)} Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start "
-        "another worker on the disk, or lower the rates; `spanscore spool FILE` shows who owns what.",
+        "another worker on the disk, or lower the rates; `spanscore spool FILE` shows the jobs of each process.",
     )
     yield Alert(
         name="SpanscoreSpoolDeadLetters",
         expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_DEAD_LETTERS)}) > 0",
         labels=labels_of("warning", ALL, brief),
-        summary="jobs were put aside",
-        text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
-        "be read. They are counted as metric_error; see the worker's log. When that is mended, `spanscore spool FILE "
+        summary="the spool has dead letters",
+        text="{count} jobs of the spool are dead letters ({service}): three processes ended while scoring each, or it cannot "
+        "be read. They are counted as metric_error; see the worker's log. After the cause is fixed, `spanscore spool FILE "
         "--retry-dead-letters`, or --drop-older-than.",
     )
     yield Alert(
@@ -412,15 +412,15 @@ def _has_grown(recorded: str) -> str:
 
 
 FAILURES = 5
-"""Failed evaluations below which a share of failures says nothing."""
+"""Failed evaluations below which a share of failures is not significant."""
 AT_REST = 10
-"""Evaluations over which the outcomes must not add up: within a collection one is read a moment after the other."""
+"""Evaluations during which outcomes must differ from the sum of units: within a collection they are read one after another."""
 MAX_DECLINED = 0.1
-"""Highest acceptable share of units that the judge declines: they are no random ones."""
+"""Highest acceptable share of units that the judge declines: these units are not a random sample."""
 OPEN_S = 300.0
-"""For how long a breaker may keep open: providers come and go."""
+"""Seconds for which a breaker must stay open: short outages of providers are normal."""
 BINDING_S, BINDING = 21_600.0, 0.5
-"""For how long a budget may take more than half of the scores, and the factor on the rates at which it does."""
+"""Seconds for which a budget must remove more than half of the scores, and the corresponding factor on the rates."""
 
 
 def failing(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
@@ -437,14 +437,14 @@ def failing(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
         labels=labels_of("warning", OF_METRIC, window),
         summary=f"evaluations of {OF_METRIC} fail",
         text=f"A share of {{value}} of the evaluations of {OF_METRIC} failed over {window} ({{service}}), more than "
-        f"{shared.max_failed:g}. Their units have no score: the mean is of the rest. Which kind: "
+        f"{shared.max_failed:g}. Their units have no score: the mean covers the rest. Kinds of failure: "
         "spanscore.evaluation.outcome of "
         "spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
 
 
 def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
-    """Return the alert on a judge that declines."""
+    """Return the alert on a judge that declines to answer."""
     window = steady_window(shared)
     share = promql.declined_share(window, listed(metric.name for metric in metrics))
     return Alert(
@@ -452,8 +452,8 @@ def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
         expression=f"{share} >= {MAX_DECLINED:g}\nand {promql.increase(semconv.DECLINED, window)} >= {FAILURES}",
         labels=labels_of("warning", OF_METRIC, window),
         summary=f"the judge of {OF_METRIC} declines",
-        text=f"The judge, or its provider's filter, declined a share of {{value}} of what it was asked for "
-        f"{OF_METRIC} over {window} ({{service}}), {MAX_DECLINED:g} or more. The mean is of the others, which are not "
+        text=f"The judge, or its provider's filter, declined a share of {{value}} of the questions for "
+        f"{OF_METRIC} over {window} ({{service}}), {MAX_DECLINED:g} or more. The mean covers the others, which are not "
         "random. Use another judge or filter.",
     )
 
@@ -466,10 +466,10 @@ def breaker() -> Alert:
     by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
     return Alert(
         name="SpanscoreJudgeBreakerOpen",
-        # never closed: between two probes it is open, during one half-open
+        # an open breaker between two probes is open, and half-open during a probe
         expression=f"max by ({by}) (min_over_time({own}[{window}])) >= 1",
         labels=labels_of("warning", ALL, window),
-        summary="a judge is away",
+        summary="a judge does not answer",
         text=f"{account} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
         "judge.queue_timeout, and then end as judge_unavailable. If it refuses the key, the model or the account, a "
         "person must act: see "
@@ -478,14 +478,14 @@ def breaker() -> Alert:
 
 
 def binding() -> Alert:
-    """Return the alert on a budget that takes most of the scores."""
+    """Return the alert on a budget that removes most of the scores."""
     window = promql.duration(BINDING_S)
     budget = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
     return Alert(
         name="SpanscoreBudgetBinding",
         expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
         labels=labels_of("warning", ALL, window),
-        summary="a budget takes most of the scores",
+        summary="a budget removes most of the scores",
         text=f"The budget in {budget} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
         "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
         "lower rates, or use a cheaper model.",
@@ -499,11 +499,11 @@ REMEDIES: Mapping[str, str] = {
     "or lower the sampling rate",
     "hold_lost": "Held spans were lost at the shutdown of the provider: shut the scorer down first",
 }
-"""Why units are lost → what to do."""
+"""Reason for lost units → remedy."""
 
 
 def lost(shared: Monitoring) -> Alert:
-    """Return the alert on units that are lost, by reason."""
+    """Return the alert on lost units, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
     counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
@@ -518,7 +518,7 @@ def lost(shared: Monitoring) -> Alert:
 
 
 def mixed(shared: Monitoring) -> Alert:
-    """Return the alert on units without ``ot=th`` beside units with it, unless their head sampler's share is configured."""
+    """Return the alert on a mix of units with and without ``ot=th``, unless the head sampler's share is configured."""
     window = steady_window(shared)
     unknown, stated = (
         promql.increase(semconv.HEAD_SAMPLING, window, promql.matching({"reason": source}), promql.GROUP[1:])
@@ -529,8 +529,8 @@ def mixed(shared: Monitoring) -> Alert:
         expression=f"{unknown}\n/ {stated} > {WORTH_TELLING:g} < {1 / WORTH_TELLING:g}",
         labels=labels_of("warning", ALL, window),
         summary="units of unknown weight are in the means",
-        text=f"{{value}} chosen units without ot=th came for each with it over {window} ({{service}}). They count as if no "
-        "head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
+        text=f"{{value}} chosen units without ot=th arrived for each unit with it over {window} ({{service}}). They count as if"
+        " no head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
         "sampling.head_sampling_rate.by_service, with its share; 1 = no sampler.",
     )
 
@@ -544,6 +544,6 @@ def unaccounted(shared: Monitoring) -> Alert:
         expression=f"min_over_time({seen}) > 0\nor max_over_time({seen}) < 0",
         labels=labels_of("warning", OF_METRIC, window),
         summary="units are unaccounted for",
-        text=f"eligible − outcomes − pending is {{count}} and not 0, over {window} ({{service}}): that is a "
+        text=f"eligible − outcomes − pending is {{count}} instead of 0, over {window} ({{service}}): that is a "
         "fault of spanscore. Please report it with scorer.status().",
     )

@@ -1,4 +1,4 @@
-"""Weeks of sums → what is normal in each hour of the week, and the file of it."""
+"""Hour-of-week baselines: learns the normal quality of each hour of the week from scores, and reads and writes its file."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.estimates import MIN_SCORES, Moments
 
-# Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour
-# of the week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein
-# 1961; Efron & Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a
-# profile is measured on each week against the profile of the others, or each day where there are less than two weeks: its
-# own hours would flatter it.
+# Hours are UTC and start with Sunday's first hour, as in PromQL's ``day_of_week() * 24 + hour()``. The mean of an hour of the
+# week is shrunk towards that of its hour of the day, and that towards the overall mean, each by b = τ²/(τ²+v) (James & Stein
+# 1961; Efron & Morris 1975). v is the sampling variance of such a mean, τ² the variance beyond it. The quality of a profile is
+# measured on each week with the profile of the other weeks (days, if there are less than two weeks), because its own hours
+# would flatter it.
 
 STEP_S = 300
 HOURS = 168
 LENGTHS = (300, 900, 3_600, 21_600, 86_400)
-"""Seconds of the windows over which the straying is measured."""
+"""Lengths in s of the windows for which the baseline SD is measured."""
 LEAST_DAYS = 7
 LEAST_BLOCKS = 7
-"""Windows of one length that are needed to say how means of that length stray."""
+"""Windows of one length that are needed for the baseline SD of that length."""
 LEAST_SCORES = 100
-"""Effective scores of a window that counts for it."""
+"""Effective scores that a window needs to be counted."""
 DESIGN_EFFECT = 2.0
-"""Scores that say no more than one, from which on that is told: fewer may be chance."""
+"""Scores that count as one, from which on this is reported: a smaller number may be chance."""
 
 DAY_S = 86_400
 _HOUR_S, _WEEK_S = 3_600, 604_800
 _FROM_SUNDAY_S = 4 * DAY_S
-"""The epoch began on a Thursday."""
+"""Seconds added to Unix time so that weeks begin on Sunday; the epoch began on a Thursday."""
 
 Sums: TypeAlias = Mapping[int, Moments]
-"""A stretch of time, by its start or its number → the sums of what was scored in it."""
+"""A time span, by its start or its number → the sums of its scores."""
 
 
 class TooShortError(ValueError):
-    """There are scores of too few days."""
+    """The scores cover too few days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedBaseline:
-    """The normal quality of one metric.
+    """The learned normal quality of one metric.
 
     Attributes:
-        mean: of all scores, [0, 1].
-        hours: the normal mean of each hour of the week, 168 of them.
-        baseline_sd: length of a window in s → how far its mean strays from the profile by itself: a standard deviation, beyond
-            what the number of scores and of bursts explains. Lengths of which there are too few windows are left out.
-        days: with scores.
-        scores: effective ones.
+        mean: mean of all scores, [0, 1].
+        hours: normal mean of each hour of the week, 168 values.
+        baseline_sd: length of a window in s → standard deviation of its mean around the profile, beyond the variation that the
+            number of scores and bursts explain. Lengths with too few windows are left out.
+        days: number of days with scores.
+        scores: effective number of scores.
         explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
-            is better. None = they do not vary beyond chance.
-        design_effect: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 =
-            none do, or so few that the baseline SD holds it.
-        autocorrelation: of what is left, from one hour to the next.
-        autocorrelation_error: its standard error where there is none.
+            is better. None = the means do not vary beyond chance.
+        design_effect: number of scores that count as one, because equal answers come in bursts (the design effect; Kish 1965);
+            1 = no bursts, or so few that the baseline SD covers them.
+        autocorrelation: autocorrelation of the residuals from one hour to the next.
+        autocorrelation_error: standard error of ``autocorrelation`` if the true value is 0.
     """
 
     mean: float
@@ -80,12 +80,12 @@ class LearnedBaseline:
 
     @property
     def is_autocorrelated(self) -> bool:
-        """Whether an hour tells of the next one: the mean wanders, which no profile holds."""
+        """Whether the residual of an hour predicts that of the next: the mean drifts, which no profile covers."""
         return self.autocorrelation > 3 * self.autocorrelation_error
 
     @property
     def min_scores(self) -> int | None:
-        """Scores that say as much as ``MIN_SCORES`` outside of bursts; None = about ``MIN_SCORES``."""
+        """Scores in bursts that carry the information of ``MIN_SCORES`` independent ones; None = about ``MIN_SCORES``."""
         return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
 
 
@@ -95,13 +95,13 @@ def hour_of_week(time_s: float) -> int:
 
 
 def learned(steps: Sums) -> LearnedBaseline:
-    """Return what is normal.
+    """Return the baseline learned from scores.
 
     Args:
         steps: start of five minutes, in seconds since the epoch → sums.
 
     Raises:
-        TooShortError: there are scores of less than 7 days.
+        TooShortError: the scores cover less than 7 days.
     """
     scored = {start: of for start, of in steps.items() if of.w > 0}
     days = len({start // DAY_S for start in scored})
@@ -138,7 +138,7 @@ def learned(steps: Sums) -> LearnedBaseline:
 
 
 def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
-    """Return the means of the hours of the week, shrunk; one without scores is as its hour of the day.
+    """Return the shrunk means of the hours of the week; an hour without scores has the mean of its hour of the day.
 
     Args:
         hours: number of an hour since the epoch → sums.
@@ -151,7 +151,7 @@ def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
 
 
 def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
-    """Return each cell's mean, drawn to where it belongs by as much as chance has in it; without scores it is just there."""
+    """Return each cell's mean, shrunk towards its target by its share of sampling variance; without scores the target."""
     sizes = {key: estimates.n_eff(of) for key, of in cells.items()}
     away = {key: estimates.mean(of) - towards[key] for key, of in cells.items()}
     squares = fsum(sizes[key] * away[key] ** 2 for key in cells)
@@ -161,7 +161,7 @@ def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[in
 
 
 def _overdispersion(hours: Sums, by_week: Sums, spread: float) -> float:
-    """Return by how much more than chance has it the same hour differs from week to week, at least 1."""
+    """Return the ratio of the week-to-week variance of an hour to its sampling variance, at least 1."""
     freedom = len(hours) - len(by_week)
     if not freedom or not spread:
         return 1.0
@@ -193,7 +193,7 @@ def _total(sums: Iterable[Moments]) -> Moments:
 
 
 class _Residual(NamedTuple):
-    """Sums of some scores less the normal ones: by the profile, and by the flat mean, of other weeks."""
+    """Sums of some scores minus their normal means: by the profile of other weeks, and by their flat mean."""
 
     weight: float
     weight2: float
@@ -201,22 +201,22 @@ class _Residual(NamedTuple):
     flat: float
 
     def plus(self, other: _Residual) -> _Residual:
-        """Return the sums of both."""
+        """Return the sums of both residuals."""
         return _Residual(*map(add, self, other))
 
     @property
     def size(self) -> float:
-        """Effective scores."""
+        """Effective number of scores."""
         return self.weight**2 / self.weight2
 
     @property
     def mean(self) -> float:
-        """How far the mean is from the profile."""
+        """Distance of the mean from the profile."""
         return self.profile / self.weight
 
 
 def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residual]:
-    """Return start of a step → its residual by the profile of all weeks but its own, or days."""
+    """Return start of a step → its residual by the profile of all other weeks, or of all other days."""
     first = min(hours)
     fold = (_WEEK_S if (max(hours) - first) >= 2 * HOURS - 24 else DAY_S) // _HOUR_S
     normal: dict[int, tuple[tuple[float, ...], float]] = {}
@@ -231,7 +231,7 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
 
 
 def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
-    """Return number of a window → the residual of its scores, of the windows that hold enough of them."""
+    """Return number of a window → the residual of its scores; windows with too few scores are left out."""
     found: dict[int, _Residual] = {}
     for start, one in residuals.items():
         number = start // length_s
@@ -240,9 +240,9 @@ def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = L
 
 
 def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
-    """Return by how much bursts inflate the variance, from windows of five minutes and of an hour with any number of scores.
+    """Return the factor by which bursts inflate the variance, from windows of five minutes and of an hour.
 
-    The inflation by bursts is the same at both lengths; that by a wander grows with the scores of a window.
+    The inflation by bursts is equal at both lengths; that by a drift grows with the scores of a window.
     """
     (short, shorter), (long, longer) = (
         _inflation(_windows(residuals, length, 0.0).values()) for length in (STEP_S, _HOUR_S)
@@ -253,19 +253,19 @@ def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
 
 
 def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
-    """Return the variance of one score as windows show it, and the mean number of scores in the window of a score."""
+    """Return the variance of one score as estimated from windows, and the mean number of scores in the window of a score."""
     weight2 = fsum(one.weight2 for one in windows)
     return fsum(one.profile**2 for one in windows) / weight2, fsum(one.weight**2 for one in windows) / weight2
 
 
 def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
-    """Return the variance of (effective scores, mean − normal) that the number of scores does not explain."""
+    """Return the variance of (effective scores, mean − normal) pairs that the number of scores does not explain."""
     total = fsum(size for size, _ in means)
     return max(0.0, fsum(size * away**2 - spread for size, away in means) / total) if total else 0.0
 
 
 def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
-    """Return that of residuals in standard errors, from hour to hour, and 1/√n of the pairs (Box & Jenkins 1970)."""
+    """Return the hour-to-hour autocorrelation of residuals in standard errors, and 1/√n of the pairs (Box & Jenkins 1970)."""
     of = {hour: sqrt(one.size) * one.mean for hour, one in hours.items()}
     pairs = [(value, of[hour + 1]) for hour, value in of.items() if hour + 1 in of]
     squares = fsum(value**2 for value in of.values()) / max(1, len(of))
@@ -274,20 +274,20 @@ def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
     return fsum(one * other for one, other in pairs) / (len(pairs) * squares), 1 / sqrt(len(pairs))
 
 
-# The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and what is normal in each hour of the week
-# (UTC).
+# The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and the normal quality in each hour of the
+# week (UTC).
 #
 # faithfulness:
 # mean: 0.8512
 # baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
-# design_effect: 10.7                     # where equal answers come in bursts
+# design_effect: 10.7                     # if equal answers come in bursts
 # hours:
 #     sunday: [0.8311, …]           # 24 of them
 #     …
 
 DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-"""As PromQL's ``day_of_week()`` counts them."""
-_MADE = "# What is normal in each hour of the week, UTC. Made by `spanscore baseline`: it is frozen until that is run again.\n"
+"""Order as in PromQL's ``day_of_week()``."""
+_MADE = "# Normal quality in each hour of the week, UTC. Made by `spanscore baseline`; it changes only if that is run again.\n"
 _DIGITS = 4
 
 
@@ -302,7 +302,7 @@ class Profile:
 
 
 def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
-    """Return the file's text, of metric → what was learned."""
+    """Return the text of a file; ``learned``: metric → its baseline."""
     tree = {}
     for metric, own in learned.items():
         rounded = [round(value, _DIGITS) for value in own.hours]
@@ -316,10 +316,10 @@ def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
 
 
 def read_profile(path: str, metric: str) -> Profile:
-    """Return what a file says of a metric.
+    """Return the entry of a metric in a file.
 
     Raises:
-        ConfigurationError: it is not there, is no such file, or does not name the metric.
+        ConfigurationError: the file is missing, is not a baseline file, or lacks the metric.
     """
     tree = _tree(path)
     entry = tree.get(metric)
@@ -332,13 +332,13 @@ def read_profile(path: str, metric: str) -> Profile:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{error}{' is missing' * isinstance(error, KeyError)}"
         raise ConfigurationError(
-            f"{path} is no baseline of {metric!r}: {fault}; make it by `spanscore baseline`"
+            f"{path} is no baseline of {metric!r}: {fault}; make it with `spanscore baseline`"
         ) from None
     qualities = all(0 <= value <= 1 for value in (found.mean, *found.hours))
     if not (qualities and all(s >= 0 for s in baseline_sd.values()) and found.design_effect >= 1):
         raise ConfigurationError(
-            f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its baseline SD is not below 0, its "
-            "design effect not below 1"
+            f"{path}: the mean and the hours of {metric!r} must be qualities in [0, 1], its baseline SD at least 0, its "
+            "design effect at least 1"
         )
     return found
 
@@ -355,13 +355,13 @@ def _tree(path: str) -> dict[Any, Any]:
     try:
         tree = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"there is no file {path}; make it by `spanscore baseline`") from None
+        raise ConfigurationError(f"there is no file {path}; make it with `spanscore baseline`") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise ConfigurationError(f"{path} is no YAML: nested too deep") from None
+        raise ConfigurationError(f"{path} is not YAML: nested too deep") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path} is no YAML: {error}") from None
+        raise ConfigurationError(f"{path} is not YAML: {error}") from None
     if not isinstance(tree, dict):
-        raise ConfigurationError(f"{path} holds no baselines; make it by `spanscore baseline`")
+        raise ConfigurationError(f"{path} holds no baselines; make it with `spanscore baseline`")
     return tree

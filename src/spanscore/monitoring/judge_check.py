@@ -1,9 +1,9 @@
-"""Judge check → the alert on a changed judge, and the sentence on the judge in the alert on a drop.
+"""Judge check: the alert on a changed judge, and the sentence about the judge in the alert on a drop.
 
-A scorer exports the exact p of the changes since the first run (``judge_check_runs.py``); here it is compared with a rate. A
-run is one look, so each of the n runs in ``false_alarm_every`` may alarm falsely with 1 ⁄ n of the judge check's share of it: a
-watched metric has one share, as each window and segment of a drop has. Replicas have runs of their own: their smallest p
-counts, times their number.
+A scorer exports the exact p-value of the changes since the first run (``judge_check_runs.py``); the alert compares it with a
+rate. Each of the n runs in ``false_alarm_every`` is one look, so it may alarm falsely with 1 ⁄ n of the judge check's share of
+that rate: a watched metric has one share, like each window and segment of a drop. Replicas have separate runs; their smallest
+p, multiplied by their number, is compared.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from spanscore.monitoring.promql import label, series
 from spanscore.protocols import Metric
 
 KEPT_S = 900.0
-"""For so long the alert stays on without a number: a process that starts has none before its first run has ended."""
+"""Seconds for which the alert stays on without a value: a restarted process has no value before its first run has ended."""
 HIGHEST = 0.05
-"""The highest p that is compared with, as runs may be rarer than false alarms may be."""
+"""Upper limit of the compared p-value, because runs may be rarer than the allowed false alarms."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeCheckPlan:
-    """How one metric's judge is watched.
+    """The monitoring of one metric's judge.
 
     Attributes:
-        every_s: between two runs.
-        below: p from which a change is told on downwards, (0, 1).
-        false_alarm_every_s: at most one false alarm in this time, with those on drops.
-        severity: of the alert.
+        metric: name of the metric.
+        every_s: seconds between two runs.
+        below: p-value below which a change alerts, (0, 1).
+        false_alarm_every_s: at most one false alarm in this time, in s, together with those on drops.
+        severity: severity of the alert.
     """
 
     metric: str
@@ -48,7 +49,7 @@ def watched_by(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[s
     """Return the metrics that a judge check watches, by name.
 
     Raises:
-        ConfigurationError: it names one that is none or has an open scale, or there is none to watch.
+        ConfigurationError: it names an unknown metric or one with an open scale, or the scorer has no metric to watch.
     """
     for name in judge_check.metrics:
         if name not in metrics:
@@ -67,7 +68,7 @@ def watched_by(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[s
     names = list(judge_check.metrics or asking)
     if not names:
         raise ConfigurationError(
-            "judge check: no metric with a closed scale asks a judge; name what it watches in metrics"
+            "judge check: no metric with a closed scale uses a judge; name the metrics to watch in judge_check.metrics"
         )
     return {name: metrics[name] for name in names}
 
@@ -78,10 +79,10 @@ def judge_check_plans(
     metrics: Sequence[Metric],
     shared: Monitoring,
 ) -> list[JudgeCheckPlan]:
-    """Return how the judges are watched; none without a judge check.
+    """Return the monitoring of each watched judge; empty without a judge check.
 
     Raises:
-        ConfigurationError: it names no metric that can be watched.
+        ConfigurationError: the judge check names no metric that can be watched.
     """
     if judge_check is None:
         return []
@@ -101,13 +102,13 @@ _UNWATCHED = AlertSettings()
 
 
 def judge_check_records(plans: Sequence[JudgeCheckPlan]) -> Iterator[dict[str, Any]]:
-    """Yield the p of each metric below which its judge has changed."""
+    """Yield the rule that records, for each metric, the p-value below which its judge has changed."""
     return (recorded.constant(recorded.JUDGE_P, plan.below, plan.metric) for plan in plans)
 
 
 def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
-    """Return the alert on a judge that answers its labelled samples otherwise than at first."""
-    window = promql.duration(plans[0].every_s)  # one judge check, so one for all metrics
+    """Return the alert on a judge whose answers to its labelled samples differ from its first answers."""
+    window = promql.duration(plans[0].every_s)  # one judge check, so one interval for all metrics
     agreement, first = (
         AlertNumber(f"min({series(name)}{{{_JUDGE_CHECK},{promql.OWN_EVALUATOR}}})", "%.2f")
         for name in (semconv.JUDGE_CHECK_AGREEMENT, semconv.JUDGE_CHECK_FIRST_AGREEMENT)
@@ -122,8 +123,8 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
         expression=f"{_p(_JUDGE_CHECK)} < {_LIMIT}",
         labels=labels_of(of_metric({plan.metric: literal(plan.severity) for plan in plans}), OF_METRIC, window),
         summary=f"the judge of {OF_METRIC} has changed",
-        text=f"The judge of {OF_METRIC} answers its labelled samples otherwise than at first ({{service}}): it "
-        f"agrees with {{agreement}} of the labels, at first with {{first}} (p = {{value}}, below {below}), series "
+        text=f"The judge of {OF_METRIC} answers its labelled samples differently than at first ({{service}}): it "
+        f"agrees with {{agreement}} of the labels, at first with {{first}} (p = {{value}}, below {below}), evaluator version "
         f"{{{{ $labels.{promql.EVALUATOR_VERSION} }}}}. Its provider may have changed the model behind its name: a "
         f"drop may be the judge's. {of_metric(promises)}",
         figures={"agreement": agreement, "first": first},
@@ -132,16 +133,18 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
 
 
 def told_by(plans: Sequence[JudgeCheckPlan]) -> str:
-    """Return the places, in the text of a drop, of what the judge check says; empty without one."""
+    """Return the placeholders for the result of the judge check in the text of a drop; empty without a judge check."""
     return "{judge_changed}{judge_steady}" if plans else ""
 
 
 def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, AlertNumber]:
-    """Return what stands there: one of them, and neither if no run has ended, or the metric has no judge check."""
+    """Return the figures for these placeholders: at most one has a value; none before the first run has ended."""
     if not plans:
         return {}
     p = _p(f"{_JUDGE_CHECK},{promql.OWN_EVALUATOR}")
-    changed = " Its judge answers labelled samples otherwise than at first (judge check, p = %.2g): it may be the judge's drop."
+    changed = (
+        " Its judge answers labelled samples differently than at first (judge check, p = %.2g): the judge may cause it."
+    )
     steady = " Its judge answers labelled samples as at first (judge check, p = %.2g)."
     return {
         "judge_changed": AlertNumber(f"{p} < {_LIMIT}", changed),

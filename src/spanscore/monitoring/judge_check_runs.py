@@ -1,4 +1,4 @@
-"""Two runs of a judge, or two judges, on the same samples → whether they differ; and the file of the first answers."""
+"""Paired comparison of two runs of a judge, or of two judges, on the same samples; and the file of a judge's first answers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _BaselineFile(BaseModel):
 
 
 class FirstAnswers:
-    """The first quality by metric, evaluator version and sample, kept in a file over restarts. Blocks for its file.
+    """The first quality by metric, evaluator version and sample, kept in a file across restarts. Blocks for its file.
 
     ``{"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}``
 
-    The file quotes nothing. Processes may share it: its entries win, and it is replaced as a whole.
+    The file contains no text of a sample. Processes may share it: entries in the file win, and it is replaced as a whole.
 
     Raises:
-        ConfigurationError: there is such a file, and it is none of these.
+        ConfigurationError: the file exists and is not such a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,13 +44,13 @@ class FirstAnswers:
         return self._first.get(metric, {}).get(evaluator_version, {})
 
     def keep(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
-        """Keep those answers that are the first to their samples; the others are left as they are. Never raises.
+        """Keep the answers to samples that have none yet. Never raises.
 
-        Where the file cannot be read or written that is logged, and they are kept in memory.
+        If the file cannot be read or written, that is logged, and the answers are kept in memory.
         """
         try:
             held = _read(self._path)
-            for name, by_version in held.items():  # another process may have been first
+            for name, by_version in held.items():  # another process may have written first
                 for version, kept in by_version.items():
                     self._add(name, version, kept)
         except ConfigurationError as error:
@@ -60,14 +60,14 @@ class FirstAnswers:
         self._add(metric, evaluator_version, answers)
         if held == self._first:
             return
-        try:  # also if another process wrote over the answers that were kept before
+        try:  # even if another process has overwritten the earlier answers
             with whole_file(self._path) as file:
                 file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
         except OSError as error:
             log_once(
                 f"judge check {self._path}",
                 f"the judge check's baseline {self._path} cannot be written ({error.strerror}): a judge that changes while no "
-                "process runs will not be seen. Let judge_check.baseline be a file that may be written and outlives "
+                "process runs will not be detected. Let judge_check.baseline be a writable file that outlives "
                 "the process",
             )
 
@@ -87,18 +87,18 @@ def _read(path: Path) -> _Answers:
         raise ConfigurationError(f"the judge check's baseline {path} cannot be read: {error.strerror}") from None
     except ValidationError:
         raise ConfigurationError(
-            f"{path} is no baseline of a judge check: name another file in judge_check.baseline, or remove it to begin anew"
+            f"{path} is not a baseline of a judge check: name another file in judge_check.baseline, or remove it to start again"
         ) from None
 
 
-# A judge that has not changed may still answer otherwise the second time, but as often one way as the other: of two answers
-# to one question, which came first tells nothing. So among samples whose answers differ, up and down are a coin's (the sign
-# test; of pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge that has
-# become careless may err both ways and leave no trace there; so the same test is made of being right: right before and
-# wrong now against wrong before and right now. Of both the smaller p counts, doubled for the choice.
+# An unchanged judge may answer differently the second time, but equally often in either direction: of two answers to one
+# question, their order carries no information. So among samples with different answers, ups and downs are fair coin tosses
+# (the sign test; for pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge
+# that has become careless may err in both directions and leave no trace there. So the same test is made for agreement with
+# the label: right at first and wrong now, against the reverse. The smaller p of both counts, doubled for the choice.
 
 ENOUGH = 0.5
-"""Share of the samples that must be answered before anything is said of a run."""
+"""Share of the samples that must be answered for a run to be compared."""
 _TESTS = 2
 
 
@@ -113,15 +113,17 @@ class PairedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRuns:
-    """A run beside the first one, of one evaluator version.
+    """The comparison of a run with the first run of the same evaluator version.
 
     Attributes:
-        samples: labelled samples.
+        samples: number of labelled samples.
         answered: samples that the judge answered in this run; a sample without an answer is no disagreement.
-        right: answers whose verdict is the human's.
-        was_right: first answers to the same samples whose verdict is the human's.
-        raised: samples with a higher quality than at first; ``lowered`` with a lower one.
-        gained: samples with a right verdict that was wrong at first; ``lost`` with a wrong one that was right.
+        right: answers that agree with the human verdict.
+        was_right: first answers to the same samples that agree with the human verdict.
+        raised: samples with a higher quality than at first.
+        lowered: samples with a lower quality than at first.
+        gained: samples that were wrong at first and are right now.
+        lost: samples that were right at first and are wrong now.
     """
 
     samples: int
@@ -135,7 +137,7 @@ class PairedRuns:
 
     @property
     def is_enough(self) -> bool:
-        """Whether so many are answered that something can be said."""
+        """Whether enough samples were answered for a comparison."""
         return self.answered > 0 and self.answered >= ENOUGH * self.samples
 
     @property
@@ -145,12 +147,12 @@ class PairedRuns:
 
     @property
     def first_agreement(self) -> float:
-        """The same of the first answers to these samples."""
+        """Share of the first answers to these samples that agree with the labels, [0, 1]."""
         return self.was_right / self.answered
 
     @property
     def p(self) -> float:
-        """How probable as large a change is of a judge that has not changed, at most; (0, 1]."""
+        """Upper bound of the probability of as large a change by an unchanged judge, (0, 1]."""
         return min(1.0, _TESTS * min(sign_test(self.raised, self.lowered), sign_test(self.gained, self.lost)))
 
 
@@ -169,32 +171,32 @@ def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
 
 
 def sign_test(one_way: int, other_way: int) -> float:
-    """Return the exact two-sided p of so many changes one way and so many the other; 1 without any."""
+    """Return the exact two-sided p of this many changes in each direction; 1 without changes."""
     changes = one_way + other_way
     tail = sum(comb(changes, k) for k in range(min(one_way, other_way) + 1))
     return min(1.0, 2 * tail / (1 << changes))
 
 
 def least_turned(below: float) -> int:
-    """Return how many answers must turn, all the same way, for a p below a rate in (0, 1)."""
+    """Return how many answers must change, all in one direction, for a p below ``below``, (0, 1)."""
     turned = 1
     while _TESTS * sign_test(turned, 0) >= below:
         turned += 1
     return turned
 
 
-# The difference of two means says little where their intervals overlap; that of pairs, in which the units' own spread
-# cancels out, says whether the judges differ, and by how much.
+# The difference of two means is uncertain if their intervals overlap. In the difference of pairs the variation between
+# units cancels out, so it shows whether and by how much the judges differ.
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeComparison:
-    """The sums of units that both judges gave a quality; ``+`` adds those of others.
+    """The sums of units with a quality from both judges; ``+`` adds those of other units.
 
     Attributes:
-        own: of the metric's own judge.
-        shadow: of the second one.
-        difference: of (1 + second − own) / 2, which is in [0, 1] as qualities are.
+        own: sums of the metric's own judge.
+        shadow: sums of the second judge.
+        difference: sums of (1 + second − own) / 2, which is in [0, 1] like a quality.
     """
 
     own: Moments = field(default_factory=Moments)
@@ -206,12 +208,12 @@ class JudgeComparison:
 
     @property
     def pairs(self) -> int:
-        """Units that are compared."""
+        """Number of compared units."""
         return int(self.difference.n)
 
     @property
     def gap(self) -> MeanInterval | None:
-        """Mean of second − own with its 95 % interval, each in [−1, 1]; None without a pair."""
+        """Mean of second − own with its 95 % interval, each in [−1, 1]; None without pairs."""
         if not self.pairs:
             return None
         ends = (mean(self.difference), *interval(self.difference))
@@ -228,6 +230,6 @@ class JudgeComparison:
 
 
 def pair(own: float, shadow: float, probability: float | None) -> JudgeComparison:
-    """Return the sums of one unit: both qualities, [0, 1], and the probability with which it was chosen; None = for certain."""
+    """Return the sums of one unit: both qualities, [0, 1], and its sampling probability; None = 1."""
     share = probability or 1.0
     return JudgeComparison(*(moments([(y, share)]) for y in (own, shadow, (1.0 + shadow - own) / 2.0)))

@@ -1,14 +1,14 @@
-"""A scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
+"""Scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
-Beside it ``/healthz`` answers while the process does, and ``/readyz`` is 503 if no work is to be sent to the process. The
-caller may add further pages.
+``/healthz`` answers as long as the process runs, and ``/readyz`` is 503 while the process must not get work. The caller may add
+further pages.
 
-The endpoint has a meter provider of its own: a reader is an argument of the provider, and the application makes its own
-provider. So the numbers are there before the first run, and the application's provider gets them too.
+The endpoint has a meter provider of its own, because a reader is an argument of the provider, and the application creates its
+own provider. So the numbers exist before the first run, and the application's provider gets them too.
 
-The server is ours, as ``prometheus_client.start_http_server`` (0.26, measured) prints a traceback in the application when a
-client hangs up and when a collection fails, keeps a thread for ever for a client that says nothing, and on 0.0.0.0 asks a name
-server who we are: 10 s where none answers. It also gives the metrics under any path and refuses HEAD.
+The server is ours because ``prometheus_client.start_http_server`` (0.26, measured) harms the application. It prints a traceback
+if a client hangs up or a collection fails, and keeps a thread for ever for a silent client. On 0.0.0.0 it queries a name server
+for the host name: 10 s if no server answers. It also returns the metrics under any path and refuses HEAD.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 HEALTH, READINESS = "/healthz", "/readyz"
 CLIENT_TIMEOUT_S = 10.0
-"""A client that says nothing for this long is let go."""
+"""Seconds after which the connection of a silent client is closed."""
 
 
 class Sums(Protocol):
-    """Sums of scores or model runs, exported by every meter that they are given."""
+    """Sums of scores or model runs, which are exported by each registered meter."""
 
     def export_to(self, meter: Meter) -> None:
-        """Export the sums by this meter, too."""
+        """Export the sums by this meter too."""
 
     def abandon(self, meter: Meter) -> None:
-        """Export the sums by this meter no more, without touching the meter."""
+        """Stop exporting the sums by this meter, without calling the meter."""
 
 
 class ScrapeEndpoint:
-    """Serves from its construction on, on a thread of its own, until it is closed.
+    """A scrape endpoint that serves on its own thread, from construction until it is closed.
 
     Args:
-        service_name: read at each scrape, as the application may set its provider after this began.
-        sums: what is served.
-        port: 0 = any free one.
-        host: the address to listen on.
-        unready: why no work is to be sent to this process at first; empty = it may be sent.
+        service_name: read at each scrape, because the application may set its provider later.
+        sums: the exported sums.
+        port: 0 = any free port.
+        host: address to listen on.
+        unready: reason why the process must not get work yet; empty = it may get work.
         on_scrape: called after each reading of the metrics; must not block.
 
     Raises:
-        ConfigurationError: nothing can listen there.
+        ConfigurationError: the address cannot be listened on.
         MissingExtraError: prometheus-client is not installed.
 
     Attributes:
-        port: the one that is listened on.
-        url: of the page.
-        meter: what is recorded on it, is served.
-        unready: why no work is to be sent to this process; empty where it may. Any thread.
-        pages: first part of a path → what stands there, of the rest of the path. Any thread; a ``ConfigurationError`` is the
-            client's fault, and told.
+        port: the port that is listened on.
+        url: address of the page with metrics.
+        meter: meter whose measurements are served.
+        unready: reason why the process must not get work; empty = it may get work. Any thread.
+        pages: first part of a path → function from the rest of the path to the page. Any thread. A ``ConfigurationError`` is
+            reported to the client as its error.
     """
 
     def __init__(
@@ -115,34 +115,34 @@ class ScrapeEndpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine, or pod, can read it."""
+        """Whether only this machine, or pod, can read the endpoint."""
         return ip_address(str(self._server.server_address[0]).partition("%")[0]).is_loopback
 
     def close(self) -> None:
-        """Stop serving, at once; another may listen there."""
+        """Stop serving at once and release the address."""
         with suppress(OSError):  # some systems know no shutdown of a listening socket
-            self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which else looks twice a second
+            self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which otherwise polls twice a second
         self._server.shutdown()
         self._server.server_close()
 
     def close_in_child(self) -> None:
-        """In a forked child: let go of the inherited socket, else the port stays taken when the parent has gone."""
+        """In a forked child: close the inherited socket, because otherwise the port stays taken after the parent's end."""
         self._server.socket.close()
         for each in self._sums:
             each.abandon(self.meter)
 
     def answer(self, accept: str) -> tuple[bytes, str]:
-        """Return the page and its content type; ``accept`` is what the client takes."""
-        with self._lock:  # a collection and what is kept of it belong together
+        """Return the page and its content type; ``accept``: the client's ``Accept`` header."""
+        with self._lock:  # a collection and the exemplars kept from it belong together
             collected = self._reader.get_metrics_data()
-            common = {"service_name": self._service_name()}  # what remote write tells as ``job``
+            common = {"service_name": self._service_name()}  # the counterpart of ``job`` in remote write
             page = self._exposition.text(collected, common, accept)
             self._on_scrape()
             return page
 
 
 class _Server(ThreadingHTTPServer):
-    """Quiet: a client that hangs up is no news to the application."""
+    """A server that prints nothing: the application need not see that a client hangs up."""
 
     daemon_threads = True
 
@@ -152,11 +152,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are, as ``HTTPServer`` does."""
+        """Bind without the look-up of the own host name that ``HTTPServer`` does."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: it would go to the application's stderr."""
+        """Print nothing, because stderr belongs to the application."""
 
     def do_GET(self) -> None:
         status, body, content_type = self._answer()

@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API → series, sums of each metric's scores, and scores of each release."""
+"""Client of Prometheus' HTTP API: reads series, the sums of each metric's scores, and the scores of each release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOW = "give the address of its page, such as http://localhost:9090"
 
 
 class RangeSeries(NamedTuple):
-    """Labels, and (seconds since the epoch, value) in order."""
+    """A time series: labels, and (seconds since the epoch, value) pairs in order."""
 
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
@@ -32,14 +32,14 @@ class RangeSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusApi:
-    """A Prometheus, or what answers as one does; asking it blocks.
+    """A Prometheus server, or a server with the same API. Queries block.
 
     Args:
-        url: of its page, ``http://localhost:9090``; no name and password in it.
-        timeout_s: for one answer.
+        url: address of its page, ``http://localhost:9090``, without name and password.
+        timeout_s: for one answer, in s.
 
     Raises:
-        ConfigurationError: the address is none.
+        ConfigurationError: the address is not valid.
     """
 
     url: str
@@ -49,16 +49,16 @@ class PrometheusApi:
         parts = urllib.parse.urlsplit(self.url)
         if parts.username or parts.password:
             raise ConfigurationError(
-                "the address of Prometheus holds a name or a password, which is not asked with; leave it out"
+                "the address of Prometheus contains a name or a password, which queries do not use; remove it"
             )
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ConfigurationError(f"{self.url!r} is no address of a Prometheus; {_HOW}")
+            raise ConfigurationError(f"{self.url!r} is not an address of a Prometheus; {_HOW}")
 
     def query_range(self, expression: str, *, start_s: float, end_s: float, step_s: float) -> list[RangeSeries]:
-        """Return the series of an expression, from ``start_s`` to ``end_s``, both of them included.
+        """Return the series of an expression from ``start_s`` to ``end_s``, both included.
 
         Raises:
-            ConfigurationError: nobody is there, or refuses; the message says who and why.
+            ConfigurationError: no server answers, or it refuses; the message has the address and the reason.
         """
         fields = {"query": expression, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
         body = urllib.parse.urlencode(fields).encode()
@@ -67,15 +67,15 @@ class PrometheusApi:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
                 answer = response.read()
         except urllib.error.HTTPError as error:
-            try:  # Prometheus' own words, else the status's
+            try:  # Prometheus' own message if there is one, otherwise that of the status
                 words = json.loads(error.read()).get("error")
             except (ValueError, AttributeError, OSError):
                 words = None
             raise ConfigurationError(f"{self.url} refused ({error.code}): {words or error.reason}") from None
         except urllib.error.URLError as error:
             raise ConfigurationError(f"no Prometheus answers at {self.url}: {error.reason}; {_HOW}") from None
-        except (OSError, HTTPException) as error:  # a timeout while reading, or the connection went
-            raise ConfigurationError(f"{self.url} gave no whole answer: {error}") from None
+        except (OSError, HTTPException) as error:  # a timeout while reading, or a lost connection
+            raise ConfigurationError(f"{self.url} gave an incomplete answer: {error}") from None
         with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):
             tree = json.loads(answer)
             if tree["status"] == "success":
@@ -83,29 +83,32 @@ class PrometheusApi:
                     RangeSeries(dict(each["metric"]), [(float(time), float(value)) for time, value in each["values"]])
                     for each in tree["data"]["result"]
                 ]
-        raise ConfigurationError(f"what answers at {self.url} is no Prometheus; {_HOW}")
+        raise ConfigurationError(f"the server at {self.url} is not a Prometheus; {_HOW}")
 
 
-# Differences of the raw counters, replica by replica, and then added up: they are exact, which ``increase()`` is not around
-# a restart. The five minutes of a restart, or of a replica's first scores, are left out of all sums alike.
+# The sums are differences of the raw counters per replica, added up. They are exact, unlike ``increase()`` around a restart.
+# The five minutes of a restart, and of a replica's first scores, are left out of all sums alike.
 
 
 class ScoredEvaluator(NamedTuple):
-    """A metric, and the evaluator version (its version, judge and votes) of its scores."""
+    """A metric and the evaluator version (version, judge and votes) of its scores."""
 
     metric: str
     evaluator_version: str
 
 
 History = Mapping[ScoredEvaluator, Mapping[int, Moments]]
-"""Start of five minutes, in seconds since the epoch → sums; only those with scores."""
+"""Start of five minutes, in seconds since the epoch → sums; spans without scores are left out."""
 
 
 def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[str, str]) -> Iterator[History]:
     """Yield the scores of each day before ``end_s``, oldest first.
 
     Args:
-        where: label → the value that is asked for.
+        api: the server.
+        end_s: end of the last day, seconds since the epoch.
+        days: number of days.
+        where: label → required value.
 
     Raises:
         ConfigurationError: Prometheus does not answer, or refuses.
@@ -138,8 +141,8 @@ def _grown(
 
     Args:
         instruments: pairs of a name and the instrument under it.
-        by: labels whose values are told apart; an absent label is empty.
-        where: matchers.
+        by: labels that separate groups; the value of an absent label is empty.
+        where: PromQL matchers.
         begin: start of the first step, seconds since the epoch, a multiple of ``step``.
         end: start of the last step, seconds since the epoch, a multiple of ``step``.
         step: length of a step, in s.
@@ -154,26 +157,26 @@ def _grown(
     return {labels: dict(steps) for labels, steps in sums.items()}
 
 
-# Both are counted from the first score of the later release on, which stays: the interval that holds at every look is one
-# of growing sums, not of a window that slides.
+# Both releases are counted from the first score of the later one, which is a fixed time: the interval that holds at every
+# look needs sums that grow, not a sliding window.
 
 _LOST: Final = {"lost": semconv.COMPARED_MISSING_WEIGHT, "lost2": semconv.COMPARED_MISSING_WEIGHT2}
 _FINE_S, _COARSE_S = 60, 300
 _FINE_UNTIL_S: Final = 2 * 86_400
 _MOST_STEPS: Final = 10_000
-"""Points per time series: Prometheus answers with 11,000 at most."""
+"""Points per time series: Prometheus returns at most 11,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseHistory:
-    """The scores of each release over a time.
+    """The scores of each release within a time range.
 
     Attributes:
         scores: compared value → scores of the release.
         begin_s: start of the first step, seconds since the epoch.
         end_s: end of the last step, seconds since the epoch.
-        step_s: length of a step.
-        is_fixed: whether ``begin_s`` stays where it is at a later look.
+        step_s: length of a step, in s.
+        is_fixed: whether ``begin_s`` is the same at a later look.
     """
 
     scores: Mapping[str, ReleaseScores]
@@ -188,14 +191,14 @@ class ReleaseHistory:
         return sorted(value for value, scores in self.scores.items() if scores.scored)
 
     def pair(self, a: str, b: str) -> ReleasePair:
-        """Return two releases; one without scores is empty."""
+        """Return two releases; a release without scores is empty."""
         first, second = (self.scores.get(value, ReleaseScores(value)) for value in (a, b))
         pair = ReleasePair(first, second, self.end_s)
         both = pair.a.span_s and pair.b.span_s
         if not both or self.is_fixed or pair.since_s >= self.begin_s + 2 * self.step_s:
             return pair
         moves = (
-            "both have scores from before --since, whose beginning moves: the interval holds at one look. For one that "
+            "both have scores from before --since, whose start moves: the interval holds at one look. For one that "
             "holds at every look give --since a time, such as that of the release"
         )
         return replace(pair, notes=(moves,))
@@ -210,14 +213,18 @@ def read_history(
     where: Mapping[str, str],
     told: Callable[[list[tuple[str, str]]], Iterable[tuple[str, str]]] = list,
 ) -> ReleaseHistory:
-    """Return what a Prometheus has of all releases.
+    """Return the scores of all releases in a Prometheus.
 
     Args:
-        where: label → the value that is asked for.
-        told: shows how far it has come: of these fields of sums, with their instruments, one is asked for at a time.
+        api: the server.
+        begin_s: start, seconds since the epoch.
+        end_s: end, seconds since the epoch.
+        is_fixed: whether the start is the same at a later look.
+        where: label → required value.
+        told: wraps the list of sums (fields and instruments) to show progress; one sum is queried at a time.
 
     Raises:
-        ConfigurationError: Prometheus does not answer, or refuses; or the time is too long.
+        ConfigurationError: Prometheus does not answer, or refuses; or the time range is too long.
     """
     step = _FINE_S if end_s - begin_s <= _FINE_UNTIL_S else _COARSE_S
     begin, end = int(begin_s // step) * step, int(end_s // step) * step
@@ -229,7 +236,7 @@ def read_history(
     scored: defaultdict[str, defaultdict[str, dict[str, Steps]]] = defaultdict(lambda: defaultdict(dict))
     lost: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
     for (value, metric, evaluator_version), parts in sums.items():
-        # the first step of a replica, or that of a restart, may lack some sums
+        # the first step of a replica, and that of a restart, may lack some sums
         steps = {time: Moments(**of) for time, of in parts.items() if of.keys() in (SUMMED.keys(), _LOST.keys())}
         if with_scores := {start: of for start, of in steps.items() if of.w}:
             scored[value][metric][evaluator_version] = with_scores

@@ -1,7 +1,7 @@
-"""The SDK's metrics data → the text that a scraper asked for: OpenMetrics with exemplars, or Prometheus' own.
+"""Metrics data of the SDK → the text for a scraper, in OpenMetrics with exemplars or in Prometheus' own format.
 
-The SDK forgets its exemplars with each collection; a scraper that comes second, or a person who looks, would see none. The
-latest one of each bucket is kept here, as the Prometheus client libraries do.
+The SDK drops its exemplars at each collection, so a second scraper, or a person with a browser, would get none. The latest
+exemplar of each bucket is kept here, as the Prometheus client libraries do.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Exemplar
 
 SCOPE_NAME, SCOPE_VERSION = "otel_scope_name", "otel_scope_version"
-"""The labels by which the OpenTelemetry specification tells the meter, as far as remote write has them too."""
+"""Labels that identify the meter in the OpenTelemetry specification; without labels that remote write lacks."""
 
 
 class Exposition:
-    """Writes one collection after another; not for two threads at once.
+    """Converts one collection after another; not thread-safe.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -43,9 +43,9 @@ class Exposition:
         """Return the text and its content type.
 
         Args:
-            collected: cumulative; None = nothing was recorded yet.
-            common: labels that every series carries.
-            accept: the request's ``Accept``; exemplars go out under ``application/openmetrics-text`` only.
+            collected: cumulative data; None = nothing was recorded yet.
+            common: labels for every series.
+            accept: the request's ``Accept`` header; exemplars need ``application/openmetrics-text``.
         """
         from prometheus_client.exposition import choose_encoder
 
@@ -56,7 +56,7 @@ class Exposition:
             for metric in scope.metrics
         ]
         encode, content_type = choose_encoder(accept)
-        registry: Any = SimpleNamespace(collect=lambda: families)  # all that it asks of one
+        registry: Any = SimpleNamespace(collect=lambda: families)  # all that ``encode`` uses
         return encode(registry), content_type
 
     def _family(self, collected: Collected, common: Mapping[str, str]) -> Metric:
@@ -98,7 +98,7 @@ def _key(family: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _kind(data: Any) -> Literal["counter", "gauge", "histogram"]:
-    """Tell by the form of the data, as its classes would have to be imported."""
+    """Return the kind by the attributes of the data, because a check of its class would need an import."""
     if hasattr(data, "is_monotonic"):
         return "counter" if data.is_monotonic else "gauge"
     return "histogram" if hasattr(data, "aggregation_temporality") else "gauge"

@@ -1,4 +1,4 @@
-"""The formulas of estimates as PromQL, and Prometheus' names of our instruments."""
+"""PromQL expressions: the formulas of ``estimates.py`` on counters, and the Prometheus names of our instruments."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from spanscore import semconv
 from spanscore.core.score import Outcome
 from spanscore.outputs.instrument_table import INSTRUMENTS, MOMENTS
 
-# OpenTelemetry names → Prometheus names, as the Collector's remote write makes them, so that one query reads either way in.
+# OpenTelemetry names → Prometheus names as in the Collector's remote write, so that one query works for scraping and pushing.
 #
-# Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or there already,
-# counters end in ``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ
+# Dots become underscores. A unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or already in the name.
+# Counters end in ``_total``. No instrument of ours is a gauge of unit ``1``, the only case in which translators differ
 # (``_ratio``). Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
 
 _UNITS = {"1": "", "s": "seconds", "ms": "milliseconds", "By": "bytes"}
 
 
 def label(attribute: str) -> str:
-    """Return the label of an attribute: ``gen_ai.evaluation.name`` → ``gen_ai_evaluation_name``."""
+    """Return the label name of an attribute: ``gen_ai.evaluation.name`` → ``gen_ai_evaluation_name``."""
     return re.sub(r"[^A-Za-z0-9_]", "_", attribute)
 
 
@@ -33,133 +33,133 @@ def family(name: str, unit: str) -> str:
 
 
 def series(instrument: str) -> str:
-    """Return what one of our instruments is called in a query; of a histogram without ``_bucket``, ``_sum`` or ``_count``.
+    """Return the Prometheus name of an instrument; for a histogram without ``_bucket``, ``_sum`` or ``_count``.
 
     Raises:
-        KeyError: there is no such instrument.
+        KeyError: we have no such instrument.
     """
     about = INSTRUMENTS[instrument]
     return family(instrument, about.unit) + ("_total" if about.kind == "counter" else "")
 
 
-# The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
-# ``recorded.py`` has the rules of means and drops, which are made of recorded sums.
+# The formulas of ``estimates.py`` as PromQL on counters, for dashboards and for alerts on shares. They map text to text.
+# ``recorded.py`` has the rules of means and drops, which use recorded sums.
 #
-# Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed
-# by the same labels: without that, nothing on one side of a sign matches anything on the other.
+# Each formula takes ``Sums``, the source of a sum, as in ``mean(increases("1h"))``. Every operand is summed by the same labels,
+# because otherwise the two sides of an operator do not match.
 
 Sums: TypeAlias = Callable[[str], str]
 """Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""
 
 METRIC = label(semconv.EVALUATION_NAME)
 GROUP = (METRIC, "service_name", "job")
-"""A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
+"""Labels of a metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a missing label is empty."""
 EVALUATOR_VERSION = label(semconv.EVALUATOR_VERSION)
 BY_EVALUATOR = (*GROUP, EVALUATOR_VERSION)
-"""A series (metric version, judge and votes) of a metric of a service: scores of two of them cannot be compared."""
+"""Labels of an evaluator version (metric version, judge and votes) of a service; scores of two versions are not comparable."""
 UNACCOUNTED = "spanscore:unaccounted"
-"""The name under which ``unaccounted()`` is recorded."""
+"""Name of the record of ``unaccounted()``."""
 INSTANCE = "instance"
 POPULATION = f'{label(semconv.EVALUATION_SOURCE)}=""'
-"""The matcher of the configured judge's own scores: those of a fallback are of another source."""
+"""Matcher of the scores of the configured judge; scores of a fallback have another source."""
 OWN_SERVICE, OWN_EVALUATOR, OWN = "\nown service", "\nown evaluator", "\nown segment"
-"""Stand among matchers for the metric and service, for these and the series, and for these and the segment, that an alert is
-about: Prometheus puts the values in when the alert is sent. With a line break, which no value in a matcher has."""
+"""Placeholders for matchers of the alert's metric and service, also of its evaluator version, or also of its segment.
+Prometheus fills in the values when the alert is sent. Each begins with a line break, which no value in a matcher contains."""
 LOWEST_FACTOR = "spanscore:budget_factor"
-"""The name under which ``lowest_factor()`` is."""
+"""Name of the record of ``lowest_factor()``."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
-"""The outcomes that count as failures, for ``=~``."""
+"""Outcomes that count as failures, for ``=~``."""
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
-"""The outcomes of units of which no score was asked here."""
+"""Outcomes of units that this process did not try to score, for ``=~``."""
 
 LOST = "|".join(outcome for outcome in Outcome if outcome.missing)
-"""The outcomes of units that the mean lacks."""
+"""Outcomes of units that should have a score and have none, for ``=~``."""
 
 _OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
-"""Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
-units of every source."""
+"""Instruments of which only the configured judge's sums are read. Outcomes are read for all units, so that they add up; units
+of any source may lack a score."""
 _OF_UNITS = frozenset(
     {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.MISSING_WEIGHT, semconv.MISSING_WEIGHT2}
 )
-"""Counts of units: of every source but those in which the same units, or none, are judged once more."""
+"""Counts of units, of every source except sources that judge the same units again, or no units."""
 _BESIDE = (semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK, semconv.SOURCE_EXTERNAL, semconv.SOURCE_SHADOW)
 _NOT_BESIDE = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_BESIDE)}"'
-"""The matcher of units that came by sampling: the population's, and those of a fallback, which it lacks."""
+"""Matcher of sampled units: those of the configured judge and of a fallback."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _DURATION_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as Prometheus writes it, in the largest unit that is whole: 3600 → ``1h``, 90 → ``90s``."""
+    """Return a duration in Prometheus' notation, in the largest unit without a remainder: 3600 → ``1h``, 90 → ``90s``."""
     milliseconds = round(seconds * 1_000)
     unit, size = next((unit, size) for unit, size in _DURATION_UNITS if milliseconds % size == 0)
     return f"{milliseconds // size}{unit}"
 
 
 def matching(labels: Mapping[str, str]) -> str:
-    """Return matchers: ``{"job": "bot"}`` → ``job="bot"``; values are escaped, empty ones match a label that is not there."""
+    """Return matchers: ``{"job": "bot"}`` → ``job="bot"``; values are escaped, and an empty value matches a missing label."""
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
 
 
 def any_of(values: Iterable[str]) -> str:
-    """Return the inside of a ``=~`` that matches each of the values and nothing else."""
+    """Return the pattern of a ``=~`` that matches exactly these values."""
     return "|".join(map(re.escape, values)).translate(_ESCAPES)
 
 
 def replacement(text: str) -> str:
-    """Return the inside of a ``label_replace`` that puts just this text in."""
+    """Return the replacement of a ``label_replace`` that inserts exactly this text."""
     return text.replace("$", "$$").translate(_ESCAPES)
 
 
 def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return the present value of an instrument per group; of a counter: since its processes started."""
+    """Return the present value of an instrument per group; for a counter, since its processes started."""
     return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_source(instrument, where))})"
 
 
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return how much a counter grew in the window, per group, over all replicas, labels and segments that are not in ``by``.
+    """Return the increase of a counter in the window per group, summed over all labels that are not in ``by``.
 
-    Of scores those of the population alone, of units all but what is judged beside it. Prometheus extrapolates at the
-    window's ends: right for means, whose sums share the error, not for exact counts.
+    Scores are those of the configured judge; units count once, even if another source judges them again. Prometheus
+    extrapolates at the window's ends: means are right, because their sums share the error, but counts are not exact.
     """
     return f"sum by ({', '.join(by)}) ({grown_in(instrument, window, where)})"
 
 
 def grown_in(instrument: str, window: str, where: str = "") -> str:
-    """Return how much each counter of an instrument grew in the window, with all its labels."""
+    """Return the increase of each counter of an instrument in the window, with all labels."""
     return f"increase({series(instrument)}{_where(_of_source(instrument, where))}[{window}])"
 
 
 def labelled(name: str, expressions: Mapping[str, str]) -> str:
-    """Return the union of expressions, each with a value of a label."""
+    """Return the union of expressions; each gets its key as the value of label ``name``."""
     return "\nor ".join(f'label_replace({one}, "{name}", "{value}", "", "")' for value, one in expressions.items())
 
 
 def population(instrument: str) -> str:
-    """Return the counters of an instrument of which the estimates are made."""
+    """Return the counters of an instrument that the estimates use."""
     return series(instrument) + _where(POPULATION)
 
 
 def grown(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return by how much the population's counters grew in a step, per group: each one's difference, none across a restart."""
+    """Return the increase of the counters in a step per group: each counter's difference, left out across a restart."""
     counter = series(instrument) + _where(",".join(filter(None, (where, POPULATION))))
     return f"sum by ({', '.join(by)}) ({counter} - {counter} offset {step} >= 0)"
 
 
 def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
-    """Return sums that come from the counters.
+    """Return sums that are computed from the counters.
 
     Args:
         window: ``1h``, or a dashboard's ``$__range``.
-        where: matchers, ``gen_ai_evaluation_name=~"$metric"``; empty = everything.
-        by: the labels that are told apart.
+        where: PromQL matchers, ``gen_ai_evaluation_name=~"$metric"``; empty = everything.
+        by: labels that separate groups.
     """
     labels = tuple(by)
     return lambda instrument: increase(instrument, window, where, labels)
 
 
 def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return how many units entered, each once: one that was handed over has entered in the process that scores it, too."""
+    """Return the number of units that entered, each once: a delegated unit also enters in the process that scores it."""
     delegated = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.DELEGATED}))))
     return f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, delegated, by)})"
 
@@ -181,12 +181,12 @@ def standard_error(sums: Sums) -> str:
 
 
 def n_eff(sums: Sums) -> str:
-    """Return the effective number of scores."""
+    """Return the effective number of scores of the sums."""
     return f"({sums(semconv.WEIGHT)} ^ 2 / {sums(semconv.WEIGHT2)})"
 
 
 def interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the interval of the mean, of every kind of metric."""
+    """Return the ends of the confidence interval of the mean, for every kind of metric."""
     q0, q1, q2 = (sums(name) for name in (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2))
     one = f"{q0} / {n_eff(sums)}"
     low = _end(sums, f"({q1} - {q2}) / ({q0} - {q1} + {one})", "-", level)
@@ -203,7 +203,7 @@ def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
 
 
 def missing_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return where the mean lies whatever the lost units would have scored. Not for segments: what is lost has none."""
+    """Return the bounds of the mean for any scores of the lost units. Not for segments, because lost units have none."""
     return interval(if_worst(sums), level=level)[0], interval(if_best(sums), level=level)[1]
 
 
@@ -224,7 +224,7 @@ _IF_BEST = {
     semconv.WEIGHT2_QUALITY: semconv.MISSING_WEIGHT2,
     semconv.WEIGHT2_QUALITY2: semconv.MISSING_WEIGHT2,
 }
-"""A sum → what the lost units would add to it."""
+"""Sum → the sum of lost units that is added to it."""
 
 
 def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
@@ -235,7 +235,7 @@ def missing_share(window: str, where: str = "", *, weighted: bool = True) -> str
     """Return the share of the chosen units that have no score of the configured judge, [0, 1].
 
     Args:
-        weighted: by w; False for a metric with an open scale, whose scores add no weight.
+        weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
     """
     return _share(window, where, LOST, where, weighted=weighted)
 
@@ -244,13 +244,13 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     """Return the share of evaluations that failed, [0, 1].
 
     Args:
-        weighted: by w; False for a metric with an open scale, whose scores add no weight.
+        weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
     """
     return _share(window, where, FAILED, _ended_as(FAILED, where), weighted=weighted)
 
 
 def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted: bool) -> str:
-    """Return part ⁄ (part + scored), each written once; ``of_weights``: the matchers of the part's weights."""
+    """Return part ⁄ (part + scored), with each term once; ``of_weights``: matchers of the part's weights."""
     if weighted:
         part, scored = increase(semconv.MISSING_WEIGHT, window, of_weights), increase(semconv.WEIGHT, window, where)
     else:
@@ -260,35 +260,35 @@ def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted:
 
 
 def failures(window: str, where: str = "") -> str:
-    """Return how many evaluations of the population failed."""
+    """Return the number of failed evaluations by the configured judge."""
     return increase(semconv.EVALUATIONS, window, _ended_as(FAILED, where))
 
 
 def declined_share(window: str, where: str = "") -> str:
-    """Return the share of the evaluations that were to be judged which the judge declined, [0, 1]."""
+    """Return the share of the evaluations sent to a judge that the judge declined, [0, 1]."""
     asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"', POPULATION)))
     return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
 
 
 def lowest_factor() -> str:
-    """Return by what each budget multiplies the sampling rates; of several replicas, the lowest."""
+    """Return each budget's factor on the sampling rates; of several replicas, the lowest factor."""
     by = (label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW), *GROUP)
     return f"min by ({', '.join(by)}) ({series(semconv.BUDGET_FACTOR)})"
 
 
 def unaccounted(where: str = "") -> str:
-    """Return eligible − Σ outcomes − pending per metric: 0 whenever nothing was lost, in each process and in all together."""
+    """Return eligible − Σ outcomes − pending per metric: 0 if nothing was lost, in each process and in their sum."""
     eligible, ended, pending = (now(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
     return f"{eligible} - {ended} - {pending}"
 
 
 def _ended_as(outcomes: str, where: str) -> str:
-    """Return the matchers of the population's evaluations that ended in one of these."""
+    """Return the matchers of the configured judge's evaluations with one of these outcomes."""
     return ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"', POPULATION)))
 
 
 def _of_source(instrument: str, where: str) -> str:
-    """Return matchers with those of whose scores, or of which units, an instrument is asked."""
+    """Return ``where`` with the matcher of the sources that an instrument is read for."""
     if label(semconv.EVALUATION_SOURCE) in where:
         return where
     own = POPULATION if instrument in _OF_SOURCES else _NOT_BESIDE if instrument in _OF_UNITS else ""

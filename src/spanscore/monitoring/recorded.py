@@ -1,9 +1,9 @@
-"""Recording rules for the alerts on means: sums of each window, then one formula for all windows, metrics and segments.
+"""Recording rules for the alerts on means: the sums of each window, then one formula for all windows, metrics and segments.
 
-``window`` and ``segment`` are labels of the recorded series: ``spanscore:mean{window="1h",segment="tier=gold"}``; without a
-segment a series is of all units. A window sees a drop if its mean is significantly below what is tolerated. A long window would
-see a drop long after its end: if the next shorter window is good again, and significantly better than the long one, the long
-one is ignored for its own length.
+``window`` and ``segment`` are labels of the recorded series: ``spanscore:mean{window="1h",segment="tier=gold"}``; a series
+without a segment covers all units. A window detects a drop if its mean is significantly below the tolerated mean. A long window
+would show a drop long after its end. So a long window is ignored for its own length if the next shorter window has recovered,
+and is significantly better than the long one.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.promql import label
 
 WINDOW, SEGMENT, SUM = "window", "segment", "of"
-"""Labels of recorded series; ``of``: which sum it is."""
+"""Labels of recorded series; ``of`` names the sum."""
 SUMS = "spanscore:sums"
 MEAN, N_EFF, STANDARD_ERROR = "spanscore:mean", "spanscore:n_eff", "spanscore:standard_error"
 MISSING_SHARE = "spanscore:missing_share"
-"""The share per metric of a service, over the steady window: lost units have no segment and no series."""
+"""Record of the share per metric of a service, over the steady window; lost units have no segment and no evaluator version."""
 SCORED, WRITTEN, WATCHED = "spanscore:scored", "spanscore:written", "spanscore:watched"
-"""The series of which a window has scores, those that are written now, and those whose drops are watched."""
+"""Records of evaluator versions: those with scores in a window, those written now, and those whose drops are watched."""
 MIN_SCORES, BASELINE, TOLERANCE, THRESHOLD = (
     f"spanscore:{name}" for name in ("min_scores", "baseline", "tolerance", "threshold")
 )
-"""A number per metric. Every metric of the file has ``MIN_SCORES``, which therefore also lists the metrics."""
+"""Records with a number per metric. Each metric of the file has ``MIN_SCORES``, which therefore also lists the metrics."""
 CRITICAL, DESIGN_EFFECT, BASELINE_VARIANCE = "spanscore:z2", "spanscore:design_effect", "spanscore:baseline_variance"
-"""z² per metric and window; by how much a burst multiplies the variance, less 1; variance of the normal mean per window."""
+"""Records: z² per metric and window; design effect minus 1; variance of the normal mean per window."""
 JUDGE_P = "spanscore:judge_p"
-"""The p per metric below which its judge has changed."""
+"""Record of the p-value per metric below which its judge has changed."""
 NORMAL, TOLERATED = "spanscore:normal", "spanscore:tolerated"
 NORMAL_NOW, STEP_WEIGHT, NORMAL_WEIGHT = "spanscore:normal_now", "spanscore:step_weight", "spanscore:normal_weight"
-"""The normal quality in this hour; the weight of the last evaluations, and that weight times the normal quality."""
+"""Records: normal quality in this hour; weight of the last evaluations; that weight times the normal quality."""
 DROPPED, DROP, SINCE = "spanscore:dropped", "spanscore:drop", "spanscore:drop_since"
-"""By how much a window is below what is tolerated; the mean of a window whose drop goes on; Unix time at which it began."""
+"""Records: distance of a window below the tolerated mean; mean of a window with an ongoing drop; Unix time of its start."""
 STRAYS, P, SIZE, LONGER = "spanscore:strays", "spanscore:p", "spanscore:size", "spanscore:longer_p"
 RECOVERED, OVER = "spanscore:recovered", "spanscore:over"
 EDGE: Final = 1e-9
-"""How near to 0 and 1 a mean is taken, for its logarithm."""
+"""Smallest distance of a mean from 0 and 1, so that its logarithm is finite."""
 LITTLE_VARIED: Final = 16.0
-"""Scores that vary less count as if their standard deviation were a quarter of what is possible."""
+"""Highest number of pass/fail scores for one effective score: a low standard deviation counts as a quarter of the maximum."""
 STEP: Final = 4
-"""Evaluations over which a counter's growth is seen at any usual interval of scrapes."""
+"""Evaluations over which a counter's growth is visible at any usual scrape interval."""
 _SEEN = 0.9
-"""Share of a window of which must be known what was normal."""
+"""Share of a window for which the normal quality must be known."""
 _GAP = 10
-"""Evaluations without an alarm after which another one begins a new drop."""
+"""Evaluations without an alarm after which the next alarm is a new drop."""
 _WEIGHT = {"w": semconv.WEIGHT}
-"""Value of the label ``of`` → its instrument, as ``estimates.SUMMED`` has them."""
+"""Value of the label ``of`` → its instrument, as in ``estimates.SUMMED``."""
 _HOUR_S = 3_600.0
 _OF_METRIC = f"on ({promql.METRIC}) group_left ()"
 _OF_WINDOW = f"on ({promql.METRIC}, {WINDOW}) group_left ()"
 
 
 def constant(name: str, value: float, metric: str, **labels: str) -> dict[str, Any]:
-    """Return the rule that records a number of a metric."""
+    """Return the rule that records a constant number of a metric."""
     return {"record": name, "expr": f"vector({value:.6g})", "labels": {promql.METRIC: metric, **labels}}
 
 
 def among(recorded: str, expression: str) -> str:
-    """Return an expression for those series that are in ``recorded``, of all units and of segments."""
+    """Return an expression, restricted to series in ``recorded``, for all units and for segments."""
     return f"{expression}\nand on ({', '.join(promql.BY_EVALUATOR)}) {recorded}"
 
 
@@ -72,9 +72,9 @@ def among(recorded: str, expression: str) -> str:
 
 
 def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record each window's sums, its estimates, what its means lack, and which series are written.
+    """Yield the rules that record the sums of each window, the estimates, the share of lost units, and the written versions.
 
-    One rule records all sums of a window: so they are increases over the same samples, even if a scrape arrives meanwhile.
+    One rule records all sums of a window, so that they are increases over the same samples even if a scrape arrives meanwhile.
     """
     for window in map(promql.duration, shared.windows):
         every = _sums(window, budget.SUMMED)
@@ -93,17 +93,17 @@ def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
 
 
 def steady_window(shared: Monitoring) -> str:
-    """Return the shortest window of an hour or more, else the shortest: for shares and thresholds."""
+    """Return the shortest window of at least an hour, otherwise the shortest window; for shares and thresholds."""
     return promql.duration(min((one for one in shared.windows if one >= _HOUR_S), default=min(shared.windows)))
 
 
 def _sums(window: str, instruments: Mapping[str, str], where: str = "") -> str:
-    """Return the sums of a window per series."""
+    """Return the sums of a window per evaluator version."""
     return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({_each(window, instruments, where)})"
 
 
 def _segment_sums(window: str, instruments: Mapping[str, str], key: str, values: Sequence[str], where: str = "") -> str:
-    """Return the sums of a window per series and listed value of a segment's key."""
+    """Return the sums of a window per evaluator version and listed value of a segment's key."""
     listed = f'{label(key)}=~"{promql.any_of(values)}"'
     each = _each(window, instruments, ",".join(filter(None, (where, listed))))
     named = f'"{SEGMENT}", "{promql.replacement(f"{key}=")}$1", "{label(key)}", "(?s)(.*)"'
@@ -119,10 +119,10 @@ def _sum(name: str, **labels: str) -> str:
 
 
 def written(windows: Sequence[str]) -> str:
-    """Return the series that are being written now: those with a score in the shortest window in which their metric has one.
+    """Return the evaluator versions written now: those with a score in the shortest window in which their metric has scores.
 
     Args:
-        windows: shortest first.
+        windows: lengths in PromQL, shortest first.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     older = [f'({_scored(later)} unless {group} {SCORED}{{{WINDOW}="{one}"}})' for one, later in pairwise(windows)]
@@ -134,13 +134,14 @@ def _scored(window: str) -> str:
 
 
 def watched(longest: str, pinned: Mapping[str, str]) -> str:
-    """Return the series whose drops are watched.
+    """Return the evaluator versions whose drops are watched.
 
-    A metric's only series is watched, and of several those that are written now and older than the longest window: a series
-    that takes the place of another has a normal mean of its own, and what differs from the other's is no drop.
+    A metric's only version is watched. If there are several, versions are watched if they are written now and are older than
+    the longest window: a new version has another normal mean, and its difference from the earlier version is no drop.
 
     Args:
-        pinned: metric → its only series that is watched.
+        longest: longest window, in PromQL.
+        pinned: metric → the only evaluator version that is watched.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     now = _but(pinned)
@@ -151,7 +152,7 @@ def watched(longest: str, pinned: Mapping[str, str]) -> str:
 
 
 def spoken(pinned: Mapping[str, str]) -> str:
-    """Return the series that are written now, of a pinned metric (metric → series) that one alone."""
+    """Return the evaluator versions that are written now; of a pinned metric (metric → version) only the pinned one."""
     return f"({' or '.join([_but(pinned), *_only(pinned)])})" if pinned else WRITTEN
 
 
@@ -164,24 +165,24 @@ def _only(pinned: Mapping[str, str]) -> Iterator[str]:
         yield f"{WRITTEN}{{{promql.matching({promql.METRIC: metric, promql.EVALUATOR_VERSION: one})}}}"
 
 
-# --- what is normal ---------------------------------------------------------------------------------------------
+# --- normal quality ---------------------------------------------------------------------------------------------
 
 
 def normal_by_hour(hours: Sequence[float]) -> str:
-    """Return what is normal in this hour.
+    """Return the expression of the normal quality in the present hour.
 
     Args:
-        hours: of the week, 168, from Sunday 00:00 UTC on.
+        hours: normal quality of the 168 hours of the week, from Sunday 00:00 UTC on.
     """
     days = (" + ".join(f"{hours[24 * day + h]:.4g}*(hour()==bool {h})" for h in range(24)) for day in range(7))
     return "\nor ".join(f"({chosen})\nand on () day_of_week() == {day}" for day, chosen in enumerate(days))
 
 
 def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield what is normal over each window, for the metrics of which ``NORMAL_NOW`` is recorded.
+    """Yield the rules that record the normal quality over each window, for the metrics with a record ``NORMAL_NOW``.
 
-    The mean is weighted by what was scored in each part of the window: if quiet hours are better or worse than busy ones, the
-    plain mean over the window is another one.
+    The mean is weighted by the scores in each part of the window: if quiet hours are better or worse than busy ones, the plain
+    mean over the window is different.
     """
     step = promql.duration(STEP * shared.interval)
     named = f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
@@ -206,11 +207,11 @@ def _before(name: str, offset: str, metrics: Sequence[str]) -> str:
 
 
 def deviance(level: str) -> str:
-    """Return the deviance of a window's mean from a level: beyond z² it is z standard errors away.
+    """Return the deviance of a window's mean from a level: above z² it is z standard errors away.
 
-    Twice the logarithm of how much likelier scores of this mean are under it than under the level (Wilks 1938; of pass/fail
-    scores the G statistic). Scores count as so many pass/fail ones as have the mean's standard error (``SIZE``). Unlike a
-    distance in standard errors it holds for skewed scores: near 1 a few failures decide.
+    It is twice the logarithm of the likelihood ratio of the window's mean to the level (Wilks 1938; for pass/fail scores the G
+    statistic). Scores count as the number of pass/fail scores with the same standard error (``SIZE``). Unlike a distance in
+    standard errors it holds for skewed scores: near 1 a few failures decide.
     """
     return f"2 * {SIZE} * ({P} * ln({P} / {level}) + (1 - {P}) * ln((1 - {P}) / (1 - {level})))"
 
@@ -218,16 +219,17 @@ def deviance(level: str) -> str:
 def drop_records(
     windows: Sequence[float], offsets: Mapping[str, Sequence[str]], *, strays: bool, interval_s: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record which windows see a drop, and since when.
+    """Yield the rules that record the windows that detect a drop, and the start of the drop.
 
     Args:
-        windows: in s.
-        offsets: how long before → the metrics whose baseline is what was then.
-        strays: whether a metric has ``DESIGN_EFFECT`` and ``BASELINE_VARIANCE``; those of ``offsets`` must.
+        windows: lengths in s.
+        offsets: offset → metrics whose baseline is the mean at that time before.
+        strays: whether any metric has ``DESIGN_EFFECT`` and ``BASELINE_VARIANCE``; metrics in ``offsets`` must.
+        interval_s: seconds between two evaluations.
     """
     lengths = sorted(windows)
     names = [promql.duration(one) for one in lengths]
-    # a recorded number is normal, or the mean of so long before, if there were enough scores
+    # the baseline is a recorded number, or the earlier mean if that had enough scores
     normal = [f"0 * {MEAN} + {_OF_METRIC} {BASELINE}"]
     normal += (f"{_before(MEAN, *of)}\nand {_before(N_EFF, *of)} >= {budget.OFFSET_SCORES}" for of in offsets.items())
     yield {"record": NORMAL, "expr": "\nor ".join(normal)}
@@ -237,8 +239,8 @@ def drop_records(
         earlier = "\nor ".join(f"({_before(STANDARD_ERROR, *before)}) ^ 2" for before in offsets.items())
         yield {"record": STRAYS, "expr": f"{own} + ({earlier})\nor {own}" if earlier else own}
     yield {"record": P, "expr": f"clamp({MEAN}, {EDGE:g}, {1 - EDGE:.9g})"}
-    # So many pass/fail scores have the standard error of the mean. One effective score counts for ``LITTLE_VARIED`` at
-    # most, and for no more than there are effective passes: without one pass, scores of pass and fail do not vary either.
+    # This many pass/fail scores have the standard error of the mean. One effective score counts as ``LITTLE_VARIED`` at most,
+    # and as at most the number of effective passes: without a pass, pass/fail scores would not vary either.
     error2 = f"((({STANDARD_ERROR} ^ 2 + {STRAYS}) or {STANDARD_ERROR} ^ 2))" if strays else f"{STANDARD_ERROR} ^ 2"
     most = f"{N_EFF} * clamp({P} * {N_EFF}, 1, {LITTLE_VARIED:g})"
     yield {"record": SIZE, "expr": f"({P} * (1 - {P}) / {error2} < {most})\nor {most}"}
@@ -253,7 +255,7 @@ def drop_records(
         lately = f'present_over_time({RECOVERED}{{{WINDOW}=~"{"|".join(names[:count])}"}}[{window}])'
         yield {"record": OVER, "expr": f"max without ({WINDOW}) ({lately})", "labels": {WINDOW: window}}
     yield {"record": DROP, "expr": f"{MEAN} and {DROPPED} unless {OVER}"}
-    # a drop began at the time of its record, else at the start of the shortest window that sees it
+    # a drop began at its recorded time, otherwise at the start of the shortest window that detects it
     starts = [f"(last_over_time({SINCE}[{promql.duration(_GAP * interval_s)}]) and max without ({WINDOW}) ({DROP}))"]
     for window, length in zip(names, lengths, strict=True):
         starts.append(f'0 * sum without ({WINDOW}) ({DROP}{{{WINDOW}="{window}"}}) + time() - {length:g}')

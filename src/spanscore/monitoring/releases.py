@@ -1,4 +1,4 @@
-"""Two releases on the same traffic: their sums, the interval at every look, the verdict, and the same as PromQL."""
+"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, the verdict, and PromQL."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.promql import label
 
-# Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
+# Sums of two releases per quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
 #
-# If the quality swings with the day and the traffic moves from one release to the other, the plain means of two equal
-# releases differ. So releases are compared within each hour: the scores of a release are weighted by the other one's share
-# of the hour's weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran
+# If quality varies with the day and traffic moves from one release to the other, the plain means of two equal releases
+# differ. So releases are compared within each hour: the scores of a release are weighted by the other release's share of
+# the hour's weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran
 # (1954), and of Mantel and Haenszel (1959).
 #
-# Scores that come together may repeat each other: a burst of one question, the turns of a conversation. The variance of the
-# difference is measured from one quarter of an hour to the next, and from neighbour to neighbour (Newey & West 1987, lag
-# 1). By as much as it exceeds the variance of independent scores, so many scores count as one (the design effect: Kish
-# 1965; Rao & Scott 1992). ``benchmarks/compare.py`` counts how often the interval misses that is made of these sums.
+# Scores close in time may repeat each other, such as a burst of one question or the turns of a conversation. The variance of
+# the difference is measured from one quarter of an hour to the next, and between neighbours (Newey & West 1987, lag 1). Its
+# ratio to the variance of independent scores is the number of scores that count as one (the design effect: Kish 1965; Rao &
+# Scott 1992). ``benchmarks/compare.py`` counts how often the interval of these sums misses.
 
 BLOCK_S: Final = 900
-"""Seconds of a block."""
+"""Length of a block, in s."""
 _PER_HOUR: Final = 4
 _FEW_BLOCKS: Final = 6.0
-"""A variance of few blocks may be far too small: it is raised by this number of blocks' share in them. With 6 the interval of
-ten blocks holds; without, bursts and conversations make it miss in .06 of the days."""
+"""Correction for few blocks, whose variance may be far too small: it is raised by this number of blocks' share in them. With 6
+the interval of ten blocks holds; without the correction, bursts and conversations make it miss on .06 of the days."""
 
 Blocks: TypeAlias = Mapping[int, Moments]
 """Number of a block → the sums of its scores; blocks 0 to 3 are the first hour."""
@@ -58,9 +58,9 @@ class MatchedSums(NamedTuple):
 
     Attributes:
         a: sums of the first release; Σw², Σw²y and Σw²y² are those of clusters.
-        b: sums of the second release, likewise of clusters.
+        b: sums of the second release; Σw², Σw²y and Σw²y² are those of clusters.
         blocks: number of blocks with scores.
-        design_effect: scores that say no more than one, at least 1.
+        design_effect: number of scores that count as one, at least 1.
     """
 
     a: Moments
@@ -70,7 +70,7 @@ class MatchedSums(NamedTuple):
 
 
 def matched(a: Blocks, b: Blocks) -> MatchedSums:
-    """Return the sums of two releases over the same traffic; both are empty if the releases have no hour in common.
+    """Return the sums of two releases over the same traffic; both are empty if the releases share no hour.
 
     Args:
         a: blocks of the first release.
@@ -94,7 +94,7 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
-    """Return the sums of each hour that has scores."""
+    """Return the sums of each hour with scores."""
     hours: defaultdict[int, Moments] = defaultdict(Moments)
     for number, of in blocks.items():
         if of.w > 0:
@@ -110,10 +110,13 @@ def _weighted(of: Moments, share: float) -> Moments:
 def _residuals(
     a: Blocks, b: Blocks, hours: Mapping[int, tuple[float, float, float]], difference: float
 ) -> dict[int, float]:
-    """Return number of a block → by how much its weighted scores differ beyond the difference of both means.
+    """Return number of a block → its weighted difference of the scores, beyond the difference of both means.
 
     Args:
+        a: blocks of the first release.
+        b: blocks of the second release.
         hours: number of an hour → the factors of the weights of a and of b, and the middle of both means.
+        difference: difference of both means.
     """
     residuals, nothing = {}, Moments()
     for number in a.keys() | b.keys():
@@ -144,38 +147,38 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
     return replace(of, w2=design_effect * of.w2, w2y=design_effect * of.w2y, w2y2=design_effect * of.w2y2)
 
 
-# A release is watched: whoever looks every minute at an interval of 95 % sees it miss sooner or later. That of
-# ``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and
-# whenever one stops.
+# People watch a release: at one look per minute, an interval of 95 % will miss sooner or later. The interval of
+# ``at_every_look`` covers the difference at all looks together with probability ``level``, for any number of looks and any
+# rule for stopping.
 #
-# S = Σw(y − μ), the scores of one side less those of the other, is a martingale with variance V = Σw²(y − μ)², so for any λ
-# is exp(λS − λ²V ⁄ 2), asymptotically. Mixed over normal λ of variance ρ² it is
+# S = Σw(y − μ), the scores of one side minus those of the other, is a martingale with variance V = Σw²(y − μ)². So for any λ,
+# exp(λS − λ²V ⁄ 2) is a martingale too, asymptotically. Mixed over normal λ of variance ρ² it is
 #
 #     (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
 #
-# which is ever above 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
+# which ever exceeds 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
 # ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
 # Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched``: within the
-# hour, V by quarters of an hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none
-# of the failures that will come. ``benchmarks/compare.py`` counts how often it misses.
+# hour, V by quarters of an hour. V includes two unseen scores, one at either end (``unseen``): near 1 a few scores show
+# none of the failures to come. ``benchmarks/compare.py`` counts how often the interval misses.
 
 LEAST_BLOCKS = 10
-"""Quarters of an hour before anything is said: fewer do not show how scores repeat each other."""
+"""Quarters of an hour that the first interval needs: fewer do not show how scores repeat each other."""
 LEAST_SCORES = 20
-"""Effective scores of either side before anything is said: the interval is asymptotic. With the two that were not seen it
-held from these on, in every cell of the benchmark."""
+"""Effective scores of either side that the first interval needs, because the interval is asymptotic. With two unseen scores it
+held from this number on, in every cell of the benchmark."""
 PLANNED_SCORES = 500
-"""Effective scores of a side at which the interval is about as narrow as it can be: 3.1 standard errors; of 50 it is four
-tenths wider, of 50,000 a seventh."""
+"""Effective scores of a side for which the interval is nearly as narrow as possible: 3.1 standard errors. At 50 it is four
+tenths wider, at 50,000 a seventh."""
 _AT_PLANNED = 5.0
-"""ρ²V there. The half-width in standard errors is least between 4 and 6."""
+"""ρ²V at ``PLANNED_SCORES``. The half-width in standard errors is smallest between 4 and 6."""
 _UNSEEN = 2
 LONGEST_S = 30 * 86_400.0
 _HALVINGS = 50
 
 
 def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
-    """Return the difference with the interval that holds at every look.
+    """Return the difference of the means, b − a, with the interval that holds at every look.
 
     Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
     """
@@ -190,16 +193,16 @@ def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
 
 
 def _error2(of: Moments) -> float:
-    """Return the squared standard error of a mean, with two scores more that were not seen."""
+    """Return the squared standard error of a mean, with two unseen scores included."""
     worst, best = unseen(of)
     away = max(mean(of) - worst, best - mean(of))
     return standard_error(of) ** 2 + _UNSEEN * (of.w2 / n_eff(of)) * away**2 / of.w**2
 
 
 def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
-    """Return the difference with the narrower interval that holds at one look, chosen beforehand: what PromQL can say.
+    """Return the difference with the narrower interval that holds at one look, chosen beforehand; PromQL can compute it.
 
-    The intervals of both means, squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
+    The intervals of both means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
     """
     of_a, of_b, middle = interval(a, level=level), interval(b, level=level), mean(b) - mean(a)
     below = hypot(mean(b) - of_b.low, of_a.high - mean(a))
@@ -208,7 +211,7 @@ def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
 
 
 def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
-    """Return where the difference lies whatever the lost units of both sides would have scored, at every look."""
+    """Return the bounds of the difference for any scores of the lost units of both sides; they hold at every look."""
     worst, best = (
         matched({number: one(of) for number, of in a.items()}, {number: other(of) for number, of in b.items()})
         for one, other in ((if_best, if_worst), (if_worst, if_best))
@@ -217,12 +220,12 @@ def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
 
 
 def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
-    """Return how long it takes at this traffic until something holds; None if that is over 30 days, or not known.
+    """Return the seconds at this traffic until a condition holds; None if that is over 30 days, or unknown.
 
     Args:
-        holds: of the sums of both sides; if ever, then from some time on.
+        holds: condition on the sums of both sides; once true, it stays true as the sums grow.
         sums: the sums so far.
-        seconds: in which the sums came, in s; 0 = no more will come.
+        seconds: time in which the sums arrived, in s; 0 = no more will arrive.
     """
     if not seconds or not sums.blocks:
         return None
@@ -250,9 +253,9 @@ class ReleaseVerdict(StrEnum):
     """The verdict on the second release.
 
     Attributes:
-        WORSE: the whole interval lies below −tolerance.
-        NO_WORSE: the whole interval lies above it.
-        UNDECIDED: it does neither yet, or there are too few scores for one.
+        WORSE: the whole interval is below −tolerance.
+        NO_WORSE: the whole interval is above −tolerance.
+        UNDECIDED: the interval contains −tolerance, or there are too few scores for an interval.
     """
 
     WORSE = "worse"
@@ -262,11 +265,11 @@ class ReleaseVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One side.
+    """One side of a comparison.
 
     Attributes:
         name: the compared value, such as ``1.5``.
-        blocks: quarters of an hour since both are counted → sums of its scores, and of what its mean lacks.
+        blocks: quarter of an hour since the common start → sums of its scores, and of its units without a score.
     """
 
     name: str
@@ -274,24 +277,24 @@ class Release:
 
     @property
     def excluded(self) -> float:
-        """Share of the chosen units that have no score, [0, 1]."""
+        """Share of the chosen units without a score, [0, 1]."""
         return missing_share(sum(self.blocks.values(), Moments()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseComparison:
-    """One metric of two releases.
+    """The comparison of one metric between two releases.
 
     Attributes:
-        metric: its name.
-        a: the release that was there before.
-        b: the release of which is asked.
-        since_s: from when on both are counted, seconds since the epoch.
-        end_s: until when both are counted, seconds since the epoch.
-        obstacle: why nobody knows when more scores come of both; empty if they come.
-        tolerance: by how much the mean quality may be worse, [0, 1].
-        level: with which the interval holds.
-        notes: what else must be known of it.
+        metric: name of the metric.
+        a: the earlier release.
+        b: the release that may be worse.
+        since_s: start of the comparison, seconds since the epoch.
+        end_s: end of the comparison, seconds since the epoch.
+        obstacle: reason why the time of the verdict is unknown; empty if both get more scores.
+        tolerance: tolerated decrease of the mean quality, [0, 1].
+        level: confidence level of the interval.
+        notes: further facts about the comparison, a sentence each.
     """
 
     metric: str
@@ -306,7 +309,7 @@ class ReleaseComparison:
 
     @cached_property
     def sums(self) -> MatchedSums:
-        """The sums of both over the same hours."""
+        """Sums of both releases over the same hours."""
         return matched(self.a.blocks, self.b.blocks)
 
     @cached_property
@@ -316,7 +319,7 @@ class ReleaseComparison:
 
     @cached_property
     def difference(self) -> MeanInterval:
-        """How much better b is, with the interval that holds at every look; its ends are infinite for too few scores."""
+        """Quality of b minus that of a, with the interval that holds at every look; infinite ends with too few scores."""
         return at_every_look(self.sums, level=self.level)
 
     @property
@@ -331,14 +334,14 @@ class ReleaseComparison:
 
     @cached_property
     def lost(self) -> Interval | None:
-        """Bounds of the difference, whatever what is lost would have scored; None where no mean lacks anything to speak of."""
+        """Bounds of the difference for any scores of the lost units; None if both sides lost less than 1 % of the units."""
         if max(self.a.excluded, self.b.excluded) < WORTH_TELLING:
             return None
         return bounds_of_lost(self.a.blocks, self.b.blocks, level=self.level)
 
     @property
     def not_before_s(self) -> int | None:
-        """When there are enough blocks for an interval, seconds since the epoch; None = there are, or more will not come."""
+        """Time of the earliest interval, seconds since the epoch; None if there is one, or if no more scores will come."""
         missing = LEAST_BLOCKS - self.sums.blocks
         if missing <= 0 or self.obstacle:
             return None
@@ -346,7 +349,7 @@ class ReleaseComparison:
 
     @cached_property
     def seconds_left(self) -> float | None:
-        """How long it takes at this traffic until it is decided, if the difference stays; None = over 30 days, or unknown."""
+        """Seconds until the verdict at this traffic, if the difference stays; None if over 30 days, or unknown."""
 
         def decided(sums: MatchedSums) -> bool:
             return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
@@ -362,11 +365,11 @@ class ReleaseComparison:
             lacking = [f"{a} and {b} of the chosen units have no score"]
             if self.is_enough:
                 low, high = map(format_signed, self.lost)
-                lacking[0] += f": whatever they would have got, the difference lies within {low} to {high}"
+                lacking[0] += f": for any scores of these units, the difference is within {low} to {high}"
         return "; ".join([self._said(), *lacking, *self.notes])
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, numbers of what is not known left out as null."""
+        """Return the comparison as JSON types; unknown numbers are null."""
         enough, once = self.is_enough, at_one_look(self.sums.a, self.sums.b, level=self.level)
         not_before = self.not_before_s
         return {
@@ -404,7 +407,7 @@ class ReleaseComparison:
             blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
             outlook = f", in hours in which both have scores; {self.obstacle}"
             if self.not_before_s is not None:
-                outlook = f"; there is an answer from {_utc(self.not_before_s)} on, if both keep their traffic"
+                outlook = f"; the first answer is due at {_utc(self.not_before_s)}, if both keep their traffic"
             return f"not yet on {self.metric}: {blocks}{outlook}"
         evidence = "{:,.0f} and {:,.0f} effective scores".format(*self.scores)
         if not self.is_enough:
@@ -432,7 +435,7 @@ class ReleaseComparison:
             return f"some {time} more at this traffic should decide it"
         if self.obstacle:
             return self.obstacle
-        return "at this traffic that takes over 30 days: allow a larger --tolerance, or score more of it"
+        return "at this traffic that takes over 30 days: set a larger --tolerance, or raise the sampling rate"
 
 
 def _verdict(of: MeanInterval, tolerance: float) -> ReleaseVerdict:
@@ -446,7 +449,7 @@ def _utc(seconds: float) -> str:
 
 
 _QUIET_S: Final = 900
-"""A release has traffic while its last score is at most so much older than the other's."""
+"""Seconds by which a release's last score may be older than the other's while the release still counts as having traffic."""
 
 Steps: TypeAlias = Mapping[int, Moments]
 """Start of a step, in seconds since the epoch → the sums of its scores."""
@@ -473,8 +476,9 @@ class ReleaseScores:
         return (min(starts), max(starts)) if starts else None
 
     def release(self, metric: str, evaluator_versions: Iterable[str], pair: ReleasePair) -> Release:
-        """Return one metric's side, of these evaluator versions, in the whole blocks of the time over which a pair is
-        compared.
+        """Return one metric's side of a comparison.
+
+        It has the scores of these evaluator versions in the whole blocks of the pair's common time.
         """
         since_s, whole = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
         blocks: defaultdict[int, Moments] = defaultdict(Moments)
@@ -489,13 +493,13 @@ class ReleaseScores:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePair:
-    """Two releases.
+    """Two releases to compare.
 
     Attributes:
-        a: the release that was there before.
-        b: the release of which is asked.
-        end_s: until when scores are counted, seconds since the epoch.
-        notes: what else must be known of both.
+        a: the earlier release.
+        b: the release that may be worse.
+        end_s: time until which scores are counted, seconds since the epoch.
+        notes: further facts about both releases, a sentence each.
     """
 
     a: ReleaseScores
@@ -505,12 +509,12 @@ class ReleasePair:
 
     @property
     def since_s(self) -> int:
-        """From when on both are counted: the first score of the later release, which stays at later looks."""
+        """Start of the comparison: the first score of the later release, which is a fixed time at later looks."""
         return max((side.span_s[0] for side in (self.a, self.b) if side.span_s), default=self.end_s)
 
     @property
     def ended(self) -> str:
-        """Name of the release that has no traffic any more while the other one has; empty without one."""
+        """Name of the release without traffic while the other still has some; empty if both or neither have traffic."""
         last = {side.name: side.span_s[1] for side in (self.a, self.b) if side.span_s}
         earliest = min(last, key=lambda name: last[name], default="")
         return earliest if earliest and last[earliest] < max(last.values()) - _QUIET_S else ""
@@ -524,11 +528,15 @@ def compared(
     tolerance: float = 0.0,
     level: float = 0.95,
 ) -> Iterator[ReleaseComparison]:
-    """Yield a comparison of each metric, also of one that has no scores.
+    """Yield the comparison of each metric, including metrics without scores.
 
     Args:
-        across_evaluator_versions: whether evaluator versions are what is compared; else only scores of one evaluator version
-            are, as another judge or prompt measures otherwise.
+        metrics: names of the metrics.
+        pair: the releases.
+        across_evaluator_versions: whether evaluator versions are compared. Otherwise only scores of one evaluator version are
+            used, because another judge or prompt measures differently.
+        tolerance: tolerated decrease of the mean quality, [0, 1].
+        level: confidence level of the intervals.
     """
     a, b = pair.a, pair.b
     for metric in metrics:
@@ -544,23 +552,23 @@ def compared(
             obstacle=_obstacle(pair, of_a, of_b, evaluator_versions),
             tolerance=tolerance,
             level=level,
-            notes=(f"of evaluator version {_listed(evaluator_versions)} alone; {_listed(left_out)} left out",)
+            notes=(f"of evaluator version {_listed(evaluator_versions)} only; {_listed(left_out)} left out",)
             if evaluator_versions and left_out
             else (),
         )
 
 
 def _in_common(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
-    """Return the evaluator version in which both have most scores; empty if they have none in common."""
+    """Return the evaluator version with the most scores in both; empty if they have none in common."""
     both = sorted(a.keys() & b.keys())
     return {max(both, key=lambda one: min(a[one], b[one]))} if both else set()
 
 
 def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_versions: Set[str]) -> str:
-    """Return why nobody knows when more scores come of both; empty if they come."""
+    """Return the reason why the time of the next scores of both is unknown; empty if both get scores."""
     lacking = [side.name for side, of in ((pair.a, a), (pair.b, b)) if not of]
     if lacking:
-        return f"{' and '.join(lacking)} has none yet"
+        return f"no scores yet from {' and '.join(lacking)}"
     if not evaluator_versions:
         told = f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
         return f"{told}: score both with the same metric version and judge"
@@ -568,29 +576,29 @@ def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float],
 
 
 def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
-    """Return evaluator version → its effective scores."""
+    """Return evaluator version → effective number of its scores."""
     return {evaluator_version: n_eff(sum(steps.values(), Moments())) for evaluator_version, steps in scored.items()}
 
 
 def _listed(evaluator_versions: Iterable[str]) -> str:
-    return ", ".join(one or "an evaluator version that is not told" for one in sorted(evaluator_versions))
+    return ", ".join(one or "an unknown evaluator version" for one in sorted(evaluator_versions))
 
 
-# What a panel shows is for a look: its interval is ``at_one_look``, of a window that slides. Watched for a day
-# it misses sooner or later; who decides asks ``spanscore compare``, whose interval holds at every look.
+# A dashboard panel is for one look: its interval is ``at_one_look``, over a sliding window. Watched for a day it misses sooner
+# or later. For a decision use ``spanscore compare``, whose interval holds at every look.
 
 RELEASE: Final = label(semconv.COMPARED)
-"""The label of the compared value."""
+"""Label of the compared value."""
 
 
 def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
     """Return the sums of a release.
 
     Args:
-        value: as it stands between the quotes of a matcher: escaped, or a dashboard's variable.
+        value: value inside the quotes of a matcher: escaped, or a dashboard's variable.
         window: ``1h``, or a dashboard's ``$__range``.
-        where: further matchers.
-        by: the labels that are told apart.
+        where: further PromQL matchers.
+        by: labels that separate groups.
     """
     of_release = promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
     return lambda instrument: of_release(_OF_RELEASES.get(instrument, instrument))
@@ -600,16 +608,16 @@ _OF_RELEASES: Final = {
     semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
     semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
 }
-"""Sum of lost units of all releases → the sum that is kept per release."""
+"""Sum of lost units of all releases → the sum that is kept for each release."""
 
 
 def difference(a: promql.Sums, b: promql.Sums) -> str:
-    """Return by how much the mean quality of b is above that of a, [−1, 1]."""
+    """Return the mean quality of b minus that of a, [−1, 1]."""
     return f"({promql.mean(b)} - {promql.mean(a)})"
 
 
 def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of its interval at one look, as ``at_one_look``."""
+    """Return the ends of the difference's interval at one look, as in ``at_one_look``."""
     (low_a, high_a), (low_b, high_b) = (promql.interval(side, level=level) for side in (a, b))
     below = f"({promql.mean(b)} - {low_b}) ^ 2 + ({high_a} - {promql.mean(a)}) ^ 2"
     above = f"({high_b} - {promql.mean(b)}) ^ 2 + ({promql.mean(a)} - {low_a}) ^ 2"
@@ -618,13 +626,13 @@ def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) 
 
 
 def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return where the difference lies, at one look, whatever the lost units of both would have scored."""
+    """Return the bounds of the difference, at one look, for any scores of the lost units of both."""
     low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
     _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
     return low, high
 
 
 def missing_of(of: promql.Sums) -> str:
-    """Return the share of a release's chosen units that have no score of the configured judge, [0, 1]."""
+    """Return the share of a release's chosen units without a score of the configured judge, [0, 1]."""
     lost = of(semconv.MISSING_WEIGHT)
     return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"

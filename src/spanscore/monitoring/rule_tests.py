@@ -1,6 +1,6 @@
-"""Alerts → unit tests for promtool: each alert fires on the traffic that it is for, and none on good traffic.
+"""Unit tests for promtool: each alert must fire on the traffic that it is for, and no alert on good traffic.
 
-The traffic is made up: 1,000 units per evaluation and stream, all of one mean. A test reads firing alerts from ``ALERTS``.
+The traffic is artificial: 1,000 units per evaluation and stream, all with one mean. A test reads firing alerts from ``ALERTS``.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 STEPS: Final = 2 * health.AT_REST + PATIENCE
-"""Evaluations after which every alert has held long enough."""
+"""Evaluations after which every alert has held for long enough."""
 MOST_STEPS: Final = 2_000
-"""Evaluations past which a test of hours takes promtool minutes."""
+"""Evaluations above which a test of hours takes promtool minutes."""
 _JOB: Final = "bot"
 _DROP: Final = "SpanscoreQualityDrop"
 UNITS = 1_000
-"""Per evaluation of the rules."""
+"""Units per evaluation of the rules."""
 SPREAD = 0.04
-"""Variance of a metric that is not pass/fail."""
+"""Variance of the values of a metric that is not pass/fail."""
 WORST_VARIANCE = 0.25
-"""The highest variance of scores between 0 and 1."""
+"""Highest possible variance of scores between 0 and 1."""
 SOME_STEPS = 400
-"""Evaluations of a test that stands in the file once for each metric with such a baseline."""
+"""Evaluations of a test that the file contains once for each metric with such a baseline."""
 SWING = (0.9, 0.85, 0.8, 0.85)
-"""Means, an hour each, of a metric whose baseline is what was a day or days before."""
+"""Hourly means of a metric with an offset baseline."""
 _WEIGHT, _WEIGHT2 = semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2
 _CONDITIONAL = {promql.METRIC: "refunds", promql.EVALUATOR_VERSION: "1"}
 
 
 class RuleTest(NamedTuple):
-    """One unit test: series that the rules read, and the alerts that must be the only ones to fire.
+    """One unit test: series for the rules, and the only alerts that may fire on them.
 
     Attributes:
+        name: the tested promise.
         traffic: series and their values, in promtool's notation.
-        fires: the labels of each alert that fires, its name among them.
+        fires: labels of each alert that fires, including its name.
         steps: number of evaluations before promtool compares.
         of: regular expression of the alert names that promtool compares.
         more: further expressions → labels and values that each must return at the end.
@@ -73,10 +74,15 @@ def unit_tests(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
-    """Return the tree of a test file.
+    """Return the content of a test file.
 
     Args:
-        rules: name of the rule file beside it.
+        rules: name of the rule file in the same folder.
+        plans: monitoring of the drops.
+        alerts: metric → its alert settings.
+        metrics: metrics of the scorer.
+        shared: settings for all alerts.
+        judge_checks: monitoring of the judges.
     """
     cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
@@ -84,7 +90,7 @@ def unit_tests(
 
 
 def unit_test(case: RuleTest, shared: Monitoring) -> dict[str, Any]:
-    """Return the test as promtool reads it."""
+    """Return the test in promtool's format."""
     alerts = f'ALERTS{{alertstate="firing",alertname=~"{case.of}"}}'
     fires = f"count by (alertname, metric, window, {SEGMENT}, reason) ({alerts})"
     expected = {fires: [(labels, 1.0) for labels in case.fires], **case.more}
@@ -106,13 +112,13 @@ def unit_test(case: RuleTest, shared: Monitoring) -> dict[str, Any]:
 
 
 def series_of(instrument: str, labels: Mapping[str, str]) -> str:
-    """Return the name of a series of an instrument, of one service unless the labels name another."""
+    """Return a series of an instrument; its service is that of the tests unless the labels name another."""
     return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
 @dataclass
 class _Traffic:
-    """The counters of one service in each test."""
+    """The counters of one service, for each test."""
 
     _plans: Sequence[DropPlan]
     _alerts: Mapping[str, AlertSettings]
@@ -121,7 +127,7 @@ class _Traffic:
     _first: str = field(init=False)
     _streams: Sequence[AlertScope] = field(init=False)
     _each_kind: Sequence[Metric] = field(init=False)
-    """A metric of each scale and settings, for tests of hours: promtool evaluates every rule at every step."""
+    """A metric of each scale and kind of settings, for tests of hours, because promtool evaluates every rule at every step."""
 
     def __post_init__(self) -> None:
         self._first = steady_window(self._shared)
@@ -170,28 +176,28 @@ class _Traffic:
         if known:
             drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
             dropped = self._dropped([*drops]) + self._below(drops)
-            windows = len(self._shared.windows)  # each of them must see the drop of each stream
+            windows = len(self._shared.windows)  # each window must detect the drop of each stream
             streams = [
                 ({promql.METRIC: stream.pop("metric"), **stream}, windows) for stream in self._streamed([*drops])
             ]
             seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": streams}
             low = self._all(drops, streams=self._streams)
             yield RuleTest("a drop is seen in every window and segment", low, dropped, more=seen)
-            # the judge changes, and what the new one says is as far below the baseline as a drop
+            # the judge changes, and the scores of the new judge are as far below the baseline as a drop
             more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
             traffic = [*self._in_turn({}, drops, more, {promql.EVALUATOR_VERSION: "another"})]
-            yield RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of=_DROP)
+            yield RuleTest("lower scores of another judge are not a drop", traffic, [], STEPS + more, of=_DROP)
             # the shortest window is good again; of the longest, most is still of the drop
             shortest, longest = min(self._shared.windows), max(self._shared.windows)
             more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
             traffic = [*self._in_turn(drops, {}, more, {"instance": "another"})]
-            yield RuleTest("what is over is told no more", traffic, [], STEPS + more, of=_DROP)
+            yield RuleTest("a drop that is over no longer alerts", traffic, [], STEPS + more, of=_DROP)
         for plan in self._plans:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
 
     def _away(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """A breaker that was open or half-open at every collection, and one that closed now and then."""
+        """A breaker that is open or half-open at every collection, and one that closes now and then."""
         steps = ceil(health.OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
@@ -200,10 +206,10 @@ class _Traffic:
             for model, values in states.items()
         ]
         fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(health.OPEN_S)}
-        return RuleTest("a judge that is away is seen", breakers, [fires, *absent], steps)
+        return RuleTest("a judge that does not answer is seen", breakers, [fires, *absent], steps)
 
     def _binding(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """A budget that has bound for long enough, one that did not at times, and one that has only begun to."""
+        """A budget that binds for long enough, one that binds with pauses, and one that has only begun to bind."""
         steps, bound = ceil(health.BINDING_S / self._shared.interval) + STEPS, f"{health.BINDING / 2:g}"
         factors = {
             "1h": f"{bound}x{steps}",
@@ -218,7 +224,7 @@ class _Traffic:
         return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
     def _silence(self) -> RuleTest:
-        """One service scores no more, and its counters go; one replica of another scores no more, while units come."""
+        """A service that stops scoring, with its counters gone; and a replica that stops scoring while it still gets units."""
         interval = self._shared.interval
         by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
         due = max(health.shortest(self._shared), by_rate)
@@ -239,7 +245,7 @@ class _Traffic:
         return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
     def _changed(self) -> Iterator[RuleTest]:
-        """Another series takes the place of one that had been there for long enough; the notice ends by itself."""
+        """An evaluator version that replaces one of long standing; the notice ends by itself."""
         interval, window = self._shared.interval, parse_duration(self._first)
         before, told = STEPS + ceil(window / interval), PATIENCE + 2
         over = before + ceil(window / interval) + told
@@ -253,13 +259,13 @@ class _Traffic:
         notices = self._each("SpanscoreNewEvaluatorVersion", window=self._first)
         notices = [notice for notice in notices if notice["metric"] in of_kinds]
         of = f"SpanscoreNewEvaluatorVersion|{_DROP}"
-        yield RuleTest("another judge is told", traffic, notices, before + told, of)
+        yield RuleTest("another judge is announced", traffic, notices, before + told, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
 
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the sums of processes, then of those that take their place: metric → mean, a good one where none is given."""
+        """Yield the sums of processes, then of their successors: metric → mean, a good mean if none is given."""
         for metric in self._each_kind:
             good = self._good(metric.name)
             yield from self._scores(metric, before.get(metric.name, good), UNITS)
@@ -294,7 +300,7 @@ class _Traffic:
         declined: float = 0.0,
         streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
-        """Yield what all counters do; ``streams``: segments in which there are scores."""
+        """Yield the values of all counters; ``streams``: segments with scores."""
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
             yield _counter(semconv.MISSING_WEIGHT, failures, UNITS * failed)
@@ -331,7 +337,7 @@ class _Traffic:
         labels: Mapping[str, str] | None = None,
         streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
-        """Yield the sums of each segment; of the series that is watched unless the labels name another."""
+        """Yield the sums of each segment, for the watched evaluator version unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())
         own = {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: alert.evaluator_version or "1", **(labels or {})}
         for stream in streams:
@@ -351,11 +357,11 @@ class _Traffic:
         fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
         less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
         fires = self._dropped([name])
-        yield RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=_DROP)
-        yield RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=_DROP)
+        yield RuleTest(f"{name}: a normal mean at this time", self._changing(name, normal), [], steps, of=_DROP)
+        yield RuleTest(f"{name}: a mean below normal at this time", less, fires, steps, of=_DROP)
 
     def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
-        """Yield the sums of a metric whose mean is another one at each evaluation."""
+        """Yield the sums of a metric with a different mean at each evaluation."""
         (metric,) = (metric for metric in self._metrics if metric.name == name)
         own = {promql.METRIC: name, promql.EVALUATOR_VERSION: self._alerts[name].evaluator_version or "1"}
         for stream in self._streams:
@@ -367,7 +373,7 @@ class _Traffic:
 
 
 def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-    """Messages that a worker skipped, and jobs that were put aside; ``absent``: the alerts on absent scores, which fire too."""
+    """Messages that a worker skipped, and dead letters; ``absent``: alerts on absent scores, which fire too."""
     lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
     aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(health.BRIEF_S)}
     traffic = {
@@ -376,12 +382,12 @@ def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> R
         (semconv.WORKER_SKIPPED, "gap"): f"0+1x{STEPS}",
         (semconv.WORKER_SKIPPED, "whole"): f"7x{STEPS}",
     }
-    name = "lost messages and jobs that were put aside are seen"
+    name = "lost messages and dead letters are seen"
     return RuleTest(name, _series_by_job(traffic), [lost, aside, *absent])
 
 
 def _backlog(interval_s: float) -> RuleTest:
-    """Services whose backlog grows, is old, or comes and goes."""
+    """Services with a backlog that grows, is old, or comes and goes."""
     steps = ceil((health.WAITED_S + 2 * health.BRIEF_S) / interval_s) + STEPS
     swings = " ".join(["0 9000 90"] * steps)
     traffic = {
@@ -404,9 +410,9 @@ def _series_by_job(values: Mapping[tuple[str, str], str]) -> Iterator[dict[str, 
 
 
 def _never_applied() -> RuleTest:
-    """A condition that held for nobody, one that did at times, and ones of which too few units were judged to know."""
+    """A condition that never held, one that sometimes held, and two with too few judged units."""
     many = health.ENOUGH
-    grows = {  # job → Σw and Σw² of what did not apply, Σw and Σw² of what did, with each evaluation
+    grows = {  # job → Σw and Σw² of units without the condition, Σw and Σw² of units with it, per evaluation
         "never": (many, many, 0, 0),
         "sometimes": (many, many, 1, 1),
         "few": (1, 1, 0, 0),
@@ -423,7 +429,7 @@ def _never_applied() -> RuleTest:
 
 
 def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
-    """One judge that has changed, one that has not, and one of three replicas that seems to have."""
+    """A judge that has changed, one that has not, and one with three replicas that seems to have changed."""
     seen = {("bot", "a"): plan.below / 2, ("steady", "a"): 1.0, **{("many", one): plan.below / 2 for one in "abc"}}
     name = {
         promql.METRIC: plan.metric,
@@ -439,7 +445,7 @@ def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
 
 
 def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:
-    """Yield by how much each sum of a metric grows with every evaluation."""
+    """Yield the growth of each sum of a metric per evaluation."""
     yield semconv.SCORED, units
     if metric.scale.range is None:
         return
@@ -451,7 +457,7 @@ def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, flo
 
 
 def _growing(rates: Sequence[float]) -> str:
-    """Return a counter's values in promtool's words, a stretch of one rate after another."""
+    """Return the values of a counter in promtool's notation; each rate holds for one stretch."""
     total, stretches = 0.0, []
     for rate, of in groupby(rates):
         count = len([*of])
@@ -461,28 +467,28 @@ def _growing(rates: Sequence[float]) -> str:
 
 
 def _watched(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
-    """Return the windows that a test can wait for: one that is longer says nothing before it is full."""
+    """Return the windows for which a test can wait: a window returns no result before it is full."""
     most = SOME_STEPS * shared.interval
-    if plan.baseline.offset_s:  # but for such a baseline: what was before is as full as what is
+    if plan.baseline.offset_s:  # an offset baseline needs a second full window
         return shared.windows if plan.baseline.offset_s + max(shared.windows) <= most else []
     return [window for window in shared.windows if window <= most]
 
 
 def _normal(plan: DropPlan, time_s: float) -> float:
-    """Return what is normal at a time, in seconds since the epoch, at which promtool's begins."""
+    """Return the normal quality at a time, in seconds since the epoch; promtool's clock starts at 0."""
     if plan.baseline.hours:
         return plan.baseline.hours[hour_of_week(time_s)]
     return SWING[int(time_s // 3_600) % len(SWING)]
 
 
 def _fall(plan: DropPlan) -> float:
-    """Return how far below what is normal a mean is surely seen to have dropped."""
+    """Return a distance below the normal quality that is certainly detected as a drop."""
     clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
     return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:
-    """Return a series of a test with its values in promtool's notation."""
+    """Return a series of a test, with its values in promtool's notation."""
     return {"series": series_of(instrument, labels), "values": values}
 
 

@@ -1,4 +1,4 @@
-"""Alerts → the files that an operator loads: Prometheus, Alertmanager, Grafana and Kubernetes."""
+"""Writes the alerts as files for Prometheus, Alertmanager, Grafana and Kubernetes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def alerts_of(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[Alert]:
-    """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs.
+    """Return every alert, each for all metrics: on drops, thresholds, judges, silence, accounts, budgets and backlogs.
 
     The alert on a condition that never holds is left out if no metric has a condition.
     """
@@ -63,7 +63,7 @@ def alerts_of(
 
 
 def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
-    """Return the alert with the labels and the runbook of its metric."""
+    """Return the alert with the labels and the runbook of its metric's settings."""
     names = dict.fromkeys(name for own in settings.values() for name in own.labels)
     labels = {
         name: of_metric({metric: literal(own.labels.get(name, "")) for metric, own in settings.items()})
@@ -73,18 +73,18 @@ def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
     return replace(alert, labels={**alert.labels, **labels}, runbook=runbook)
 
 
-# Where an alert links to: the dashboard of its metric, service and time, traces of it, and what to do.
+# Links of an alert: the dashboard of its metric, service and time; its traces; and its runbook.
 
 SERVICE = '{{ or $labels.job "$__all" | urlquery }}'
-"""By the label that dashboards tell services apart by; of an alert about none, all of them."""
+"""Value of the label by which dashboards separate services; for an alert without a service, all of them."""
 BEFORE = 2
-"""Windows that a link shows: that of the alert, and the one before."""
+"""Windows that a link shows: that of the alert, and the one before it."""
 
 
 def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
-    """Return annotation → address, a template, for those that are set; ``{from}`` and ``{to}`` are left to fill in.
+    """Return annotation → address for the configured links; an address is a template, with ``{from}`` and ``{to}`` open.
 
-    An alert over all metrics has no ``{metric}`` parameter.
+    The address of an alert over all metrics has no ``{metric}`` parameter.
     """
     is_general = alert.labels.get("metric", ALL) == ALL
     metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
@@ -92,7 +92,7 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     links = {}
     for name, url in (("dashboard_url", shared.dashboard_url), ("trace_url", shared.trace_url)):
         if url:
-            # an empty variable shows an empty dashboard; without it there is the default
+            # an empty variable would show an empty dashboard; without it the default applies
             address = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url)) if is_general else url
             links[name] = "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(address))
     return links | ({"runbook_url": alert.runbook} if alert.runbook else {})
@@ -101,7 +101,7 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
 def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
     """Return ``{from}`` and ``{to}``: Unix times in milliseconds, from before the alert's window until now.
 
-    An alert without a window has a figure ``from`` of its own.
+    An alert without a window has its own figure ``from``.
     """
     now = {"to": AlertNumber("1000 * time()", "%.0f")}
     if "window" not in alert.labels:
@@ -116,17 +116,17 @@ _NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
 
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's writes the same in a tenth of the time; a PyYAML that was built without it has none."""
+"""libyaml's dumper writes the same in a tenth of the time; a PyYAML that was built without libyaml lacks it."""
 
 _MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
 
 
 BRIEF = 120
-"""Characters of a mapping of texts, such as labels, that is written in one line."""
+"""Characters up to which a mapping of texts, such as labels, is written in one line."""
 
 
 class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
-    """Writes texts of several lines as they are."""
+    """A YAML dumper that writes multi-line texts as block literals."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -146,27 +146,27 @@ _Literal.add_representer(dict, _Literal.represent_tree)
 
 
 def as_yaml(tree: Any) -> str:
-    """Return the file of a tree, with a first line that says what made it."""
+    """Return the YAML text of a tree; its first line names the command that made it."""
     return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-# Each rule asks A (the alert's expression), reduces it to B, and fires on C, as A returns only what is wrong. The mean and
-# its error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing
-# is wrong; that nothing arrives is an alert of its own.
+# Each rule queries A (the alert's expression), reduces it to B, and fires on C, because A returns only faulty series. The mean
+# and its error are recorded by Prometheus, so the rule file must be loaded there too. No data means that no series is
+# faulty; missing scores have an alert of their own.
 
 DATASOURCE = "prometheus"
-"""The uid of the data source; that of integrations/grafana/provisioning/datasources."""
+"""The uid of the data source, as in integrations/grafana/provisioning/datasources."""
 EXPRESSION = "__expr__"
 STEP_S = 10
-"""Grafana evaluates every so many seconds, or a multiple."""
+"""Grafana evaluates at multiples of this number of seconds."""
 _TITLED = ("window", "reason")
 EVERYTHING = -1e9
-"""The threshold that every value exceeds: A returns series only if something is wrong."""
+"""A threshold that every value exceeds, because A returns only faulty series."""
 GRAFANA_SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
 
 
 def provisioned(found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
-    """Return the tree of a file below ``provisioning/alerting``."""
+    """Return the content of a file below ``provisioning/alerting``."""
     interval = STEP_S * ceil(shared.interval / STEP_S)
     group = {"orgId": 1, "name": "spanscore", "folder": "spanscore", "interval": promql.duration(interval)}
     return {"apiVersion": 1, "groups": [{**group, "rules": [_rule(alert, shared) for alert in found]}]}
@@ -193,10 +193,10 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         value = f"{name}_value"
         expression = figure.expression
         for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
-            # of all services: Grafana puts the value with the alert's own labels beside it
+            # query all services: Grafana selects the value with the alert's own labels
             expression = expression.replace(f",{own}", "").replace(own, "")
         steps += [_query(name, expression), _reduced(value, name)]
-        # Grafana has NaN for an absent value: then the text stays empty
+        # Grafana uses NaN for an absent value; the text then stays empty
         known = f"{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}"
         parts[name] = f"{{{{ with $values.{value} }}}}{known}{{{{ end }}}}"
     return {
@@ -209,7 +209,7 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "for": promql.duration(PATIENCE * shared.interval),
         **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "annotations": {name: filled(template, parts) for name, template in templates.items()},
-        "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads two as one
+        "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads $$ as $
         "isPaused": False,
     }
 
@@ -227,9 +227,12 @@ def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
     return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
 
 
-# prometheus/spanscore.rules.yml                promtool check rules prometheus/spanscore.rules_test.yml           promtool
-# test rules alertmanager/alertmanager.yml                 amtool check-config grafana/alerting/spanscore.yaml
-# for those who alert in Grafana instead; asks what the rules record
+# The written files, and the command that checks each:
+#
+# prometheus/spanscore.rules.yml         promtool check rules
+# prometheus/spanscore.rules_test.yml    promtool test rules
+# alertmanager/alertmanager.yml          amtool check-config
+# grafana/alerting/spanscore.yaml        for alerting in Grafana instead; it queries the records of the rules
 
 RULES = "prometheus/spanscore.rules.yml"
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
@@ -243,16 +246,17 @@ def rule_files(
     shared: Monitoring | None = None,
     judge_check: JudgeCheck | None = None,
 ) -> dict[str, str]:
-    """Return path → text.
+    """Return path → text of each file.
 
     Args:
-        alerts: metric name → when it is worth a page; metrics that are left out are watched for silence and failures only.
+        alerts: metric name → its alert settings; other metrics are watched for silence and failures only.
+        metrics: metrics of the scorer.
         shared: interval, windows, dimensions, links; None = the defaults.
-        judge_check: that the scorer has; None = none.
+        judge_check: the scorer's judge check; None = no judge check.
 
     Raises:
-        ConfigurationError: an alert or a calibration names no metric, a file of either cannot be read, a drop or threshold is
-            asked of a metric without a quality, or there are more metrics and segments than can be told apart.
+        ConfigurationError: an alert or a calibration names no metric; a file of either cannot be read; a drop or threshold is
+            configured for a metric without a quality; or metrics and segments exceed the instruments' limit.
     """
     shared = shared or Monitoring()
     _check(alerts, metrics)
@@ -268,7 +272,7 @@ def rule_files(
         promql.UNACCOUNTED: promql.unaccounted(),
         promql.LOWEST_FACTOR: promql.lowest_factor(),
     }
-    # one group: its rules are evaluated one after the other, so each sees the records of those before it
+    # one group, because its rules are evaluated in order, so that a rule reads the records of those before it
     rules = [
         *_numbers(alerts, metrics),
         *estimate_records(shared),
@@ -301,7 +305,7 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
 
 
 def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of each metric that do not depend on a baseline."""
+    """Yield the rules with numbers of each metric that do not depend on a baseline."""
     for metric in metrics:
         own = alerts.get(metric.name, AlertSettings())
         yield constant(MIN_SCORES, least_of(own), metric.name)
@@ -329,10 +333,10 @@ def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
 
 
 def _query_template(figure: AlertNumber) -> str:
-    """Return the template that asks Prometheus for a figure. ``_declared`` declares the variables in it."""
+    """Return the template that queries Prometheus for a figure. ``_declared`` declares its variables."""
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
     own = list(dict.fromkeys(_OWN.findall(text)))
-    if not own:  # a number that is always there
+    if not own:  # a number that always exists
         return figure.written(f'query "{text}" | first | value')
     text = text.replace("%", "%%")
     for number, place in enumerate(own, 1):
@@ -342,7 +346,7 @@ def _query_template(figure: AlertNumber) -> str:
 
 
 def _declared(template: str) -> str:
-    """Return a template behind the variables in it: the matchers of what the alert is about."""
+    """Return a template with declarations of its variables: the matchers of the alert's series."""
     for variable, labels in _OWNED.values():
         if f"{variable} " in template:
             matchers, values = ",".join(f"{name}=%q" for name in labels), " ".join(f"$labels.{name}" for name in labels)
@@ -355,12 +359,12 @@ _OWNED = {
     promql.OWN_EVALUATOR: ("$evaluator_version", promql.BY_EVALUATOR),
     promql.OWN: ("$own", (*promql.BY_EVALUATOR, SEGMENT)),
 }
-"""A place among matchers → the variable of these, and their labels."""
+"""Placeholder among matchers → its template variable, and the labels of these matchers."""
 _OWN = re.compile("|".join(_OWNED))
 
 
 _ROUTE = """\
-# An example: one notification per metric and service, to a webhook. Take the route and the receiver over into your own file.
+# An example: one notification per metric and service, to a webhook. Copy the route and the receiver into your own file.
 route:
   receiver: spanscore
   group_by: [alertname, metric, service_name, job]
@@ -369,7 +373,7 @@ route:
   repeat_interval: 12h
 
 inhibit_rules:
-  # Where a drop is told, the threshold says nothing new of the same segment.
+  # An alert on a drop suppresses the threshold alert of the same segment, which adds no information.
   - source_matchers: [alertname="SpanscoreQualityDrop"]
     target_matchers: [alertname="SpanscoreQualityBelowThreshold"]
     equal: [metric, segment, service_name, job]
@@ -390,7 +394,7 @@ def folder(name: str) -> Path:
     """Return the folder of one integration, as in ``folder("grafana")``.
 
     Raises:
-        FileNotFoundError: there is none of this name; lists those there are.
+        FileNotFoundError: no integration has this name; the message lists the names.
     """
     there = {found.name: found for place in _PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
     if name not in there:
@@ -398,17 +402,17 @@ def folder(name: str) -> Path:
     return there[name]
 
 
-# operator/prometheusrule.yaml                  the rules; a Prometheus takes them by its ruleSelector
-# operator/podmonitor.yaml                      which pods are scraped, on which port operator/dashboard-*.yaml
-# ConfigMaps; Grafana's sidecar takes them by their label
+# operator/prometheusrule.yaml    the rules; a Prometheus selects them by its ruleSelector
+# operator/podmonitor.yaml        the pods and the port to scrape
+# operator/dashboard-*.yaml       ConfigMaps; Grafana's sidecar selects them by their label
 #
 # Source: prometheus-operator, API ``monitoring.coreos.com/v1``; the sidecar's label is the default of the Grafana chart.
 
 NAME = "spanscore"
 PORT = "spanscore"
-"""The name of the containers' port that ``serve_metrics`` listens on; at most 15 letters, as Kubernetes has it."""
+"""Name of the container port on which ``serve_metrics`` listens; at most 15 letters, which is Kubernetes' limit."""
 SCRAPED = {"spanscore/scrape": "true"}
-"""The label of pods that are scraped."""
+"""Label of pods that are scraped."""
 _OURS = {"app.kubernetes.io/name": NAME}
 _SIDECAR = {"grafana_dashboard": "1"}
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -416,12 +420,12 @@ _KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}")
 
 
 def operator_files(rules: str, dashboards: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """Return path → text.
+    """Return path → text of each object's file.
 
     Args:
-        rules: the text of Prometheus' rule file.
+        rules: text of Prometheus' rule file.
         dashboards: file name → text.
-        labels: more labels of every object, by which a Prometheus selects: ``{"release": "prometheus"}``.
+        labels: further labels of every object, by which a Prometheus selects: ``{"release": "prometheus"}``.
 
     Raises:
         ConfigurationError: Kubernetes would refuse a label.
@@ -429,7 +433,7 @@ def operator_files(rules: str, dashboards: Mapping[str, str], labels: Mapping[st
     for key, value in labels.items():
         if not _KEY.fullmatch(key) or not (value == "" or re.fullmatch(_WORD, value)):
             raise ConfigurationError(
-                f"{key}={value} can be no label in Kubernetes: write letters, digits, -, _ and ., at most 63 of them"
+                f"{key}={value} is not a valid label in Kubernetes: write letters, digits, -, _ and ., at most 63 of them"
             )
     shared = {**_OURS, **labels}
     files = {
@@ -455,7 +459,7 @@ _POD_MONITOR = {
         {
             "port": PORT,
             "interval": "15s",
-            # the scraped service becomes the job, as remote write makes it: rules and dashboards tell services apart by it
+            # the scraped service becomes the job, as in remote write: rules and dashboards separate services by job
             "metricRelabelings": [{"sourceLabels": ["service_name"], "regex": "(.+)", "targetLabel": "job"}],
         }
     ],

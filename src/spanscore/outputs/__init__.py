@@ -1,1 +1,1 @@
-"""Sinks, OpenTelemetry providers, instruments and collected cases; no decision on what is scored."""
+"""Destinations of scores: sinks, OpenTelemetry providers, instruments and collected cases. No sampling decisions."""

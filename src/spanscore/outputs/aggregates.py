@@ -1,4 +1,4 @@
-"""Sums by attribute set, in bounded room: of instruments, compared releases, and values that several scorers share."""
+"""Sums by attribute set, with bounded memory: of instruments, of compared releases, and of readings that scorers share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Attributes as a key: name and value in a fixed order."""
+"""Attributes as a key: (name, value) pairs in a fixed order."""
 
 SDK_SETS: Final = 2_000
-"""Attribute sets per instrument, observable ones too, past which the SDK makes one of all, and says nothing."""
+"""Attribute sets per instrument, also observable ones, above which the SDK silently merges all of them into one."""
 MAX_SETS: Final = 1_000
-"""Undeclared attribute sets per instrument: of evaluator versions, models, agents."""
+"""Undeclared attribute sets per instrument, such as those of new evaluator versions, models and agents."""
 _FOR_OTHERS: Final = 100
-"""Attribute sets per instrument that are kept for ``other``, which stands for all sets past the limit."""
+"""Attribute sets per instrument that are reserved for ``other``, which replaces all sets above the limit."""
 MOST_DECLARED: Final = 1_500
-"""Attribute sets that metrics and dimensions may declare; the rest is room for evaluator versions that come later."""
+"""Attribute sets that metrics and dimensions may declare; the rest is room for later evaluator versions."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
@@ -39,7 +39,7 @@ _CLOSED = frozenset(
         semconv.APPLICABLE,
     }
 )
-"""Attributes with few values, which are never ``other``."""
+"""Attributes with few values, which are never replaced by ``other``."""
 _OF_SCORES = {
     semconv.COMPARED,
     semconv.EVALUATION_NAME,
@@ -54,12 +54,12 @@ class BoundedSums:
     """Sums by instrument and attributes. Any thread.
 
     Args:
-        max_sets: attribute sets per instrument that were not declared; past them every attribute with an open set of values is
+        max_sets: undeclared attribute sets per instrument; in further sets, each attribute with an open set of values becomes
             ``other``.
 
     Attributes:
-        overflowed: measurements to which that happened.
-        overflowing: metric → the attribute that had the most values when it first did.
+        overflowed: number of measurements whose attributes became ``other``.
+        overflowing: metric → the attribute with the most values at its first overflow.
     """
 
     def __init__(self, max_sets: int) -> None:
@@ -71,7 +71,7 @@ class BoundedSums:
         self.overflowing: dict[str, str] = {}
 
     def declare(self, labels: Labels, zeros: Mapping[str, float]) -> None:
-        """Let sums be there as 0, of their type, whatever else there is: they take nothing of the room for the others."""
+        """Create sums with the value 0, of their type. Declared sums do not count towards the limit."""
         with self._lock:
             for name, zero in zeros.items():
                 sums = self._sums.setdefault(name, {})
@@ -79,11 +79,11 @@ class BoundedSums:
                 sums.setdefault(labels, zero)
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
-        """Add to one instrument."""
+        """Add an amount to one instrument."""
         self.add_all(labels, ((name, amount),))
 
     def add_all(self, labels: Labels, amounts: Iterable[tuple[str, float]]) -> None:
-        """Add to several instruments under the same attributes."""
+        """Add amounts to several instruments under the same attributes."""
         with self._lock:
             for name, amount in amounts:
                 sums = self._sums.get(name)
@@ -94,17 +94,17 @@ class BoundedSums:
                     sums[labels] = known + amount
 
     def admit(self, name: str, labels: Labels) -> Labels:
-        """Return the attributes, or what stands for them where the instrument has too many sets."""
+        """Return the attributes, or their replacement with ``other`` if the instrument has too many sets."""
         with self._lock:
             return self._admit(name, labels)
 
     def read(self, name: str) -> dict[Labels, float]:
-        """Return an instrument's sums."""
+        """Return the sums of an instrument."""
         with self._lock:
             return dict(self._sums.get(name, {}))
 
     def begin_at_zero(self) -> None:
-        """Let every sum that is there be 0, in a forked child."""
+        """Set each existing sum to 0, in a forked child."""
         self._lock = Lock()
         self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
 
@@ -134,21 +134,21 @@ class BoundedSums:
 
 
 def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
-    """Add sums to those in ``total``."""
+    """Add the sums in ``more`` to those in ``total``, in place."""
     for labels, value in more.items():
         total[labels] = total.get(labels, 0) + value
 
 
 def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return dimensions with their values as text, each once.
+    """Return dimensions with their values as text, without duplicates.
 
     Raises:
-        ConfigurationError: one has the name of an attribute of ours, or would be the label that names the scorer's service.
+        ConfigurationError: a dimension has the name of an attribute of ours, or of the label with the scorer's service.
     """
     if taken := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
         raise ConfigurationError(
-            f"the dimension {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
-            "apart by another attribute of their resource, such as service.namespace"
+            f"the dimension {min(taken)!r} would be the label service_name, which is the scorer's own: separate applications "
+            "by another attribute of their resource, such as service.namespace"
         )
     ours = _OF_SCORES & set(dimensions)
     if ours:
@@ -159,12 +159,12 @@ def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tup
 
 
 def labels_of_metric(name: str, source: str | None = None) -> Labels:
-    """Return the attributes of what is counted per metric."""
+    """Return the attributes of a count per metric."""
     return ((semconv.EVALUATION_NAME, name), *within(source))
 
 
 def labels_of_applicability(name: str, evaluator_version: str, applies: bool) -> Labels:
-    """Return the attributes of the sums of whether a metric applies."""
+    """Return the attributes of the sums on whether a metric applies."""
     return (
         *labels_of_metric(name),
         (semconv.EVALUATOR_VERSION, evaluator_version),
@@ -173,17 +173,17 @@ def labels_of_applicability(name: str, evaluator_version: str, applies: bool) ->
 
 
 def labels_of_calls(metric: str, model: str) -> Labels:
-    """Return the attributes of what a metric asks a model."""
+    """Return the attributes of a metric's calls of a model."""
     return (semconv.EVALUATION_NAME, metric), (semconv.REQUEST_MODEL, model)
 
 
 def labels_of_outcome(name: str, outcome: Outcome, source: str | None = None) -> Labels:
-    """Return the attributes of what is counted per metric and outcome."""
+    """Return the attributes of a count per metric and outcome."""
     return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(source))
 
 
 def labels_of_compared(name: str, value: str) -> Labels:
-    """Return the attributes of what is counted per metric and compared value."""
+    """Return the attributes of a count per metric and compared value."""
     return (*labels_of_metric(name), (semconv.COMPARED, value))
 
 
@@ -202,12 +202,12 @@ def labels_of_score(
 
 
 def within(source: str | None) -> Labels:
-    """Return the attribute of a source; the population, which alone alerts and means read, is what has none."""
+    """Return the attribute of a source; scores of the configured judge have none, and only these are in alerts and means."""
     return ((semconv.EVALUATION_SOURCE, source),) if source else ()
 
 
 def labels_of_run(unit: Unit | None, score: Score) -> Labels:
-    """Return the attributes of the histogram: those of the score, and the scored application's model and workflow or agent."""
+    """Return the attributes of the histogram: those of the score, and the model and workflow or agent of the application."""
     labels = labels_of_score(score.metric, score.label, score.evaluator_version, (), score.source)
     if unit is None:
         return labels
@@ -218,24 +218,23 @@ def labels_of_run(unit: Unit | None, score: Score) -> Labels:
 
 
 MOST_VALUES: Final = 8
-"""Values that are told apart: the first that come, for as long as the process lives, as a counter must not change its name."""
+"""Number of separate values: the first ones, for the life of the process, because a counter must keep its attributes."""
 UNTOLD: Final = "unknown"
-"""The value of a unit that has none: told, as it is a part of no release's mean."""
+"""Value of a unit without one. It has sums of its own, because the unit belongs to no release's mean."""
 _LONGEST: Final = 128
-"""Characters; what is longer is no release's name, and ``other``."""
+"""Longest value in characters; a longer one is not a release's name, and becomes ``other``."""
 
 
 class ComparedValues:
-    """Tells the compared value of units and scores. Any thread.
+    """Reads the compared value of units and scores. Any thread.
 
     Args:
-        by: as ``Compare.by``.
-        resource: gives that of this process, for units that name none of their own.
-        evaluator_versions: metric → its present evaluator version, for the units that are lost: their scores would have been of
-            it.
-        shown: of a value that may hold what a user typed (metadata, attributes), returns what may leave; None = nothing. Called
-            once for each that is told apart, on the thread that asks.
-        most: values that are told apart; the first that come.
+        by: name of the attribute, as in ``Compare.by``.
+        resource: returns the resource of this process, for units without a resource of their own.
+        evaluator_versions: metric → its present evaluator version, which a lost unit's score would have had.
+        shown: returns the exported form of a value that may contain a user's text (metadata, attributes); None = do not export
+            it. Called once for each separate value, on the caller's thread.
+        most: number of separate values; the first ones.
     """
 
     def __init__(
@@ -252,38 +251,39 @@ class ComparedValues:
         self._is_evaluator_version = by == semconv.EVALUATOR_VERSION
         self._shown = shown
         self._most = most
-        # metric of an evaluator version, else empty → value → the value that leaves
+        # metric (empty unless evaluator versions are compared) → value → exported value
         self._known: dict[str, dict[str, str]] = {}
-        self._lock = RLock()  # a signal handler may interrupt its holder, and begin a unit
+        self._lock = RLock()  # a signal handler may interrupt its holder and start a unit
         renew_lock_in_child(self, RLock)
 
     def of_score(self, unit: Unit | None, score: Score) -> str:
-        """Return the value of a score."""
+        """Return the compared value of a score."""
         if not self._is_evaluator_version:
             return self.of_unit(unit)
         return self._admitted(score.evaluator_version or UNTOLD, score.metric)
 
     def of_loss(self, metric: str, told: str) -> str:
-        """Return the value of a unit that a metric lost; ``told``: the value that ``of_unit`` returned."""
+        """Return the compared value of a unit that a metric lost; ``told``: the result of ``of_unit``."""
         if not self._is_evaluator_version:
             return told
         return self._admitted(self._evaluator_versions.get(metric, UNTOLD), metric)
 
     def of_unit(self, unit: Unit | None) -> str:
-        """Return what a unit says, ``unknown`` where it says nothing; None = one of this process of which nothing is left."""
+        """Return the compared value of a unit, ``unknown`` if it has none; None = a unit of this process without kept data."""
         for told, is_safe in self._tellers(unit):
             if (value := plain_text(told.get(self.by))) is not None and value.strip():
                 return self._admitted(value, is_safe=is_safe)
         return self._admitted(UNTOLD)
 
     def known(self, metric: str) -> Sequence[str]:
-        """Return the values of a metric's sums so far, in the order in which they came, ``unknown`` and ``other`` included."""
+        """Return the values of a metric's sums so far, in order of arrival, including ``unknown`` and ``other``."""
         with self._lock:
             return tuple(dict.fromkeys(self._known.get(metric if self._is_evaluator_version else "", {}).values()))
 
     def _tellers(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
-        """Yield what may tell of a unit that is about to be emitted as well as of one that has just closed, and whether it
-        tells what nobody typed.
+        """Yield mappings that may contain the value, and whether they are free of a user's text.
+
+        They give the same value for a unit that has just closed and for one that is about to be emitted.
         """
         root = None if unit is None else unit.root
         if self.by == semconv.REQUEST_MODEL and unit is not None:
@@ -296,28 +296,29 @@ class ComparedValues:
         yield self._resource() if root is None or root.resource is None else root.resource, True
 
     def _admitted(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
-        """Return a value as it is told, ``other`` where it is one too many: of evaluator versions, of those of one metric."""
+        """Return the exported form of a value, ``other`` above the limit; with ``metric`` the limit is that metric's own."""
         with self._lock:
             known = self._known.setdefault(metric, {})
             if value in known:
                 return known[value]
             if value != UNTOLD and (len(known.keys() - {UNTOLD, OTHER}) >= self._most or len(value) > _LONGEST):
                 return known.setdefault(OTHER, OTHER)
-        told = value if is_safe else (self._shown(value) or OTHER)  # somebody's code: with no lock held
+        told = value if is_safe else (self._shown(value) or OTHER)  # a user's function, called without holding the lock
         with self._lock:
             return known.setdefault(value, told)
 
 
 def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: str | None = None) -> Iterator[Labels]:
-    """Yield every set of attributes that the scores of a metric's present evaluator version can have."""
+    """Yield every attribute set that scores of a metric's present evaluator version can have."""
     values = [[(key, value) for value in (*values, OTHER)] for key, values in dimensions.items()]
     for label, segment in product(_labels_of(metric), list(product(*values))):
         yield labels_of_score(metric.name, label, metric.evaluator_version, segment, source)
 
 
 def is_conditional(metric: Metric) -> bool:
-    """Whether a metric has a condition, so that it does not apply to all that it is asked about; an external one may not
-    say.
+    """Return whether a metric has a condition, so that it may not apply to a unit.
+
+    A metric from elsewhere may lack the attribute; the result is then False.
     """
     return bool(getattr(metric, "is_conditional", False))
 
@@ -325,15 +326,16 @@ def is_conditional(metric: Metric) -> bool:
 def refuse_too_many(
     metrics: Sequence[Metric], dimensions: Mapping[str, Sequence[str]], shadowed: int = 0, *, compared: bool = False
 ) -> None:
-    """Refuse metrics and dimensions of which not all can be told apart.
+    """Refuse metrics and dimensions with more attribute sets than can be kept separate.
 
     Args:
-        metrics: with an evaluator version each.
-        shadowed: how many of them a second judge scores, too: an evaluator version more.
-        compared: whether each set is there per compared value.
+        metrics: the metrics; each has one evaluator version.
+        dimensions: attribute → its values.
+        shadowed: number of metrics with a second judge, which adds an evaluator version.
+        compared: whether each set exists once per compared value.
 
     Raises:
-        ConfigurationError: there are too many, with the numbers.
+        ConfigurationError: there are too many; the message has the numbers.
     """
     labels = [len(_labels_of(metric)) for metric in metrics]
     values = {key: len(listed) + 1 for key, listed in dimensions.items()}
@@ -345,8 +347,8 @@ def refuse_too_many(
     raise ConfigurationError(
         f"{len(metrics) + shadowed} evaluator versions of {len(metrics)} metrics × pass or fail × "
         f"{told or 'no dimensions'} make {sets:,} "
-        f"attribute sets per instrument, and {MOST_DECLARED:,} fit: past {SDK_SETS:,} the OpenTelemetry SDK makes one of them "
-        "all. Leave out a dimension, values or metrics"
+        f"attribute sets per instrument, and {MOST_DECLARED:,} fit: above {SDK_SETS:,} the OpenTelemetry SDK merges all of "
+        "them into one. Remove a dimension, values or metrics"
     )
 
 
@@ -358,7 +360,7 @@ class GaugeReading(NamedTuple):
     """The readings of one account, budget or watched judge.
 
     Attributes:
-        labels: its attributes; others may have the same.
+        labels: its attributes; other readings may have equal ones.
         values: instrument → number.
     """
 
@@ -367,7 +369,7 @@ class GaugeReading(NamedTuple):
 
 
 Points: TypeAlias = Callable[[], Mapping[Hashable, GaugeReading]]
-"""Reads what there is: by what tells one from every other in this process."""
+"""Function that returns all present readings, by a key that is unique in this process."""
 
 _WORST: Mapping[str, Callable[[float, float], float]] = {
     semconv.JUDGE_CIRCUIT_BREAKER_STATE: max,
@@ -376,11 +378,11 @@ _WORST: Mapping[str, Callable[[float, float], float]] = {
     semconv.JUDGE_CHECK_FIRST_AGREEMENT: min,
     semconv.JUDGE_CHECK_P: min,
 }
-"""Instruments whose worst value stands for all with the same attributes; values of other instruments add up."""
+"""Instruments whose worst value represents all readings with equal attributes; values of other instruments are added up."""
 
 
 def together(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:
-    """Return the numbers of one instrument by their attributes."""
+    """Return attributes → number of one instrument, from all readings."""
     worst, total = _WORST.get(name), dict[Labels, float]()
     for labels, values in points:
         if name in values:

@@ -1,4 +1,4 @@
-"""CaseCollector: units that meet a condition → cases of a data set, each question once, at the end of a file."""
+"""Collects units that meet a condition as cases of a data set, appended to a file; each question is written once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _PRECISION: Final = 6
 
 
 class FoundScore(NamedTuple):
-    """One score in a case, or in a store.
+    """One score in a case, or in a trace store.
 
     Attributes:
-        value: on the metric's own scale; None where it has none. Likewise ``label``, ``pass`` or ``fail``.
+        value: value on the metric's own scale; None = no value.
+        label: ``pass`` or ``fail``; None = no label.
         evaluator_version: metric version, judge model and votes.
-        probability: with which the unit was chosen, (0, 1]; None = nobody says.
+        probability: sampling probability of the unit, (0, 1]; None = unknown.
     """
 
     value: float | None
@@ -42,26 +43,26 @@ class FoundScore(NamedTuple):
 
     @classmethod
     def of(cls, score: Score) -> Self:
-        """Return what is said of a score that was just given."""
+        """Return the data of a new score."""
         value, probability = (None if n is None else float(n) for n in (score.value, score.probability))
         return cls(value, score.label, score.evaluator_version or None, probability)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is known of it."""
+        """Return the values that are known, as JSON types."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 @dataclass(slots=True)
 class CollectedCase:
-    """One case.
+    """One case of a data set.
 
     Attributes:
-        key: of the unit; of a conversation, that of its last turn.
-        sample: redacted.
+        key: key of the unit; for a conversation, that of its last turn.
+        sample: the redacted sample.
         scores: metric → its latest score.
-        probability: with which the unit was chosen to be scored, by the likeliest of its metrics, (0, 1]; None = nobody says.
-        times: units with the same question, this one among them.
-        session: of a whole conversation; None of a unit.
+        probability: highest sampling probability of the unit for any of its metrics, (0, 1]; None = unknown.
+        times: number of units with the same question, including this one.
+        session: the conversation, if the case is a whole conversation; None for a unit.
     """
 
     key: UnitKey
@@ -79,18 +80,18 @@ class CollectedCase:
 
     @property
     def id(self) -> str:
-        """Trace id and span id of the unit; for a conversation the hash of its id, which is no unit's."""
+        """Trace id and span id of the unit; for a conversation the hash of its id, which differs from each unit's id."""
         trace_id, span_id = self.key if self.session is None else self.session.key
         return f"{trace_id:032x}-{span_id:016x}"
 
     @property
     def question(self) -> str:
-        """The user's question without differences of case and spaces: equal questions are one case."""
+        """The user's question with case and spaces normalized: equal questions are one case."""
         asked = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
         return " ".join(asked.split()).casefold()
 
     def record(self) -> dict[str, Any]:
-        """Return it as a record of a data set: ``spanscore evaluate`` reads it, and so does ragas."""
+        """Return the case as a record of a data set, which ``spanscore evaluate`` and ragas can read."""
         scores = {name: score.as_json() for name, score in self.scores.items()}
         ids = {"trace_id": f"{self.key.trace_id:032x}", "span_id": f"{self.key.span_id:016x}"}
         turns = {} if self.session is None else {"turns": self.session.turns}
@@ -100,19 +101,19 @@ class CollectedCase:
         return {"id": self.id, **self.sample.model_dump(exclude_none=True), **beside}
 
     def line(self) -> str:
-        """Return the same as a line of a file, with its end."""
+        """Return the case as a line of a file, with its line end."""
         return f"{json.dumps(self.record(), ensure_ascii=False, default=str)}\n"
 
 
 def case_sample(
     samples: Samples, metrics: Collection[str], requires: Mapping[str, Mapping[str, Collection[str]]]
 ) -> Sample | None:
-    """Return what metrics were scored on: the turn, but a conversation where all of them score those alone; None: no sample.
+    """Return the sample that metrics scored: the turn, or the conversation if all metrics score conversations; None: no sample.
 
     Args:
-        samples: of the unit, redacted.
-        metrics: their names.
-        requires: metric → kind of sample → the fields that it needs; one that is not in it may score either.
+        samples: redacted samples of the unit.
+        metrics: names of the metrics.
+        requires: metric → kind of sample → required fields; a metric that is missing here may score either kind.
     """
     if samples.outcome is not None:
         return None
@@ -125,23 +126,23 @@ def case_sample(
 
 
 MOST_QUESTIONS: Final = 10_000
-"""The latest questions of a file that are remembered, some 0.1 kB each."""
+"""Number of latest questions of a file that are remembered, at some 0.1 kB each."""
 _DIGEST_BYTES: Final = 16
 
 
 class QuestionIndex:
-    """The latest questions of each file, by hash: those of a file that is gone are as new. One thread."""
+    """Hashes of the latest questions of each file; those of a replaced file are forgotten. One thread."""
 
     def __init__(self) -> None:
         self._of_file: dict[FileIdentity, dict[bytes, None]] = {}
 
     def has(self, question: str, files: Collection[FileIdentity]) -> bool:
-        """Whether one of these files has a question; of others it is forgotten."""
+        """Return whether one of these files contains a question; forget all other files."""
         self._of_file = {file: known for file, known in self._of_file.items() if file in files}
         return any(_digest(question) in known for known in self._of_file.values())
 
     def add(self, question: str, appended: Appended) -> None:
-        """Note that a file has a question; of one of which it is the first, it is all there is."""
+        """Note that a file contains a question. If it is the file's first line, earlier notes on the file are dropped."""
         if appended.is_first:
             self._of_file[appended.file] = {}
         known = self._of_file.setdefault(appended.file, {})
@@ -155,11 +156,11 @@ def _digest(question: str) -> bytes:
 
 
 WRITTEN, FOLDED, LOST = "written", "folded", "lost"
-"""Results of a case: it is in the file; its question was there; it is nowhere."""
+"""Results of a case: written to the file; folded into an equal question; lost."""
 _MOST_WAITING: Final = 1_000
 _MOST_WAITING_BYTES: Final = 16_000_000
 _RETRY_S: Final = (1.0, 5.0, 30.0)
-"""After the first fault, the second, and each later one."""
+"""Seconds until the next try: after the first failure, after the second, and after each later one."""
 
 Counted = Callable[[str, int], object]
 
@@ -174,9 +175,10 @@ class CollectState:
     """The counts of collected cases.
 
     Attributes:
-        cases: result → cases: ``written``, ``folded``, ``lost``.
-        waiting: to be written.
-        fault: why they cannot be now, in the system's words; empty where they can.
+        path: the file.
+        cases: result → number of cases: ``written``, ``folded``, ``lost``.
+        waiting: number of cases to be written.
+        fault: the system's reason why cases cannot be written now; empty if they can.
     """
 
     path: Path
@@ -186,16 +188,16 @@ class CollectState:
 
 
 class CaseCollector:
-    """Collects cases. Any thread; never raises; blocks nowhere but in ``finish``.
+    """Collects cases. Any thread; never raises; only ``flush`` and ``finish`` block.
 
-    What cannot be written waits, and is tried again: 1,000 cases or 16 MB, of which the newest give way.
+    Cases that cannot be written wait and are retried: up to 1,000 cases or 16 MB; above that, the newest are lost.
 
     Args:
-        collect: which, and where to.
-        requires: metric → kind of sample → fields, as metrics tell it.
-        counted: told what became of how many cases.
-        later: has something done after so many seconds.
-        clock: seconds, that only goes on.
+        collect: conditions, file and limits.
+        requires: metric → kind of sample → required fields, as reported by the metrics.
+        counted: called with a result and its number of cases.
+        later: schedules a function after a number of seconds.
+        clock: monotonic clock, in s.
     """
 
     def __init__(
@@ -223,7 +225,7 @@ class CaseCollector:
         self._over = False
 
     def scored(self, job: Job, scores: Sequence[Score]) -> None:
-        """Take in all scores of a job that is over: a unit's, or a conversation's that has ended."""
+        """Receive all scores of a finished job: those of a unit, or of an ended conversation."""
         if job.unit.is_provisional:
             return
         try:
@@ -238,12 +240,12 @@ class CaseCollector:
             log_internal_error("collect a case", error)
 
     def state(self) -> CollectState:
-        """Return how it stands."""
+        """Return the counts."""
         with self._lock:
             return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._fault)
 
     def flush(self, timeout_s: float) -> bool:
-        """Write what waits, and wait for that. False: it cannot be written in time. Blocks."""
+        """Write the waiting cases, and wait until they are written. Returns False if they are not in time. Blocks."""
         with self._lock:
             if not self._waiting:
                 return True
@@ -253,7 +255,7 @@ class CaseCollector:
         return not self._waiting
 
     def finish(self, timeout_s: float) -> None:
-        """Write what waits, and count as lost what cannot be written in time: at the end of the scorer. Blocks."""
+        """Write the waiting cases at the end of the scorer; cases that are not written in time count as lost. Blocks."""
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
@@ -278,7 +280,7 @@ class CaseCollector:
             self._thread.do(self._write_waiting)
 
     def _write_waiting(self) -> bool:
-        """Write what waits, as far as it goes; return whether all of it went. On the thread alone."""
+        """Write the waiting cases until the first failure; return whether all were written. Only on the writer thread."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -310,7 +312,7 @@ class CaseCollector:
     def _settle(self, waiting: _WaitingCase, result: str) -> None:
         with self._lock:
             if not self._waiting or self._waiting[0] is not waiting:
-                return  # it was given up meanwhile
+                return  # it was dropped meanwhile
             self._waiting.popleft()
             self._bytes -= waiting.size_bytes
             if result == WRITTEN:
@@ -324,9 +326,7 @@ class CaseCollector:
             self._fault = error.strerror or type(error).__name__
             self._retry_at_s = self._clock() + wait_s
         path = self._file.path
-        log_once(
-            f"cases of {path}", f"cases cannot be written to {path}: {self._fault}; they wait, and are tried again"
-        )
+        log_once(f"cases of {path}", f"cases cannot be written to {path}: {self._fault}; they wait, and are retried")
         if not self._over:
             self._later(wait_s, lambda: self._thread.do(self._write_waiting))
 

@@ -1,4 +1,4 @@
-"""``OTEL_*`` variables → exporters and providers of ours, which print nothing and report rejected items."""
+"""Our own exporters and providers, configured by ``OTEL_*`` variables: they print nothing, and report rejected items."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from requests import PreparedRequest, Request, Response, Session
 
-# What all requests to an address share, done once: reading what the environment names, and preparing all but the body.
+# The work that all requests to one address share is done once: reading the environment, and preparing all but the body.
 #
-# ``requests`` goes through all variables, three times over, before it sends anything: two fifths of what a small export
-# costs. A quarter of the rest is the preparation: the address is taken apart, a login is looked for in a file, headers are
-# merged.
+# ``requests`` reads all environment variables three times before it sends anything: two fifths of the cost of a small export.
+# A quarter of the rest is the preparation: parsing the address, looking for a login in a file, and merging headers.
 
 
 def read_environment_once(session: Session) -> None:
-    """Have a session of ours remember what it found; variables that change later are those of another process."""
+    """Let a session of ours read the environment once; later changes of variables do not apply to it."""
     read: Any = session.merge_environment_settings
     found: dict[Any, dict[str, Any]] = {}
 
@@ -48,9 +47,9 @@ def read_environment_once(session: Session) -> None:
 
 
 def prepare_once(session: Session) -> None:
-    """Have a session of ours remember the prepared request of an address, and give it the body of each that follows.
+    """Let a session of ours prepare the request of an address once, and set the body of each later request.
 
-    Not where a backend has set a cookie: it may change with each answer. The session's own headers are those of the first.
+    This stops if a backend sets a cookie, because it may change with each answer. Headers of the session are read once.
     """
     prepare = session.prepare_request
     made: dict[Any, PreparedRequest] = {}
@@ -62,7 +61,7 @@ def prepare_once(session: Session) -> None:
         asked = request.method, request.url, *(request.headers or {}).items()
         if asked not in made:
             made[asked] = prepare(request)
-            made[asked].body = None  # as large as an export
+            made[asked].body = None  # as large as an export, so it is not kept
         again = made[asked].copy()
         again.prepare_body(request.data, None)
         return again
@@ -70,18 +69,18 @@ def prepare_once(session: Session) -> None:
     session.prepare_request = prepared  # type: ignore[method-assign]
 
 
-# The SDK's exporters call that a success and hand the answer to nobody; over HTTP it is read on its way through their
-# session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
+# A partial rejection is a success for the SDK's exporters, and they drop the answer. Over HTTP, the answer is read here from
+# their session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
-"""How the SDK's variables end that name a session of the user's own; it is left alone, and its answers are not seen."""
+"""Ending of the SDK's variables that name a session of the user. Such a session stays unchanged; its answers are unseen."""
 
 
 class PartialSuccess:
-    """The rejections by a backend since the last ``take``. The thread that exports.
+    """Counts the rejections by a backend since the last ``take``. Used by the exporting thread only.
 
     Attributes:
-        is_known: whether answers are seen; False over gRPC, and of a session that is not ours.
+        is_known: whether answers are seen; False over gRPC, and for a session of the user.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class PartialSuccess:
         self._why = ""
 
     def session(self) -> Session | None:
-        """Return a session for the ``session=`` of an OTLP/HTTP exporter; None where the environment names the user's own."""
+        """Return a session for an OTLP/HTTP exporter's ``session=``; None if the environment names one of the user."""
         from requests import Session  # brought along by the OTLP exporters, as they send through it
 
         if any(name.startswith("OTEL_") and name.endswith(_CREDENTIAL_PROVIDER) for name in os.environ):
@@ -103,13 +102,13 @@ class PartialSuccess:
         return session
 
     def take(self) -> tuple[int, str]:
-        """Return the number of rejected spans, points or events, and the message of the backend; count from 0 again."""
+        """Return the number of rejected spans, points or events, and the backend's message; reset both."""
         taken = self._rejected, self._why
         self._rejected, self._why = 0, ""
         return taken
 
     def _read(self, response: Response, *_: Any, **__: Any) -> None:
-        """Read one answer. One request of an export may come after another: they add up."""
+        """Add up the rejections in one answer; one export may take several requests."""
         if response.ok and "protobuf" in response.headers.get("Content-Type", ""):
             rejected, why = rejected_in(response.content)
             self._rejected += rejected
@@ -117,13 +116,13 @@ class PartialSuccess:
 
 
 def rejected_in(answer: bytes) -> tuple[int, str]:
-    """Return the number and the message; the three signals have them under the same field numbers."""
+    """Return the number of rejected items and the message; the field numbers are the same for all three signals."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
     try:
         found = ExportTraceServiceResponse.FromString(answer).partial_success
-    except DecodeError:  # no answer of OTLP: it rejects nothing
+    except DecodeError:  # not an OTLP answer, so no rejection
         return 0, ""
     return max(0, found.rejected_spans), found.error_message
 
@@ -132,9 +131,9 @@ Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 
 MAX_WORDS = 100
-"""Characters of an exporter's or a backend's own words in ``last()``, where they are none that we know."""
+"""Characters of an exporter's or a backend's message in ``last()``, if it is not a known one."""
 _THINGS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
-"""The things in an export of each signal, for people."""
+"""Signal → plural noun for its items, for people."""
 
 _NOISY_LOGGERS = (
     "opentelemetry.exporter.otlp.common.http",
@@ -143,9 +142,9 @@ _NOISY_LOGGERS = (
     "opentelemetry.sdk.metrics._internal.export",
     "urllib3.connectionpool",
 )
-"""Loggers of exports, in the SDK and the exporters, besides the modules of the exporter's own classes."""
+"""Loggers of exports in the SDK and the exporters, in addition to the modules of the exporters' classes."""
 _UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
-"""How the exporters, HTTP and gRPC, word the answer of a backend that takes no such signal (a plain Jaeger: metrics, logs)."""
+"""Message of HTTP and gRPC exporters if a backend does not accept a signal (a plain Jaeger: metrics, logs)."""
 _UNREACHABLE = {
     "connection refused": re.compile(r"refused", re.IGNORECASE),
     "name not resolved": re.compile(
@@ -153,20 +152,20 @@ _UNREACHABLE = {
         re.IGNORECASE,
     ),
 }
-"""Clause → how urllib3, gRPC and the system word it. Known at the first try."""
+"""Clause → pattern of the messages of urllib3, gRPC and the system. Such an error is certain at the first try."""
 _CODE = re.compile(r"code: (\d{3})\b")
 _GRPC_CODE = re.compile(r"StatusCode\.([A-Z_]+)")
 _TRANSIENT = re.compile(r"Transient error (.+?) encountered")
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus}
 _LATE = re.compile(r"timed? ?out|DEADLINE_EXCEEDED", re.IGNORECASE)
 _QUEUE_FULL = "Queue full"
-"""How the SDK's batch processors begin to say that they drop what comes."""
+"""Begin of the message with which the SDK's batch processors drop new items."""
 
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
 
 
 class _LogFilter(logging.Filter):
-    """Keeps off stderr what is logged while one of *our* exporters works; a user's exporters log as ever."""
+    """Keeps log lines of *our* exporters off stderr; log lines of a user's exporters are unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         exporter = _exporting.get()
@@ -180,7 +179,7 @@ _hush = _LogFilter()
 
 
 class _SuppressLogs:
-    """The block of ``hushed``. A generator's takes three times as long, and every span that leaves goes through one."""
+    """The context manager of ``hushed``: a class, because a generator takes three times as long, for every exported span."""
 
     __slots__ = ("_exporter", "_token")
 
@@ -195,22 +194,22 @@ class _SuppressLogs:
 
 
 class QuietExporter:
-    """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is refused.
+    """An SDK exporter of any signal that prints nothing, remembers its last result, and stops after a rejection.
 
-    It stops for good after the first 404, 405 (Phoenix) or UNIMPLEMENTED: the backend does not take this signal.
+    It stops for good after the first 404, 405 (Phoenix) or UNIMPLEMENTED, because the backend does not accept this signal.
 
     Args:
-        inner: a span, metric or log exporter; what is not defined here is asked of it.
-        endpoint: for people, without credentials.
-        what: the signal it carries.
-        partial: reads what the backend rejects of an export that it takes; None = that is not known.
+        inner: span, metric or log exporter; all other attributes are read from it.
+        endpoint: address for people, without credentials.
+        what: signal of the exporter.
+        partial: reads the partial rejections of a backend; None = they are unknown.
 
     Attributes:
-        undelivered: spans, points or events of exports that failed, those that the backend rejected, and those dropped as too
-            many were waiting.
-        unreachable: whether no backend was there at the latest try; also while the exporter waits for its next.
-        instead: returns where the signal is read otherwise, so that nothing is lost without this exporter; empty = nowhere.
-        on_success: called after an export that the backend took as a whole, on its thread.
+        undelivered: number of spans, points or events in failed exports, rejected by the backend, or dropped because too many
+            were waiting.
+        unreachable: whether the backend was unreachable at the latest try; also while the exporter waits for the next try.
+        instead: returns where the signal can be read without this exporter, so that a failure loses nothing; empty = nowhere.
+        on_success: called after an export that the backend accepted as a whole, on its thread.
     """
 
     def __init__(
@@ -238,7 +237,7 @@ class QuietExporter:
             filters = logging.getLogger(name).filters
             if (
                 _hush not in filters
-            ):  # first: the SDK's DuplicateFilter would take an application's line for one of ours
+            ):  # first in order: the SDK's DuplicateFilter would mistake an application's line for one of ours
                 filters.insert(0, _hush)
 
     def __getattr__(self, name: str) -> Any:
@@ -246,16 +245,16 @@ class QuietExporter:
 
     @property
     def is_sending(self) -> bool:
-        """Whether an export is under way."""
+        """Whether an export is in progress."""
         return bool(self._sending)
 
     @property
     def unsupported(self) -> bool:
-        """Whether the backend said that it does not take this signal; nothing is sent any more."""
+        """Whether the backend rejected this signal, so that no further export is sent."""
         return self._rejection is not None
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Export through the inner exporter. Never raises, never logs; None is a failure too."""
+        """Export through the inner exporter. Never raises, never logs. A result of None counts as a failure."""
         if self.unsupported:
             return self._rejection
         self._error = self._cause = self._in_part = ""
@@ -272,34 +271,34 @@ class QuietExporter:
         return result
 
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
-        """Shut the inner exporter down, which interrupts a retry that is waiting."""
+        """Shut the inner exporter down, which interrupts the wait before a retry."""
         self._closing = True
-        if self._sending and self._cause:  # here, as the thread that is interrupted may not come to it at an exit
+        if self._sending and self._cause:  # the interrupted thread may not get to it during an exit
             self._complain()
         with self.hushed():
             self._inner.shutdown(*args, **kwargs)
 
     def heard(self, record: logging.LogRecord) -> None:
-        """Keep a log line of an export that is under way: only there do the exporters tell why."""
+        """Keep a log line of the export in progress, because exporters report the reason of a failure only there."""
         words = record.getMessage()
         if words.startswith(_QUEUE_FULL):
             self.undelivered += 1
         elif record.levelno >= logging.ERROR:
             self._error = words
         elif record.levelno == logging.WARNING and not self._closing:
-            self._cause = words  # why it tries again; the error then only says that it gave up
+            self._cause = words  # the reason of a retry; the final error lacks it
             self._notice_unreachable()
 
     def hushed(self) -> AbstractContextManager[None]:
-        """Keep off stderr what the SDK or an exporter logs on this thread inside the block."""
+        """Return a context manager that keeps log lines of the SDK and the exporters on this thread off stderr."""
         return _SuppressLogs(self)
 
     def delivered_since(self, failures: int) -> bool:
-        """Whether nothing failed since ``failures`` was this exporter's count, nor in the last export before."""
+        """Return whether no export failed since the count was ``failures``, including the last export before that."""
         return bool(self.instead()) or (self.last_ok is not False and self.failures == failures)
 
     def last(self) -> str:
-        """Return the last result in one clause, with its time and how much could not be delivered."""
+        """Return the last result in one clause, with its time and the number of undelivered items."""
         if self._sending and self.unreachable:
             return f"{self._clause()}, trying again{self._losses(self._sending)}"
         if self.last_ok is None:
@@ -332,7 +331,7 @@ class QuietExporter:
             where = self._where()
             log_once(
                 f"reject {where}",
-                f"{where} rejects a part of what is exported: see scorer.status() for what is lost",
+                f"{where} rejects a part of each export: see scorer.status() for the number of lost items",
             )
             return
         if result is not None and _UNSUPPORTED.search(self._error):
@@ -348,19 +347,19 @@ class QuietExporter:
             self._complain()
 
     def _complain(self) -> None:
-        """Tell the operator; the three signals of one endpoint are one cause."""
-        if self.instead() or (self._closing and not self._cause):  # the latter: given up by us, not by the backend
+        """Log the failure once per endpoint and reason, because the three signals of an endpoint have one cause."""
+        if self.instead() or (self._closing and not self._cause):  # in the second case we stopped, not the backend
             return
         where, clause = self._where(), self._clause()
         cannot = f"nothing can be exported to {where} ({clause})"
-        remedy = "see scorer.status() for what is lost"
+        remedy = "see scorer.status() for the number of lost items"
         if clause in _UNREACHABLE:
             endpoint = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
             remedy = f"is a Collector there? Set {endpoint}, or OTEL_SDK_DISABLED=true, which ends scoring"
         elif clause in ("HTTP 401", "HTTP 403", "gRPC UNAUTHENTICATED", "gRPC PERMISSION_DENIED"):
-            remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to what it asks for"
+            remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to the credentials of the backend"
         elif self.unsupported:
-            remedy = f"it takes no {self._what} there: correct {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
+            remedy = f"it does not accept {self._what}: correct {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
         log_once(f"export {where} {clause}", f"{cannot}: {remedy}")
 
     def _clause(self) -> str:
@@ -369,7 +368,7 @@ class QuietExporter:
         return words if known else _shortened(words)
 
     def _where(self) -> str:
-        """Return the endpoint that the three signals have in common."""
+        """Return the endpoint without the path of the signal."""
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
@@ -388,7 +387,7 @@ def _shortened(words: str) -> str:
 
 
 def _condensed(words: str) -> str:
-    """Return the one clause that an exporter's words come to; empty where they are none that we know."""
+    """Return one clause for an exporter's message; empty if the message is unknown."""
     for clause, pattern in _UNREACHABLE.items():
         if pattern.search(words):
             return clause
@@ -411,21 +410,21 @@ def _size(batch: Any) -> int:
     return sum(len(metric.data.data_points) for scope in scopes for metric in scope.metrics)
 
 
-# Everything of the SDK is imported on first use: metrics, logs and the OTLP exporters cost 100 to 300 ms.
+# The SDK is imported on first use, because metrics, logs and the OTLP exporters take 100 to 300 ms.
 
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
     "traces": ("trace_exporter", "OTLPSpanExporter"),
     "metrics": ("metric_exporter", "OTLPMetricExporter"),
     "logs": ("_log_exporter", "OTLPLogExporter"),
 }
-"""Signal → module and class, which HTTP and gRPC name alike."""
+"""Signal → module and class; HTTP and gRPC use the same names."""
 
 _SAY_WHERE = ("ENDPOINT", "PROTOCOL")
-"""How variables end that choose whom an exporter talks to: where one is set, all of that is the user's."""
+"""Endings of variables that choose an exporter's destination: if one is set, the user has chosen it."""
 
 
 class _QuietProcessor:
-    """A batch processor that does not print "Queue full" in the application while our collector is slow."""
+    """A batch processor that does not print "Queue full" in the application if the collector is slow."""
 
     def __init__(self, inner: Any, exporter: QuietExporter) -> None:
         self._inner = inner
@@ -444,7 +443,7 @@ class _QuietProcessor:
 
 
 class BuiltProviders:
-    """Exporters and providers of our own, each built when first asked for, by the OTEL_* variables of this moment.
+    """Our own exporters and providers. Each is built at its first use, from the OTEL_* variables at that time.
 
     Args:
         service_name: ``service.name``; None = ``OTEL_SERVICE_NAME``.
@@ -457,24 +456,24 @@ class BuiltProviders:
 
     @cached_property
     def resource(self) -> Resource:
-        """The resource of our providers; with an instance id, as counters of several replicas must not collide."""
+        """Resource of our providers, with an instance id, so that counters of several replicas do not collide."""
         from opentelemetry.sdk.resources import Resource
 
         from spanscore.core.codecs.sdk import HashedResource
 
         told = Resource.create({"service.name": self._service_name} if self._service_name else {})
-        instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK gives one since 1.45
+        instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK sets one since 1.45
         return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
 
     def begin_instance(self) -> None:
-        """Be another instance in a forked child, for providers built from now on: the parent's counters are not its own."""
+        """Get a new instance id, in a forked child, for later providers: the counters differ from the parent's."""
         self.__dict__.pop("resource", None)
 
     def exporter(self, what: Signal) -> QuietExporter | None:
-        """Return the exporter of a signal; None where ``OTEL_*_EXPORTER`` is ``none``.
+        """Return the exporter of a signal; None if ``OTEL_*_EXPORTER`` is ``none``.
 
         Raises:
-            Exception: whatever the exporter raises for a variable it cannot read.
+            Exception: any error of the exporter about a variable that it cannot read.
         """
         if what not in self._exporters:
             transport = _transport(what)
@@ -483,8 +482,8 @@ class BuiltProviders:
         return self._exporters[what]
 
     def provider(self, what: Signal) -> Any:
-        """Make a provider with this exporter behind it. Its end is ours: the SDK's own exit hook has no deadline."""
-        # Each takes Any, as ours is no subclass of the SDK's exporters: that would import the SDK, and it serves three signals.
+        """Return a new provider with this exporter. We shut it down, because the SDK's exit hook has no deadline."""
+        # Any, because our exporter is no subclass of the SDK's: that would import the SDK, and it serves three signals.
         make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
         return make[what](self.exporter(what))
 
@@ -517,34 +516,34 @@ class BuiltProviders:
 
 
 def otel_environment() -> dict[str, str]:
-    """Return the OTEL_* variables as they are now."""
+    """Return the present OTEL_* variables."""
     return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
 def sdk_disabled() -> bool:
-    """Whether ``OTEL_SDK_DISABLED`` says so."""
+    """Return whether ``OTEL_SDK_DISABLED`` is true."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def exporter_name(what: Signal) -> Literal["otlp", "none"]:
-    """Return what ``OTEL_*_EXPORTER`` asks of us; OTLP is all we have, so everything but ``none`` is that."""
+    """Return the exporter that ``OTEL_*_EXPORTER`` selects; any value other than ``none`` is OTLP."""
     return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
 
 
 def is_sent_by_default(what: Signal) -> bool:
-    """Whether no variable names the endpoint of a signal."""
+    """Return whether no variable sets the endpoint of a signal."""
     return not _setting(what, "ENDPOINT")
 
 
 def has_endpoint() -> bool:
-    """Whether it is said where to send, so that what is sent is meant to arrive: nobody chose the default address."""
+    """Return whether a variable sets a destination, so that the user expects delivery; the default address is not a choice."""
     return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
 
 
 def send_by_default_to(endpoint: str) -> None:
-    """Have what exporters of this process send leave to an endpoint of OTLP over HTTP, unless a variable says where.
+    """Set the default OTLP/HTTP endpoint of exporters in this process, unless a variable sets one.
 
-    It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``; for a process of our own, before anything is exported.
+    It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``. For a process of our own, before the first export.
     """
     prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
     if not any(value and name.startswith(prefix) and name.endswith(_SAY_WHERE) for name, value in os.environ.items()):
@@ -552,7 +551,7 @@ def send_by_default_to(endpoint: str) -> None:
 
 
 def own_endpoints() -> dict[Signal, str]:
-    """Return signal → where an exporter of our own would send it now, without credentials; without signals that are off."""
+    """Return signal → endpoint that our own exporter would use now, without credentials; disabled signals are left out."""
     asked = [what for what in SIGNALS if what == "traces" or has_endpoint()]
     on = [] if sdk_disabled() else [what for what in asked if exporter_name(what) == "otlp"]
     return {what: _endpoint(what, _transport(what)) for what in on}
@@ -561,11 +560,13 @@ def own_endpoints() -> dict[Signal, str]:
 def quiet_otlp_exporter(
     what: Signal, where: str, transport: Literal["http", "grpc"] = "http", **options: Any
 ) -> QuietExporter:
-    """Return an exporter of ours for a signal, with what the backend rejects read where it can be.
+    """Return an exporter of ours for a signal, which reads partial rejections over HTTP.
 
     Args:
-        where: it sends to, for people.
-        options: of the SDK's exporter.
+        what: signal.
+        where: endpoint for people.
+        transport: ``http`` or ``grpc``.
+        options: options of the SDK's exporter.
     """
     module, name = _OTLP_EXPORTERS[what]
     partial = PartialSuccess()
@@ -580,13 +581,13 @@ def _transport(what: Signal) -> Literal["http", "grpc"]:
 
 
 def _setting(what: Signal, name: str) -> str:
-    """Return ``OTEL_EXPORTER_OTLP_[<SIGNAL>_]<NAME>``, the signal's own first; empty when neither is set."""
+    """Return ``OTEL_EXPORTER_OTLP_[<SIGNAL>_]<NAME>``, the signal's own variable first; empty if neither is set."""
     prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
     return os.environ.get(f"{prefix}{what.upper()}_{name}") or os.environ.get(prefix + name) or ""
 
 
 def _endpoint(what: Signal, transport: str) -> str:
-    """Return where an exporter sends, as the specification derives it, for people: without user, password and query."""
+    """Return an exporter's endpoint by the specification's rules, for people: without user, password and query."""
     own = os.environ.get(f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}{what.upper()}_ENDPOINT")
     default = "http://localhost:4317" if transport == "grpc" else "http://localhost:4318"
     url = own or _setting(what, "ENDPOINT") or default

@@ -1,4 +1,4 @@
-"""Every instrument by name: what it is, and how its numbers come to it."""
+"""Table of every instrument: its kind, unit and description, and the source of its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ class Instrument(NamedTuple):
     """Kind, unit and description of an instrument.
 
     Attributes:
-        unit: UCUM; in braces = what is counted.
+        kind: kind of the instrument.
+        unit: UCUM code; in braces the counted item.
+        description: exported description.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -29,34 +31,30 @@ SUMS: Mapping[str, Instrument] = {
     semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
     semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
     semconv.APPLICABLE_WEIGHT: Instrument(
-        "counter", "1", "Sum of w over units of which the judge said whether the metric's condition holds"
+        "counter", "1", "Sum of w over units for which the judge decided whether the metric's condition holds"
     ),
-    semconv.APPLICABLE_WEIGHT2: Instrument("counter", "1", "Sum of w² over them"),
+    semconv.APPLICABLE_WEIGHT2: Instrument("counter", "1", "Sum of w² over these units"),
     semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
     semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
-    semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
+    semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls with a known price"),
     semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
     semconv.JUDGE_CALLS_WITHOUT_USAGE: Instrument(
         "counter", "{call}", "Answers without a credible count of their tokens"
     ),
     semconv.JUDGE_SELF_CONTRADICTIONS: Instrument(
-        "counter", "{verdict}", "Verdicts of a judge that their own reason speaks against, in plain English forms"
+        "counter", "{verdict}", "Verdicts of a judge that their own reason contradicts, in plain English forms"
     ),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
     semconv.ANNOTATIONS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
-    semconv.ANNOTATION_CHANGES: Instrument(
-        "counter", "{label}", "Labels that were changed, by the word that came instead"
-    ),
-    semconv.FEEDBACK: Instrument(
-        "counter", "{unit}", "Units that somebody found no good: whether they could be judged"
-    ),
+    semconv.ANNOTATION_CHANGES: Instrument("counter", "{label}", "Labels that were changed, by the new word"),
+    semconv.FEEDBACK: Instrument("counter", "{unit}", "Units that a person rated as bad: whether they could be judged"),
     semconv.COLLECTED_CASES: Instrument(
         "counter",
         "{case}",
-        "Units that became cases of a data set, had a question that is in there, or were lost to it",
+        "Units that became cases of a data set, had a question that it contains already, or were lost",
     ),
 }
-"""Sums of scores and labels."""
+"""Instruments with sums of scores and labels."""
 MOMENTS = (
     semconv.WEIGHT,
     semconv.WEIGHT_QUALITY,
@@ -65,11 +63,11 @@ MOMENTS = (
     semconv.WEIGHT2_QUALITY,
     semconv.WEIGHT2_QUALITY2,
 )
-"""The sums from which a mean and its variance come."""
+"""Instruments with the sums for a mean and its variance."""
 APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
-"""The sums of the share to which a metric applies: y is 0 or 1, so Σwy and Σw²y are Σw and Σw² of the ones."""
+"""Instruments with the sums of the share to which a metric applies: y is 0 or 1, so Σwy and Σw²y are Σw and Σw² of the ones."""
 READ: Mapping[str, Instrument] = {
-    semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
+    semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units released from the hold, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
     semconv.HEAD_SAMPLING: Instrument(
         "counter",
@@ -78,43 +76,43 @@ READ: Mapping[str, Instrument] = {
     ),
     semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
     semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the event queue was full"),
-    semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),
-    semconv.RECEIVE_REQUESTS: Instrument("counter", "{request}", "Requests with spans that came over the wire"),
-    semconv.RECEIVE_SPANS: Instrument("counter", "{span}", "Valid spans of those that were taken"),
+    semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units with an abandoned run"),
+    semconv.RECEIVE_REQUESTS: Instrument("counter", "{request}", "Requests with spans that were received"),
+    semconv.RECEIVE_SPANS: Instrument("counter", "{span}", "Valid spans in accepted requests"),
     semconv.RECEIVE_BYTES: Instrument("counter", "By", "Bodies of requests, without compression"),
     semconv.RECEIVE_REFUSED: Instrument("counter", "{request}", "Requests that were refused, by reason"),
-    semconv.RECEIVE_REJECTED: Instrument("counter", "{span}", "Spans that are not valid, in requests that were taken"),
+    semconv.RECEIVE_REJECTED: Instrument("counter", "{span}", "Invalid spans in accepted requests"),
     semconv.RECEIVE_UNREAD: Instrument(
-        "counter", "{trace}", "Traces that are not read, as another instrumentation of their library is"
+        "counter", "{trace}", "Traces that are not read, because another instrumentation of their library is read"
     ),
-    semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans of which the root never came, and that are no unit"),
-    semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that came when their unit had closed"),
+    semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans without a root, which belong to no unit"),
+    semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that arrived after the close of their unit"),
     semconv.REDELIVERED: Instrument(
-        "counter", "{unit}", "Units that came again and were recognised, by a copy's or a spool row's ids"
+        "counter", "{unit}", "Units that arrived again and were recognised, by the ids of a copy or a spool row"
     ),
     semconv.WORKER_DROPPED: Instrument(
-        "counter", "{trace}", "Open traces that another worker reads again, as their partition went there"
+        "counter", "{trace}", "Open traces that another worker reads again, because it got their partition"
     ),
     semconv.WORKER_SKIPPED: Instrument(
         "counter", "{message}", "Messages that the topic no longer had when they were to be read"
     ),
-    semconv.UNITS_OPEN: Instrument("gauge", "{trace}", "Traces with spans that wait for their unit to be whole"),
+    semconv.UNITS_OPEN: Instrument("gauge", "{trace}", "Traces with spans that wait for their unit to be complete"),
     semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),
     semconv.SPOOL_BYTES: Instrument("gauge", "By", "What they hold"),
-    semconv.SPOOL_OLDEST: Instrument("gauge", "s", "For how long the oldest of them has waited"),
+    semconv.SPOOL_OLDEST: Instrument("gauge", "s", "Age of the oldest job in the spool"),
     semconv.SPOOL_DEAD_LETTERS: Instrument(
-        "gauge", "{job}", "Jobs that were put aside: each ended several processes, or cannot be read"
+        "gauge", "{job}", "Dead letters: jobs that ended several processes, or cannot be read"
     ),
-    semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
+    semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or being scored"),
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
-    semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
+    semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the hold"),
 }
-"""Readings of the parts of a scorer."""
+"""Instruments with readings of the parts of a scorer."""
 POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
-        "gauge", "", "Questions that may be out with an account at once; below 1 a pace"
+        "gauge", "", "Highest number of concurrent questions to an account; below 1 a pace"
     ),
-    semconv.JUDGE_ACTIVE_CALLS: Instrument("gauge", "", "Questions that are out with an account"),
+    semconv.JUDGE_ACTIVE_CALLS: Instrument("gauge", "", "Questions sent to an account and not answered yet"),
     semconv.JUDGE_QUEUE_SIZE: Instrument("gauge", "", "Questions that wait to be sent to an account"),
     semconv.JUDGE_CIRCUIT_BREAKER_STATE: Instrument(
         "gauge", "", "Breaker of an account: 0 closed, 1 half-open, 2 open"
@@ -122,18 +120,22 @@ POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_THROTTLED: Instrument("counter", "{call}", "Requests that an account refused for load"),
     semconv.JUDGE_RETRIES: Instrument("counter", "{call}", "Requests that repeated a failed one"),
     semconv.JUDGE_CACHE_HITS: Instrument("counter", "{call}", "Questions that were answered without a request"),
-    semconv.BUDGET_SPENT: Instrument("gauge", "", "Spent of a budget in its present window"),
+    semconv.BUDGET_SPENT: Instrument("gauge", "", "Amount of a budget spent in its present window"),
     semconv.BUDGET_LIMIT: Instrument("gauge", "", "A budget, per window"),
-    semconv.BUDGET_FACTOR: Instrument("gauge", "", "By which a budget multiplies the sampling rates, at most 1"),
+    semconv.BUDGET_FACTOR: Instrument("gauge", "", "Factor of a budget on the sampling rates, at most 1"),
     semconv.JUDGE_CHECK_AGREEMENT: Instrument(
-        "gauge", "", "Share of the labels with which a judge agreed in the last run"
+        "gauge", "", "Share of the labels with which a judge agreed in its last run"
     ),
-    semconv.JUDGE_CHECK_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
-    semconv.JUDGE_CHECK_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
+    semconv.JUDGE_CHECK_FIRST_AGREEMENT: Instrument(
+        "gauge", "", "Share of the labels with which a judge's first answers agreed"
+    ),
+    semconv.JUDGE_CHECK_P: Instrument(
+        "gauge", "", "Exact p-value of the change of a judge's answers since its first run"
+    ),
     semconv.WORKER_LAG: Instrument("gauge", "{message}", "Messages of a partition that are not settled"),
     semconv.WORKER_TIME_LAG: Instrument("gauge", "s", "Age of the oldest message of a partition that is not settled"),
 }
-"""Readings of accounts, budgets, judges on labelled samples and partitions; several scorers may share one."""
+"""Instruments with readings of accounts, budgets, watched judges and partitions; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
@@ -142,20 +144,24 @@ INSTRUMENTS: Mapping[str, Instrument] = {
         "histogram", "1", "Highest quality among the jurors of a score less the lowest, 0 to 1"
     ),
     semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
-    semconv.JUDGE_QUEUE_DURATION: Instrument("histogram", "s", "For how long questions waited to be sent"),
+    semconv.JUDGE_QUEUE_DURATION: Instrument("histogram", "s", "Time for which questions waited to be sent"),
     semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
-    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units that ended, per metric and outcome"),
-    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
-    semconv.MISSING_WEIGHT: Instrument("counter", "1", "Sum of w over units that the mean lacks, by outcome"),
-    semconv.MISSING_WEIGHT2: Instrument("counter", "1", "Sum of w² over units that the mean lacks, by outcome"),
+    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units with an outcome, per metric and outcome"),
+    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have no outcome yet"),
+    semconv.MISSING_WEIGHT: Instrument(
+        "counter", "1", "Sum of w over units that should have a score and have none, by outcome"
+    ),
+    semconv.MISSING_WEIGHT2: Instrument(
+        "counter", "1", "Sum of w² over units that should have a score and have none, by outcome"
+    ),
     semconv.COMPARED_MISSING_WEIGHT: Instrument(
-        "counter", "1", "Sum of w over units that a compared value's mean lacks, of all outcomes"
+        "counter", "1", "Sum of w over units without a score per compared value, of all outcomes"
     ),
     semconv.COMPARED_MISSING_WEIGHT2: Instrument(
-        "counter", "1", "Sum of w² over units that a compared value's mean lacks, of all outcomes"
+        "counter", "1", "Sum of w² over units without a score per compared value, of all outcomes"
     ),
     **SUMS,
     **READ,
     **POINTS,
 }
-"""Every instrument by name. None is a gauge of unit ``1``: to such a name some translators to Prometheus append ``_ratio``."""
+"""Every instrument by name. No gauge has unit ``1``, to whose name some translators to Prometheus append ``_ratio``."""

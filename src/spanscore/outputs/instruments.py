@@ -1,4 +1,4 @@
-"""Every instrument of the library, made once per meter, and the sums behind it."""
+"""The OpenTelemetry instruments of the library, made once per meter, and the sums that they export."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS,
 from spanscore.protocols import Counts, Metric
 
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Seconds; those of the GenAI conventions for a model's call."""
+"""Buckets in s, those of the GenAI conventions for a model's call."""
 WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Seconds; the last is the usual ``queue_timeout``."""
+"""Buckets in s; the last is the usual ``queue_timeout``."""
 
 
 _Reader: TypeAlias = "Callable[[Telemetry], Mapping[Labels, float]]"
 
 
 class MeterInstruments:
-    """The instruments of one meter, and whose numbers they add up.
+    """The instruments of one meter, which add up the numbers of all scorers on it.
 
     Attributes:
-        abandoned: nothing is recorded any more.
+        abandoned: whether recording has stopped.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -71,12 +71,12 @@ class MeterInstruments:
         self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
 
     def join(self, one: Telemetry) -> None:
-        """Add up the numbers of one more."""
+        """Add the numbers of one more scorer."""
         with self._lock:
             self._members.append(one)
 
     def leave(self, one: Telemetry) -> None:
-        """Keep the last counts of one that leaves, what waits with them, as they add up; its other gauges end."""
+        """Remove a scorer but keep its last counts, which add up, with its pending units; its other gauges end."""
         with self._lock:
             if one in self._members:
                 self._members.remove(one)
@@ -85,7 +85,7 @@ class MeterInstruments:
                 self._left |= one.points()
 
     def waited(self, provider: str, model: str, seconds: float) -> None:
-        """Record that a question has waited to be sent."""
+        """Record the time that a question has waited to be sent."""
         if not self.abandoned:
             self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
@@ -121,7 +121,7 @@ class MeterInstruments:
         return [Observation(value, dict(labels)) for labels, value in total.items()]
 
     def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
-        """Observe what is there; a counter also where nobody reads it any more, as it must not go back."""
+        """Observe the present readings; a counter keeps the readings of removed scorers, because it must not decrease."""
         with self._lock:
             points = dict(self._left) if _is_counter(name) else {}
             for member in self._members:
@@ -146,7 +146,7 @@ def _about(name: str) -> dict[str, str]:
 
 
 class _Meters:
-    """The instruments of every meter, made by the first call for the meter."""
+    """The instruments of every meter, made at the first use of the meter."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
@@ -164,34 +164,34 @@ class _Meters:
 _meters = _Meters()
 
 
-# Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on,
-# a forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several
-# scorers on one meter add up: the SDK would quietly ignore the callbacks of the second.
+# Sums are kept here and read by observable counters. So closed label sets are 0 from the first collection on, a forked child
+# starts at 0 instead of exporting its parent's counts again, and a late reader misses no count. Several scorers on one
+# meter add up: the SDK would silently ignore the callbacks of the second scorer.
 #
-# All sums take quality and 1/π, never a raw value, and so are monotonic: replicas add up, and ``increase()`` handles
+# All sums use quality and 1/π, never a raw value, so they are monotonic: replicas add up, and ``increase()`` handles
 # restarts.
 
 Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
-"""Reads one number, or ``reason`` → number."""
+"""Function that returns one number, or ``reason`` → number."""
 Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
-"""Has a listener called with provider, model and seconds for each question that has waited; one that listens already, once."""
+"""Function that registers a listener for the wait of each question: provider, model, seconds; each listener once."""
 
 UNKNOWN = "unknown"
 _REASON = "reason"
 
 
 class Telemetry:
-    """The instruments of one scorer. Any thread; never raises for what a score holds.
+    """The instruments of one scorer. Any thread; a score's content never makes it raise.
 
     Args:
-        meter: where it is exported; None = nowhere yet, sums are kept all the same.
+        meter: meter of the export; None = no export yet, but sums are kept.
         counts: the ledger.
-        gauges: instrument name (of queue, hold, capture …) → what reads it; a mapping is a point per ``reason``.
-        points: reads the accounts that are asked, and the budgets.
-        waits: tells of the questions that wait for an account.
-        dimensions: attribute or metadata key → the values that are told apart; every other value is ``other``.
-        compared: tells the value by which releases are compared; None = they are not.
-        max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
+        gauges: instrument name (of queue, hold, capture …) → function that reads it; a mapping is one point per ``reason``.
+        points: reads the accounts and the budgets.
+        waits: registers a listener for questions that wait for an account.
+        dimensions: attribute or metadata key → its separate values; any other value is ``other``.
+        compared: reads the compared value of a unit; None = no releases are compared.
+        max_sets: attribute sets per instrument; models, agents and evaluator versions above it are ``other``.
 
     Attributes:
         on_collection: called at the beginning of each collection, on its thread.
@@ -230,16 +230,16 @@ class Telemetry:
 
     @property
     def overflowed(self) -> int:
-        """Measurements whose attributes became ``other``, as the instrument had too many sets."""
+        """Number of measurements with attributes that became ``other``, because the instrument had too many sets."""
         return self._sums.overflowed
 
     @property
     def overflowing(self) -> Mapping[str, str]:
-        """Metric → the attribute of which it has too many values, where that happened."""
+        """Metric → its attribute with too many values; metrics within the limit are left out."""
         return dict(self._sums.overflowing)
 
     def export_to(self, meter: Meter) -> None:
-        """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
+        """Make the instruments on this meter too. It gets whole sums, and histograms from now on. Each meter gets all."""
         if meter not in self._exported:
             instruments = _meters.instruments_of(meter)
             instruments.join(self)
@@ -248,13 +248,13 @@ class Telemetry:
             self._exported = {**self._exported, meter: instruments}
 
     def abandon(self, meter: Meter) -> None:
-        """Record on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        """Stop recording on this meter without calling it, in a forked child, because its locks may be held for ever."""
         if meter in self._exported:
             self._exported[meter].abandoned = True
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
     def declare(self, metrics: Iterable[Metric], source: str | None = None) -> None:
-        """Let every sum of these metrics, in a source, be there as 0; to be called before the first collection."""
+        """Create all sums of these metrics, in a source, with the value 0. Call it before the first collection."""
         for metric in metrics:
             self._declared.add((metric.name, source))
             self._known.append((metric, source))
@@ -266,7 +266,7 @@ class Telemetry:
                 self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
 
     def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
-        """Let the sums of a metric's calls of a model be there as 0; the cost only if prices are known: unknown is not zero."""
+        """Create the sums of a metric's calls of a model with the value 0; the cost only if prices are known (missing ≠ 0)."""
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
@@ -279,13 +279,15 @@ class Telemetry:
             self._sums.add(name, labels, 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
-        """Count one score with what it cost.
+        """Count one score and its cost.
 
-        One that supersedes an earlier one (``revision`` > 0), or is provisional, adds its cost only: sums take nothing back.
+        A provisional score, or one that replaces an earlier one (``revision`` > 0), adds only its cost, because sums never
+        decrease.
 
         Args:
-            unit: for the names of model and agent and the segments; None where it is not known.
-            context: holds the scored span's context: the exemplar points there.
+            unit: source of the names of model and agent, and of the segments; None = unknown.
+            score: the score.
+            context: contains the scored span's context, to which the exemplar points.
         """
         for call in score.usage.calls:
             self._judged(score, call)
@@ -304,19 +306,19 @@ class Telemetry:
             self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def count(self, name: str, labels: Labels, amount: float = 1) -> None:
-        """Add to a sum that is of no score."""
+        """Add to a sum that does not depend on a score."""
         self._sums.add(name, labels, amount)
 
     def close(self) -> None:
-        """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back.
+        """Release the ledger and the gauges. Counts stay exported, because a counter must not decrease.
 
-        With it what waits, none after a shutdown: a store shows a gauge's last value for minutes, and this one must add up.
+        Pending units stay too; after a shutdown they are 0. A store shows a gauge's last value for minutes.
         """
         for instruments in self._exported.values():
             instruments.leave(self)
 
     def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
-        # an external metric may claim a quality outside [0, 1], or NaN, which the SDK would drop
+        # an external metric may return a quality outside [0, 1], or NaN, which the SDK would drop
         w, y = _weight(score), score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
         segment = self._segment_of(None if unit is None else unit.root)
         if self._compared is not None:
@@ -350,7 +352,7 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
-        if call.cached:  # no time of a judge's
+        if call.cached:  # a cached answer has no duration
             return
         bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
         for instruments in self._exported.values():
@@ -361,7 +363,7 @@ class Telemetry:
             self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
 
     def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
-        """Return the compared value; with the first score of one, all sums of it are there as 0."""
+        """Return the compared value; at its first score, create all its sums with the value 0."""
         value = compared.of_score(unit, score)
         metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
         if (metric, value) not in self._releases:
@@ -381,35 +383,35 @@ class Telemetry:
     # --- read by the observable instruments ---
 
     def sums(self, name: str) -> dict[Labels, float]:
-        """Return one sum by its attributes."""
+        """Return attributes → value of one sum."""
         return self._sums.read(name)
 
     def eligible(self) -> dict[Labels, float]:
-        """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        """Return the entered units per metric. A collection reads it first, then ``evaluations`` and ``pending``."""
         self.on_collection()
         self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
     def evaluations(self) -> dict[Labels, float]:
-        """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
+        """Return the units with an outcome, per metric and outcome; each outcome of a declared metric is included."""
         ended = dict.fromkeys(self._each(Outcome), 0)
         for _, counted in self._counted().parts:
             ended.update(counted.outcomes)
         return {labels_of_outcome(*told): count for told, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
-        """Return the units between, per metric."""
+        """Return the units without an outcome yet, per metric."""
         return self._per_metric(lambda counted: counted.pending)
 
     def excluded(self) -> dict[Labels, Weights]:
-        """Return the weights of what the mean lacks, per metric and outcome; all that a declared metric can have are there."""
+        """Return the weights of units that lack a score, per metric and outcome; with each of a declared metric."""
         weights = dict.fromkeys(self._each(_LOSSES), Weights())
         for _, counted in self._counted().parts:
             weights.update(counted.excluded)
         return {labels_of_outcome(*told): of for told, of in weights.items()}
 
     def compared_missing(self) -> dict[Labels, Weights]:
-        """Return the weights of what the means of releases lack, per metric and compared value."""
+        """Return the weights of units that lack a score, per metric and compared value."""
         if self._compared is None:
             return {}
         population = [metric for metric, source in self._declared if source is None]
@@ -417,7 +419,7 @@ class Telemetry:
         return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
 
     def _counted(self) -> UnitCounts:
-        """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
+        """Return the counts at the start of this thread's collection, so that its three instruments agree; otherwise now."""
         return getattr(self._collected, "counted", None) or self.counts.count_units()
 
     def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
@@ -430,25 +432,25 @@ class Telemetry:
         return {labels_of_metric(*one): units for one, units in told.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
-        """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""
+        """Return the reading of an instrument; empty if it has no reader, or if the reader fails."""
         try:
             value = self.gauges[name]() if name in self.gauges else {}
-        except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a point that is missing shows)
+        except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a missing point is visible)
             return {}
         if isinstance(value, Mapping):
             return {((_REASON, reason),): number for reason, number in value.items()}
         return {(): value}
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
-        """Return what the accounts and budgets are at; none where reading it failed."""
+        """Return the readings of the accounts and budgets; empty if the reader fails."""
         try:
             return self._points()
-        except Exception:  # noqa: BLE001  (likewise)
+        except Exception:  # noqa: BLE001  (as in ``reading``)
             return {}
 
 
 def _tokens(call: JudgeCall) -> Mapping[str, int]:
-    """Return the tokens by type; each is of one type only, so that they add up."""
+    """Return the tokens by type; each token has one type, so that the types add up."""
     cached = min(call.cached_input_tokens, call.input_tokens)
     written = min(call.cache_write_tokens, call.input_tokens - cached)
     plain = call.input_tokens - cached - written
@@ -461,5 +463,5 @@ _LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
 
 
 def _weight(score: Score) -> float:
-    """w = 1/π; a score outside sampling stands for itself."""
+    """Return the weight w = 1/π of a score; 1 for a score outside sampling."""
     return 1.0 / score.probability if score.probability else 1.0

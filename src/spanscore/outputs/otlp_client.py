@@ -1,7 +1,7 @@
-"""OtlpClient: one request of OTLP over HTTP, as bytes → what the other side said to it.
+"""HTTP client for OTLP requests: sends the bytes of one request, and returns the backend's answer.
 
-Sent by urllib3, which the OTLP exporters bring along: 0.2 ms of CPU a request where httpx takes 0.4 (measured, 100 kB on
-loopback). It follows no redirect, reads no proxy from the environment, and tries nothing twice: who asks it may do that.
+It uses urllib3, a dependency of the OTLP exporters: 0.2 ms of CPU per request, against 0.4 ms of httpx (measured, 100 kB on
+loopback). It follows no redirect, reads no proxy from the environment, and does not retry; callers may do that.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 
 
 class BackendAnswer(NamedTuple):
-    """The answer of the backend, or an answer in its stead if there was none.
+    """The answer of the backend, or a replacement if there was none.
 
     Attributes:
-        status: of HTTP.
-        body: without compression; empty where nothing came.
-        content_type: its own; empty where it named none.
-        retry_after: its own words; empty likewise.
-        error: one clause on what went wrong, which quotes nothing; empty where nothing did.
+        status: HTTP status.
+        body: uncompressed body; empty without an answer.
+        content_type: content type of the answer; empty if it has none.
+        retry_after: ``Retry-After`` header of the answer; empty if it has none.
+        error: one clause about the failure, without a quotation of the answer; empty after a success.
     """
 
     status: int
@@ -40,22 +40,23 @@ class BackendAnswer(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether it took the request."""
+        """Whether the backend accepted the request."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def rejected(self) -> tuple[int, str]:
-        """How many spans it rejected of a request that it took, and its word for it."""
+        """Number of spans that an accepted request had rejected, and the backend's message."""
         return rejected_in(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
 
 
 class OtlpClient:
-    """Sends requests to one address. Any thread; blocks until it answers, or is silent for ``timeout_s``.
+    """Sends requests to one address. Any thread; blocks until the answer, or until ``timeout_s`` have passed in silence.
 
     Args:
-        endpoint: without the path of a signal. User and password before its ``@`` become a header.
-        key: of the configuration that names it.
-        connections: kept open; more requests at once open more, which are closed again.
+        endpoint: address without the path of a signal. User and password before its ``@`` become a header.
+        key: configuration key of the address, for messages.
+        timeout_s: longest silence, in s.
+        connections: number of connections that are kept open; further ones are closed after their request.
     """
 
     def __init__(self, endpoint: str, *, key: str, timeout_s: float, connections: int = 1) -> None:
@@ -71,30 +72,31 @@ class OtlpClient:
         self._pool = PoolManager(maxsize=connections, timeout=timeout_s).connection_from_url(where)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
-        """Send a request and return what came back. Never raises.
+        """Send a request and return the answer. Never raises.
 
         Args:
-            path: of the signal: ``/v1/traces``.
-            headers: in lower case, beside those of the address.
+            path: path of the signal: ``/v1/traces``.
+            body: the request.
+            headers: in lower case, in addition to those of the address.
         """
         try:
             url, sent = f"{self._prefix}{path}{self._query}", {**self._always, **headers}
             response = self._pool.urlopen("POST", url, body=body, headers=sent, retries=False, redirect=False)
         except (HTTPError, OSError) as error:
             return BackendAnswer(HTTPStatus.SERVICE_UNAVAILABLE, error=self._clause(error))
-        except ValueError:  # a header with a line break, or letters beyond Latin-1: it will not pass later
-            return BackendAnswer(HTTPStatus.BAD_REQUEST, error="a header cannot be sent on")
+        except ValueError:  # a header with a line break, or letters beyond Latin-1: a retry would fail too
+            return BackendAnswer(HTTPStatus.BAD_REQUEST, error="a header cannot be forwarded")
         if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
             return BackendAnswer(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                error=f"HTTP {response.status}: it is somewhere else; mend {self._key}",
+                error=f"HTTP {response.status}: the endpoint has moved; correct {self._key}",
             )
         names = response.headers.get("content-type", ""), response.headers.get("retry-after", "")
         answer = BackendAnswer(response.status, response.data, *names)
         return answer if answer.is_success else answer._replace(error=f"HTTP {answer.status}")
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._pool.close()
 
     def _clause(self, error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Which processors stand beside one in its provider, and what they export to: the SDK has no public list of either.
+"""Finds the other processors of a tracer provider and their exporters, which the SDK does not list in public.
 
-A span that was started knows the processors of its provider, all of them behind one (``SynchronousMultiSpanProcessor``). Where
-it is not as we know it nothing is found, and nothing is done about it.
+A started span refers to the processors of its provider, which are children of one (``SynchronousMultiSpanProcessor``). If the
+SDK's structure is unknown, no processor is found, and callers do without.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _INNER: Final = (
     "span_processor",
     "wrapped",
 )
-"""Where processors of the SDK and those that wrap one keep what they pass spans on to."""
+"""Attributes with which processors of the SDK, and processors that wrap one, refer to the next part."""
 _DEEPEST: Final = 8
 
 
 def processors_beside(span: Any) -> tuple[Any, ...]:
-    """Return the processors that hear of a live span, in their order: a new tuple whenever one is added. Empty: not known."""
+    """Return the processors of a live span's provider, in order; a new tuple after each addition. Empty: unknown."""
     found = getattr(getattr(span, "_span_processor", None), "_span_processors", ())
     return found if isinstance(found, tuple) else ()
 
 
 def exporter_of(processor: Any) -> Any | None:
-    """Return the exporter behind a processor, None where it has none that can be seen."""
+    """Return the exporter behind a processor; None if none is visible."""
     return next(_exporters(processor, _DEEPEST), None)
 
 
 def provider_behind(span: Any) -> Any | None:
-    """Return a provider whose spans leave as this live one will; None where its own is the global one, or is not known."""
+    """Return a provider with the same processors as this live span's; None if its own is the global one, or unknown."""
     behind = getattr(span, "_span_processor", None)
     if behind is None or not hasattr(behind, "add_span_processor"):
         return None

@@ -1,4 +1,4 @@
-"""The TracerProvider, MeterProvider and LoggerProvider in use: the application's, or one of ours."""
+"""Chooses the TracerProvider, MeterProvider and LoggerProvider of a scorer: the application's, or one of ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NO_METRICS = (
     "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464), in a pod with host='0.0.0.0'"
 )
 IN_POD_ONLY = (
-    "the metrics are served on this pod's loopback address alone, where no Prometheus reads them: "
+    "the metrics are served only on this pod's loopback address, where Prometheus cannot read them: "
     'serve_metrics: {port: 9464, host: "0.0.0.0"}'
 )
 NO_LOGS = "no provider is set"
@@ -57,11 +57,11 @@ _log = logging.getLogger("spanscore")
 
 
 class ScrapePage(Protocol):
-    """Where the metrics are served to a Prometheus."""
+    """A page that serves the metrics to Prometheus."""
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is reachable from this machine, or pod, only."""
+        """Whether only this machine, or pod, can reach the page."""
 
 
 class ProviderRow(NamedTuple):
@@ -69,9 +69,9 @@ class ProviderRow(NamedTuple):
 
     Attributes:
         what: ``traces``, ``metrics`` or ``logs``.
-        which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served``, to a Prometheus.
-        endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
-        last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
+        which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served`` to Prometheus.
+        endpoint: destination of our own exporter, without credentials; empty for providers that are not ours.
+        last: last result with its time, or the reason for sending nothing; empty for providers that are not ours.
     """
 
     what: str
@@ -80,7 +80,7 @@ class ProviderRow(NamedTuple):
     last: str
 
     def served(self, url: str) -> ProviderRow:
-        """Return the row; of metrics that no provider exports, but a page serves, it says where. An empty ``url`` = no page."""
+        """Return the row; the page at ``url`` replaces an absent provider of metrics. Empty ``url``: no page."""
         if not url or self.what != "metrics" or self.which != "none":
             return self
         return self._replace(which="served", endpoint=url, last="")
@@ -88,7 +88,7 @@ class ProviderRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProvider:
-    """One provider, whose it is, and our exporter behind it where it is ours and exports."""
+    """One provider, its origin, and our exporter behind it if the provider is ours and exports."""
 
     what: Signal
     provider: Any
@@ -102,16 +102,16 @@ class ResolvedProvider:
         return self.exporter is not None and not self.exporter.unsupported
 
     def flush(self) -> bool:
-        """Flush, without a deadline. For our own: whether everything came through."""
+        """Flush, without a deadline. For our own provider: return whether everything was delivered."""
         return self._delivers(getattr(self.provider, "force_flush", lambda: True))
 
     def close(self) -> bool:
-        """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
+        """Shut down, without a deadline, after exporting the waiting items. Return whether everything was delivered."""
         return self._delivers(self.provider.shutdown)
 
     @property
     def is_sending(self) -> bool:
-        """Whether our own exporter is in the middle of an export."""
+        """Whether our own exporter has an export in progress."""
         return self.exporter is not None and self.exporter.is_sending
 
     def interrupt(self) -> None:
@@ -120,7 +120,7 @@ class ResolvedProvider:
             self.exporter.shutdown()
 
     def row(self) -> ProviderRow:
-        """Return the line for people."""
+        """Return the row for people."""
         if self.exporter is None:
             return ProviderRow(self.what, self.which, "", self.note)
         instead = "" if self.exporter.last_ok else self.exporter.instead()
@@ -128,9 +128,9 @@ class ResolvedProvider:
         return ProviderRow(self.what, self.which, self.exporter.endpoint, last)
 
     def sends_deltas(self) -> bool:
-        """Whether counters that are read from us leave as differences; False also where it cannot be seen.
+        """Return whether counters are exported as differences (delta temporality); False if this is not visible.
 
-        The SDK tells it nowhere in public; its readers and exporters keep what they were given under this name.
+        The SDK has no public attribute for it; its readers and exporters keep their argument under this private name.
         """
         config = getattr(self.provider, "_sdk_config", None)
         readers = getattr(self.provider, "_metric_readers", None) or getattr(config, "metric_readers", None) or ()
@@ -151,19 +151,19 @@ class ResolvedProvider:
         if self.exporter is None:
             return said
         if self.exporter.unsupported:
-            return self.what != "traces"  # metrics and logs that the backend does not take are not waited for
+            return self.what != "traces"  # do not wait for metrics and logs that the backend rejects
         return said and self.exporter.delivered_since(failures)
 
 
 def global_provider(what: Signal) -> Any:
-    """Return the provider that the application set globally; None when it set none. Never sets one."""
+    """Return the provider that the application set globally; None if it set none. Never sets one."""
     provider = _of_api(what)
     is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
     return None if is_proxy else provider
 
 
 def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
-    """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
+    """Return the API's no-op; for metrics and logs its proxy, which uses a provider that is set later."""
     if sdk_disabled():
         note = "OTEL_SDK_DISABLED=true"
     elif exporter_name(what) == "none":
@@ -183,45 +183,46 @@ def _of_api(what: Signal) -> Any:
     return _logs.get_logger_provider()
 
 
-# Whose TracerProvider, MeterProvider and LoggerProvider is used.
+# The choice of TracerProvider, MeterProvider and LoggerProvider.
 #
-#     argument  >  that of the spans to be scored, where others make them  >  set globally by the application (never replaced,
+#     argument  >  that of the spans to be scored, if others make them  >  set globally by the application (never replaced,
 #     never set by us)  >  private, exporting OTLP by OTEL_*
 #
-# Chosen when the first root starts and not at construction, so that an application may set its own after the scorer exists.
-# What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper
-# thread, behind deadlines of ours.
+# The choice is made when the first root starts, not at construction, so that an application may set its own after the scorer
+# exists. SDK calls without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) run on a helper thread,
+# behind deadlines of ours.
 
 EXIT_TIMEOUT_S = 4.0
-"""Our own exit hook, for an application that never called ``shutdown``: within the 5 s that an exit may take in all."""
+"""Deadline of our exit hook, for an application that never called ``shutdown``: an exit may take 5 s in all."""
 WARM_UP_TIMEOUT_S = 5.0
-"""Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller does them itself."""
+"""Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller imports them itself."""
 FORK_TIMEOUT_S = 2.0
-"""Longest delay of a fork while exporters are being imported: a child would inherit a held import lock, and wait for ever."""
+"""Longest delay of a fork during imports of exporters: a child would inherit a held import lock, and wait for ever."""
 
 UNREACHABLE_S = 1.5
-"""How long a shutdown bears with a backend that is not there: its exporter's second try comes after some 1 s."""
+"""Longest wait of a shutdown for an unreachable backend: its exporter's second try comes after some 1 s."""
 _INTERRUPT_S = 0.5
-"""For so long an export that was interrupted may take to end."""
+"""Longest wait for the end of an interrupted export."""
 _LOOK_S = 0.02
-"""How often it is looked whether an export is stuck: the exporters do not say it."""
+"""Interval of the check for a stuck export, because the exporters do not report it."""
 
 
 class Providers:
     """The three providers of one scorer, chosen once.
 
     Args:
-        tracer_provider: used instead of the global one; None = the global one, else a private one.
-        meter_provider: likewise; a private one only beside a private tracer provider or when ``OTEL_EXPORTER_OTLP_*`` is set.
-        logger_provider: likewise.
+        tracer_provider: used instead of the global one; None = the global one, otherwise a private one.
+        meter_provider: used instead of the global one; None = the global one, otherwise a private one, but only with a private
+            tracer provider or if ``OTEL_EXPORTER_OTLP_*`` is set.
+        logger_provider: as ``meter_provider``, for logs.
         service_name: ``service.name`` of private providers; None = ``OTEL_SERVICE_NAME``.
-        spans_file: gets every span of the tracers as well; None = there is no such file.
+        spans_file: also gets every span of the tracers; None = no such file.
 
     Attributes:
-        read_otherwise: signal → where it is read without an export, before a spans file is asked; empty = nowhere. An export of
-            ours to the default endpoint, which nobody chose, then loses nothing if it fails.
-        on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus has read them, on the
-            thread of the collection.
+        read_otherwise: signal → function that returns where the signal is read without an export; empty = nowhere. It is called
+            before a spans file is considered. If it returns a place, a failed export to the default endpoint loses nothing.
+        on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus server has read them,
+            on the thread of the collection.
     """
 
     def __init__(
@@ -248,24 +249,24 @@ class Providers:
         self._at: ResolvedProvider | None = None
         self._results: list[bool] = []
         self._closed = False
-        version()  # reads files: here, as scopes are made when the first request is under way
+        version()  # reads files; here, because scopes are made during the first request
         weakref.finalize(self, self._helper.stop).atexit = False
         before_fork(self, Providers._await_warm_up)
         call_in_child(self, Providers._begin_in_child)
 
     def warm_up(self) -> None:
-        """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
+        """Import and build on a background thread the parts of a private provider, if one is likely. Does not block.
 
-        Without it the first request would pay for it: 70 ms and more.
+        Without it the first request would take 70 ms or more longer.
         """
         if self._warming is None and self._chosen is None:
             self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
 
     def resolve(self, beside: Any = None) -> None:
-        """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call.
+        """Choose the providers, once and for good, when the first root starts. Never raises. Later calls return at once.
 
         Args:
-            beside: a live span, where it is another's that is the first: what no argument says goes where that goes.
+            beside: a live span of another library, if it is the first span; its provider replaces missing arguments.
         """
         if self._chosen is None:
             if self._warming is not None:
@@ -283,20 +284,20 @@ class Providers:
 
     @property
     def tracer_provider(self) -> TracerProvider:
-        """The tracer provider in use; chooses the providers if that is to be done."""
+        """The tracer provider in use. Chooses the providers at first use."""
         provider: TracerProvider = self._provider("traces")
         return provider
 
     @property
     def meter_provider(self) -> MeterProvider:
-        """The meter provider in use; likewise."""
+        """The meter provider in use. Chooses the providers at first use."""
         provider: MeterProvider = self._provider("metrics")
         return provider
 
     def tracer(self, name: str = semconv.SCOPE) -> Tracer:
-        """Return the tracer of a scope; likewise."""
+        """Return the tracer of a scope. Chooses the providers at first use."""
         tracer = self._tracers.get(name)
-        if tracer is None:  # before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
+        if tracer is None:  # before 1.45 the SDK makes a new one at each call, and the id generator is the tracer's
             tracer = self._provider("traces").get_tracer(*scope(name))
             if self.spans_file is not None:
                 tracer = self.spans_file.beside(tracer)
@@ -304,14 +305,14 @@ class Providers:
         return tracer
 
     def meter(self) -> Meter:
-        """Return our meter, one object per provider; likewise."""
+        """Return our meter, one object per provider. Chooses the providers at first use."""
         provider = self._provider("metrics")
-        meter = _meters.get(provider)  # a proxy gives a new one at each call, and each would make its instruments again
+        meter = _meters.get(provider)  # a proxy returns a new one at each call, which would repeat all instruments
         return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
 
     def logger(self) -> Logger:
-        """Return our OpenTelemetry logger; likewise."""
-        if self._logger is None:  # a proxy gives a new one at each call; each finds the provider that is set later
+        """Return our OpenTelemetry logger. Chooses the providers at first use."""
+        if self._logger is None:  # a proxy returns a new one at each call; each uses a provider that is set later
             self._logger = self._provider("logs").get_logger(*scope())
         return self._logger
 
@@ -324,41 +325,41 @@ class Providers:
         )
 
     def resource(self) -> Mapping[str, Any]:
-        """Return the attributes of the resource of the tracer provider in use; likewise."""
+        """Return the resource attributes of the tracer provider in use. Chooses the providers at first use."""
         found: Mapping[str, Any] = getattr(getattr(self.tracer_provider, "resource", None), "attributes", {})
         return found
 
     def force_flush(self, timeout_s: float) -> bool:
-        """Send what is waiting. Blocks for at most ``timeout_s``, and not where no backend is there.
+        """Send the waiting items. Blocks for at most ``timeout_s``, and not for an unreachable backend.
 
-        An exporter of our own that could not connect goes on trying, up to 10 s: that is not waited for.
+        Our own exporter that could not connect retries for up to 10 s; the flush does not wait for that.
 
         Returns:
-            True only when everything came through in time; a signal that is read otherwise, and is sent to an endpoint that
-            nobody chose, need not. Of a provider that is not ours it is what the SDK says, which is True also when an export
+            True only if everything was delivered in time. A signal that can be read otherwise, and is sent to the default
+            endpoint, need not be. For a provider that is not ours it is the SDK's result, which is True even if an export
             failed.
         """
         return self._chosen is None or self._answer(self._helper.do(self._flush_all), timeout_s)
 
     def start_flush_of_spans(self) -> Future[bool]:
-        """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
+        """Start to send the waiting spans; does not block. Held spans are released at the pace of these flushes."""
         return self._helper.do(self._flush_spans)
 
     def exports_metrics(self) -> bool:
-        """Whether our own exporter sends the metrics to a backend that takes them; other providers hide failures."""
+        """Return whether our own exporter sends the metrics to a backend that accepts them; other providers hide failures."""
         return any(chosen.what == "metrics" and chosen.is_exported for chosen in self._own())
 
     def start_flush_of_metrics(self) -> Future[bool]:
-        """Begin to export the metrics by our own exporter; does not block. False without one."""
+        """Start to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
         return self._helper.do(self._flush_metrics)
 
     def shutdown(self, timeout_s: float) -> bool:
-        """Send what is waiting and shut down what is ours, nothing else. Blocks for at most ``timeout_s``.
+        """Send the waiting items, and shut down our own providers only. Blocks for at most ``timeout_s``.
 
-        A backend that is not there is tried once more; then it is given up, within ``UNREACHABLE_S``.
+        An unreachable backend is tried once more; then it is abandoned, within ``UNREACHABLE_S``.
 
         Returns:
-            Whether all of it was delivered in time; True where nothing is ours.
+            Whether everything was delivered in time; True without a provider of ours.
         """
         own = self._own()
         if self._closed or not own:
@@ -371,7 +372,7 @@ class Providers:
             chosen.interrupt()
         until_s = monotonic() + _INTERRUPT_S
         while any(chosen.is_sending for chosen in own) and monotonic() < until_s:
-            sleep(_LOOK_S)  # so that the last results are those of the interrupted exports
+            sleep(_LOOK_S)  # so that the last results include the interrupted exports
         self._helper.stop()
         return delivered
 
@@ -383,7 +384,7 @@ class Providers:
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
     def notes(self, served: ScrapePage | None = None) -> list[str]:
-        """Return what must be known of the metrics, for ``status()``; ``served``: the page that a Prometheus reads, if any."""
+        """Return notes on the metrics for ``status()``; ``served``: the page that Prometheus reads; None = no page."""
         metrics = None if self._chosen is None else self._chosen["metrics"]
         if metrics is None:
             return []
@@ -394,7 +395,7 @@ class Providers:
         return [IN_POD_ONLY] if is_unread else []
 
     def mention_lacking_metrics(self, served: ScrapePage | None = None) -> None:
-        """Log once that no alert can work: nothing can read the metrics, or the rules cannot."""
+        """Log once that alerts cannot work, because the metrics are not readable, or not by the rules."""
         lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
         for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
             log_once(why, why, level=logging.INFO if why == DELTA else logging.WARNING)
@@ -407,7 +408,7 @@ class Providers:
     def _own(self) -> list[ResolvedProvider]:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
-    # One method per work: the helper does equal work that waits once.
+    # One method per task, because the helper merges equal tasks that wait.
 
     def _flush_all(self) -> bool:
         return self._each((self._chosen or {}).values(), ResolvedProvider.flush)
@@ -423,7 +424,7 @@ class Providers:
         return self._each(self._own(), ResolvedProvider.close)
 
     def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
-        """Whether all succeed, one after another, spare ones last; each is tried, also after one that failed. Helper thread."""
+        """Deliver one after another, spare ones last, also after a failure; return whether all succeed. Helper thread."""
         self._results = results = []
         for self._at in sorted(providers, key=_is_spare):
             results.append(deliver(self._at))
@@ -431,7 +432,7 @@ class Providers:
         return all(results)
 
     def _answer(self, future: Future[bool], timeout_s: float, *, patience_s: float = 0.0) -> bool:
-        """Wait for an answer, or until the export under way is found to be stuck and ``patience_s`` have passed."""
+        """Wait for a result, or until the export in progress is stuck and ``patience_s`` have passed."""
         began = monotonic()
         while (left_s := began + timeout_s - monotonic()) > 0:
             if wait([future], min(left_s, _LOOK_S)).done:
@@ -443,7 +444,7 @@ class Providers:
         return future.done() and future.result()
 
     def _has_all_needed(self, future: Future[bool]) -> bool:
-        """Whether an answer depends neither on the export that is stuck nor on those that wait behind it."""
+        """Return whether a result depends neither on the stuck export nor on exports that wait for it."""
         every = (self._chosen or {}).values()
         needed = [chosen for chosen in every if chosen.which != "none" and not _is_spare(chosen)]
         at = self._at
@@ -452,17 +453,17 @@ class Providers:
     def _choose(self) -> dict[Signal, ResolvedProvider]:
         build = self._to_build()
         if build and (self._parts is None or self._parts.environment != otel_environment()):
-            self._parts = BuiltProviders(self._service_name)  # nothing was built ahead, or for other variables
+            self._parts = BuiltProviders(self._service_name)  # no parts were built ahead, or only for other variables
         chosen = {
             what: self._build(what) if what in build else self._found(what) or no_provider(what) for what in SIGNALS
         }
-        self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
+        self._helper.start()  # now, because no thread can be started at interpreter exit (from Python 3.12 on)
         if any(one.which == "own" for one in chosen.values()):
             atexit.register(self._at_exit)
         return chosen
 
     def _to_build(self) -> list[Signal]:
-        """Return the signals for which a provider of our own is due."""
+        """Return the signals that need a provider of our own."""
         if sdk_disabled():
             return []
         missing = [what for what in SIGNALS if self._found(what) is None]
@@ -483,7 +484,7 @@ class Providers:
         try:
             provider, exporter = self._parts.provider(what), self._parts.exporter(what)
         except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
-            _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
+            _log.warning("%s are not exported, because no exporter could be built: %s", what, error)
             return no_provider(what, f"no exporter could be built: {error}")
         if exporter is not None:
             exporter.instead = partial(self._instead, what)
@@ -520,7 +521,7 @@ class Providers:
             self._warming.join(FORK_TIMEOUT_S)
 
     def _begin_in_child(self) -> None:
-        """Go on without the threads of the parent; the chosen providers stay."""
+        """Continue without the parent's threads; the chosen providers stay."""
         self._lock, self._warming, self._at = Lock(), None, None
         if self._parts is not None:
             self._parts.begin_instance()
@@ -530,7 +531,7 @@ class Providers:
 
 
 def _is_spare(chosen: ResolvedProvider) -> bool:
-    """Whether nothing is lost if the signal is not exported."""
+    """Return whether the signal can be read otherwise, so that a missing export loses nothing."""
     return chosen.exporter is not None and bool(chosen.exporter.instead())
 
 

@@ -1,4 +1,4 @@
-"""Instrumentation scopes of ours: a name, spanscore's version, and the conventions that its telemetry keeps to."""
+"""Our instrumentation scopes: a name, spanscore's version, and the semantic conventions of its telemetry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spanscore import semconv
 
 
 def scope(name: str = semconv.SCOPE) -> tuple[str, str, str]:
-    """Return name, version and schema URL: the arguments of ``get_tracer``, ``get_meter``, ``get_logger``."""
+    """Return name, version and schema URL: the arguments of ``get_tracer``, ``get_meter`` and ``get_logger``."""
     return name, version(), semconv.SCHEMA_URL
 
 

@@ -1,4 +1,4 @@
-"""Scores → log events ``gen_ai.evaluation.result``, and scores → instruments with exemplars."""
+"""Sinks for scores: log events ``gen_ai.evaluation.result``, and instruments with exemplars."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from spanscore.outputs.score_spans import (
     unit_facts,
 )
 
-# One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span: the OpenTelemetry convention.
+# One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span, by OpenTelemetry's conventions.
 
 
 class EvaluationEvents:
     """Writes evaluation events through the application's logger provider.
 
-    Also for units whose trace is not sampled: the event carries the trace's flags. None for a score that supersedes another, or
-    will be superseded.
+    Units of unsampled traces get events too: an event has the trace's flags. A score that replaces another, or is provisional,
+    gets no event.
 
     Args:
-        providers: gives the logger of the scope ``spanscore``.
+        providers: provides the logger of the scope ``spanscore``.
         content: whether explanations, which quote prompts and answers, may be exported.
     """
 
@@ -41,21 +41,21 @@ class EvaluationEvents:
         self._content = content
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Write an event per score."""
+        """Write one event per score."""
         root = unit.root
         if root is None:
             return
         logger = self._providers.logger()
         if hasattr(logger, "enabled") and not logger.enabled(
             event_name=semconv.EVALUATION_EVENT
-        ):  # not in early versions
+        ):  # missing in early versions
             return
         from opentelemetry._logs import SeverityNumber
 
         context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if score.revision or unit.is_provisional:  # an event has no revision: a sum of events would count it twice
+            if score.revision or unit.is_provisional:  # events have no revision: their sum would count the unit twice
                 continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
@@ -70,7 +70,7 @@ class EvaluationEvents:
             )
 
     def label(self, label: Annotation) -> None:
-        """Write an event for what somebody said, in its unit's context where that is known; a changed one has its revision."""
+        """Write an event for a label, in its unit's context if that is known; a changed label has its revision."""
         from opentelemetry._logs import SeverityNumber
 
         self._providers.logger().emit(
@@ -82,21 +82,21 @@ class EvaluationEvents:
         )
 
     def shutdown(self) -> None:
-        """Hold nothing back: the events are with the logger provider."""
+        """Do nothing: the logger provider has the events."""
 
 
 class Instruments:
-    """Feeds the telemetry; also from units that are not sampled or lost their root, which give no exemplar.
+    """Records scores in the telemetry. Units that are not sampled, or have lost their root, get no exemplar.
 
     Args:
-        telemetry: the scorer's instruments; they outlive this sink, as the last collection comes after it.
+        telemetry: instruments of the scorer; they outlive this sink, because the last collection comes later.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Count each score that is not in the sums of another process."""
+        """Count each score that no other process counts."""
         root = unit.root
         context = None if root is None else context_of(root)
         for score in (score for score in scores if not score.counted):
@@ -109,4 +109,4 @@ class Instruments:
         self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *said))
 
     def shutdown(self) -> None:
-        """Hold nothing back: the telemetry outlives it."""
+        """Do nothing: the telemetry outlives this sink."""

@@ -1,4 +1,4 @@
-"""Scores, annotations and judge calls → spans: children of the unit's span, with ids that every replica would choose."""
+"""Sinks that write scores, human labels and judge calls as spans: children of the unit's span, with deterministic ids."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from spanscore.outputs.scope import scope
 from spanscore.outputs.spans import PresetSpanFactory, readable_span
 
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
-"""Attributes that queries group by, beside the unit's model: a structural query may see one span only, not the unit's."""
+"""Attributes that queries group by, in addition to the unit's model, because a query may see only the evaluation span."""
 
 EXPLANATION_MAX_CHARS = 2000
-"""Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
+"""Some backends cut or refuse long attributes. The counts behind a score come first, so they survive the cut."""
 _latest: list[tuple[SpanData | None, Context]] = [(None, Context())]
-"""The span of which a context was made last, without content; each sink asks for that of the same one."""
+"""The span of the last context, without content; each sink of a unit needs the same context."""
 
 
 def span_context_of(span: SpanData) -> SpanContext:
-    """Return the identity of a span that ended, with its own flags: they decide whether what points at it is exported."""
+    """Return the identity of an ended span. Its own flags decide whether a span that refers to it is exported."""
     return SpanContext(
         trace_id=span.trace_id,
         span_id=span.span_id,
@@ -53,7 +53,7 @@ def span_context_of(span: SpanData) -> SpanContext:
 
 
 def context_of(span: SpanData) -> Context:
-    """Return a context in which that span is the current one, and nothing else is set; the same for all sinks of a unit."""
+    """Return a context that contains only this span, as the current one; the same object for all sinks of a unit."""
     known, context = _latest[0]
     if known is not span:
         context = set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
@@ -62,17 +62,17 @@ def context_of(span: SpanData) -> Context:
 
 
 def span_context_above(unit: UnitKey) -> SpanContext:
-    """Return the identity of a unit's span of which nothing is known but its ids: taken to be sampled, in another process."""
+    """Return the identity of a unit's span from its ids only; it counts as sampled, and as one of another process."""
     return SpanContext(*unit, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 def context_above(unit: UnitKey) -> Context:
-    """Return a context in which that span is the current one, and nothing else is set."""
+    """Return a context that contains only this unit's span, as the current one."""
     return set_span_in_context(NonRecordingSpan(span_context_above(unit)), Context())
 
 
 def annotation_attributes(label: Annotation) -> dict[str, Any]:
-    """Return what a label's span and its event both say; None is left out later."""
+    """Return the attributes that a label's span and its event share; None values are removed later."""
     return {
         semconv.EVALUATION_NAME: label.name,
         semconv.EVALUATION_SCORE_VALUE: label.quality,
@@ -88,16 +88,16 @@ def annotation_attributes(label: Annotation) -> dict[str, Any]:
 
 
 def unit_facts(unit: Unit, root: SpanData) -> dict[str, Any]:
-    """Return the attributes by which backends group the scores of a unit, on evaluation spans and events."""
+    """Return the attributes by which backends group the scores of a unit, for evaluation spans and events."""
     facts = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
     target = facts.get(semconv.AGENT_NAME) or facts.get(semconv.WORKFLOW_NAME)
     return facts | {semconv.EVALUATION_TARGET: target, semconv.SCORED_REQUEST_MODEL: unit.request_model}
 
 
 def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
-    """Return the attributes of an evaluation's span and its event; None is left out later.
+    """Return the attributes of an evaluation's span and event; None values are removed later.
 
-    The explanation, or the reason for an absent value, is among them only with ``content``.
+    The explanation, or the reason for an absent value, is included only with ``content``.
     """
     text = score.explanation or score.reason  # either may quote content
     return {
@@ -120,17 +120,17 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
 
 
 def evaluator_type(score: Score) -> str:
-    """Return ``llm_judge`` if a model was asked, else ``deterministic``."""
+    """Return ``llm_judge`` if a model was called, otherwise ``deterministic``."""
     return "llm_judge" if score.judge_model or score.usage.calls else "deterministic"
 
 
 def judge_model_of(score: Score) -> str | None:
-    """Return the model that judged, as its provider names it; None if none was asked."""
+    """Return the name of the judging model at its provider; None if no model was called."""
     return score.judge_model or next((call.model for call in score.usage.calls if call.model), None)
 
 
 def error_type_of(score: Score) -> str | None:
-    """Return why an evaluation failed; None for one that did not."""
+    """Return the reason of a failed evaluation; None for one that did not fail."""
     return (score.error_type or str(score.outcome)) if score.outcome.failed else None
 
 
@@ -141,7 +141,7 @@ def _cut(text: str) -> str:
 
 
 _LASTS_NS = 1_000
-"""Duration of an evaluation span: Jaeger warns of a span that ends where it starts."""
+"""Duration of an evaluation span: Jaeger warns of a span with equal start and end."""
 _INTERNAL = SpanKind.INTERNAL
 _UNSET = Status(StatusCode.UNSET)
 _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
@@ -151,17 +151,17 @@ _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
 
 
 class EvaluationSpans:
-    """Writes a span per score and per label through the application's own tracer provider.
+    """Writes one span per score and per label through the application's own tracer provider.
 
-    The span of a score is a child of the unit's span and linked to it, stands at its end, and has an id that every replica
-    would choose. Late scores arrive this way, and backends that cannot wait for a held root see no other. A unit whose trace
-    is not sampled gets no span of a score, as the parent is not exported.
+    The span of a score is a child of the unit's span, links to it, is at its end, and has an id that is the same in every
+    replica. Late scores arrive this way, and backends that cannot wait for a held root get scores only this way. A unit of an
+    unsampled trace gets no such span, because its parent is not exported.
 
-    The span of a label is a child of the unit's span by its ids alone. It stands at the time of the label: the last label of a
-    unit, name and annotator holds.
+    The span of a label is a child of the unit's span by its ids only. Its time is that of the label: the last label of a unit,
+    name and annotator is valid.
 
     Args:
-        providers: gives the tracer of the scope ``spanscore``.
+        providers: provides the tracer of the scope ``spanscore``.
         content: whether explanations, which quote prompts and answers, may be exported.
     """
 
@@ -172,7 +172,7 @@ class EvaluationSpans:
         self._latest: tuple[Any, Any] = (None, None)
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Write a span per score."""
+        """Write one span per score."""
         root = unit.root
         if root is None or not root.sampled:
             return
@@ -187,7 +187,7 @@ class EvaluationSpans:
                 tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
 
     def label(self, label: Annotation) -> None:
-        """Write a span for a label; none if its unit is not known."""
+        """Write a span for a label; a label without a known unit gets none."""
         if label.unit is None:
             return
         shared = annotation_attributes(label)
@@ -221,7 +221,7 @@ class EvaluationSpans:
         span.end(end_time=start_ns + _LASTS_NS)
 
     def shutdown(self) -> None:
-        """Hold nothing back: the spans are with the tracer provider."""
+        """Do nothing: the tracer provider has the spans."""
 
     def _start_and_end(
         self, tracer: Tracer, unit: Unit, score: Score, span_id: int, attributes: dict[str, Any]
@@ -243,7 +243,7 @@ class EvaluationSpans:
         span.end(end_time=root.end_ns)
 
     def _resource_of(self, attributes: Mapping[str, Any]) -> Any:
-        """Return the resource of a scored application; spans of one share theirs, and to make it is half of a span's cost."""
+        """Return the resource of a scored application. It is shared, because making it is half of a span's cost."""
         known, resource = self._latest
         if known is not attributes:
             from spanscore.core.codecs.sdk import HashedResource
@@ -317,14 +317,14 @@ def _start_ns(root: SpanData) -> int:
 
 
 def _status(score: Score) -> Status:
-    """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
+    """Return ERROR for a failed evaluation, never for a low score. The description contains no content."""
     if not score.outcome.failed:
         return _UNSET
     return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
 
 
 def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
-    """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
+    """Build a span with the resource of the scored application, which a tracer of this process does not have."""
     root = unit.root
     assert root is not None
     parent = get_current_span(context_of(root)).get_span_context()
@@ -351,19 +351,19 @@ def _scope() -> Any:
 
 
 class JudgeSpans:
-    """Writes a span per call of a judge through the application's own tracer provider, to debug an evaluator.
+    """Writes one span per call of a judge through the application's own tracer provider, to debug an evaluator.
 
-    The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span).
-    Each is linked to the evaluation span; below it they would stretch the scored trace. A call is one request: each attempt of
-    a question has a span with its own time, error and bill. So the waits between attempts are seen, and the spans of a trace
-    add up to the evaluation span's figures.
+    The calls of a score form a separate trace, with the score's id as trace id (``spanscore.score.id`` on the evaluation span).
+    Each span is linked to the evaluation span; as a child it would stretch the scored trace. A call is one request: each
+    attempt of a question has a span with its own time, error and cost. So the waits between attempts are visible, and the spans
+    of a trace add up to the evaluation span's figures.
 
-    Nothing is written for a unit whose trace is not sampled, and every call of other units is: the head sampler would decide
-    by dice about a trace of its own, and has decided about the scored one.
+    A unit of an unsampled trace gets no such spans; every call of other units gets one. The head sampler would decide at random
+    about the separate trace, although it has decided about the scored one.
 
     Args:
-        providers: gives the tracer of the scope ``spanscore.judge``.
-        to_evaluation: whether there are evaluation spans to link to; else it is the unit's span.
+        providers: provides the tracer of the scope ``spanscore.judge``.
+        to_evaluation: whether there are evaluation spans to link to; otherwise the link is to the unit's span.
     """
 
     def __init__(self, providers: Providers, *, to_evaluation: bool = True) -> None:
@@ -372,7 +372,7 @@ class JudgeSpans:
         self._chosen: PresetSpanFactory | None = None
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Write a span per call of each score."""
+        """Write one span per call of each score."""
         root = unit.root
         if root is None or not root.sampled:
             return
@@ -386,7 +386,7 @@ class JudgeSpans:
                 self._write(score, call, said, identity, target)
 
     def shutdown(self) -> None:
-        """Hold nothing back: the spans are with the tracer provider."""
+        """Do nothing: the tracer provider has the spans."""
 
     def _write(self, score: Score, call: JudgeCall, said: Transcript, identity: str, target: SpanContext) -> None:
         attributes = wire_values(_judge_call_attributes(score, call, said) | {semconv.SCORE_ID: identity})
@@ -403,7 +403,7 @@ class JudgeSpans:
         span.end(end_time=said.ended_ns)
 
     def _start(self, trace_id: int, attributes: Mapping[str, Any]) -> Any:
-        """Return what starts a sampled span of that trace; of a tracer that is not the SDK's, one of any."""
+        """Return a function that starts a sampled span of that trace; with a tracer that is not the SDK's, of a new trace."""
         tracer = self._providers.tracer(semconv.JUDGE_SCOPE)
         self._chosen = self._chosen or PresetSpanFactory.of(tracer)
         if self._chosen is None:
@@ -415,7 +415,7 @@ class JudgeSpans:
 
 
 def _transcripts(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transcript]]:
-    """Yield calls with their transcripts; the question of several attempts stands on the last of them."""
+    """Yield calls with their transcripts; of several attempts, only the last has the question."""
     later: set[tuple[str, str]] = set()
     pairs: list[tuple[JudgeCall, Transcript]] = []
     for call in reversed(calls):
@@ -451,7 +451,7 @@ def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> d
 
 
 def _usage(call: JudgeCall) -> dict[str, Any]:
-    """Return the tokens of a call; a call that was given up has an estimate of them, and no usage."""
+    """Return the tokens of a call; an abandoned call has only an estimate of them, and no usage."""
     if call.estimated or not (call.input_tokens or call.output_tokens):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""CompositeSink: all sinks of a scorer as one; and the names of the built-in sinks."""
+"""The combination of all sinks of a scorer, and the names of the built-in sinks."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from spanscore.protocols import AnnotationSink, Sink
 
 
 class CompositeSink:
-    """Hands everything on to each of its sinks, inside of which no instrumentation makes spans of its own. Never raises.
+    """Calls each of several sinks with instrumentation suppressed. Never raises.
 
     Args:
-        sinks: in the order in which they are called.
+        sinks: sinks in the order of their calls.
     """
 
     def __init__(self, sinks: Iterable[Sink] = ()) -> None:
         self._sinks = [*sinks]
 
     def prepend(self, sinks: Iterable[Sink]) -> None:
-        """Call these too, before the others."""
+        """Add sinks that are called before the present ones."""
         self._sinks[:0] = sinks
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish the scores through every sink; one that raises does not keep the others from theirs.
+        """Call every sink with the scores; an error of one does not stop the others.
 
-        Scores that another process has exported (``Score.sent``) are only added up.
+        Scores that another process has exported (``Score.sent``) are only added to the sums.
         """
         marked = _unwatched()
         unsent = scores if not any(score.sent for score in scores) else [score for score in scores if not score.sent]
@@ -43,21 +43,21 @@ class CompositeSink:
                 _safely("publish scores through", sink, partial(sink.emit, unit, taken), marked)
 
     def label(self, label: Annotation) -> None:
-        """Publish a label through every sink that takes labels, likewise."""
+        """Call every sink that accepts labels; an error of one does not stop the others."""
         marked = _unwatched()
         for sink in self._sinks:
             if isinstance(sink, AnnotationSink):
                 _safely("publish a label through", sink, partial(sink.label, label), marked)
 
     def shutdown(self) -> None:
-        """Let every sink go, once: what is emitted after it goes nowhere."""
+        """Shut every sink down, once; later scores are dropped."""
         sinks, self._sinks = self._sinks, []
         for sink in sinks:
             _safely("close", sink, sink.shutdown, _unwatched())
 
 
 def _unwatched() -> Context:
-    """Return the context of the caller in which nothing is traced."""
+    """Return the caller's context with instrumentation suppressed."""
     return set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
 
 

@@ -1,4 +1,4 @@
-"""Spans of ours: ids, scopes, head sampling, and spans that start or end at another time than their work."""
+"""Our own spans: ids, scopes, head sampling, and spans whose start and end differ from the time at which they are made."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from opentelemetry.trace import (
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import call_in_child
 
-# The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application
-# which seeded it draws next, and its answers with it.
+# The SDK's generator uses the ``random`` module. Draws on another thread would shift the random numbers of an application
+# that seeded the module, and change its answers.
 
 _random = Random()
 _bits = _random.getrandbits
@@ -38,7 +38,7 @@ call_in_child(_random, Random.seed)
 
 
 class OwnIds:
-    """Generates ids as the SDK's ``RandomIdGenerator`` does."""
+    """Generates ids in the same way as the SDK's ``RandomIdGenerator``."""
 
     def generate_span_id(self) -> int:
         """Return 64 random bits, never 0."""
@@ -49,25 +49,25 @@ class OwnIds:
         return _bits(128) or self.generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """Yes: W3C Trace Context, level 2."""
+        """Return True: the ids are random as in W3C Trace Context, level 2."""
         return True
 
 
 def ids_of(tracer: Any) -> Any:
-    """Return what generates ids in a tracer's name: one that the application chose is asked."""
+    """Return the id generator for a tracer's spans: one that the application chose, otherwise ours."""
     chosen = tracer.id_generator
     is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
     return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
 
 
-# The SDK's default keeps every root, and every child of a span that was kept. To ask it costs as much as to make the span.
+# The SDK's default sampler keeps every root, and every child of a kept span. A call of it costs as much as making the span.
 
 
 class KnownDecision:
-    """Answers for a head sampler which spans it keeps, with the attributes and the trace state that they bring.
+    """Predicts which spans a head sampler keeps, without calling it.
 
     Args:
-        sampler: of the tracer; one that is not the SDK's has to be asked about every span.
+        sampler: sampler of the tracer; one that is not the SDK's must be called for every span.
     """
 
     def __init__(self, sampler: Any) -> None:
@@ -80,11 +80,11 @@ class KnownDecision:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether every span is kept, but below a parent that was dropped itself."""
+        """Whether every span is kept, except below a dropped parent."""
         return self._root and self._local and self._remote
 
     def keeps(self, parent: SpanContext | None) -> bool:
-        """Whether a span is kept for sure; None is the parent of the first of a trace. False: ask."""
+        """Return whether a span is certainly kept; ``parent``: None = the span is a root. False: call the sampler."""
         if parent is None:
             return self._root
         return self._all or (parent.trace_flags & 1 == 1 and (self._remote if parent.is_remote else self._local))
@@ -100,21 +100,21 @@ def _is_sdks(sampler: Any, name: str) -> bool:
     return cls.__name__ == name and cls.__module__ == "opentelemetry.sdk.trace.sampling"
 
 
-# The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy
-# of itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch
-# and the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that
-# stamps every span with a tenant, say), the SDK's own span is used.
+# The SDK's span can be written to during its work: it has a lock, a bounded mapping that cleans each value, and makes a copy
+# of itself at the end. That costs 50 µs, five times the cost of a finished span. Ours are made after the work, and the
+# SDK's batch and simple processors read finished spans only. If a processor reads starting spans (one that stamps every span
+# with a tenant, for example), the SDK's own span is used.
 
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
 
 
 class DeferredSpan(NonRecordingSpan):
-    """A span that keeps what is set on it, and gives the processors of its tracer a finished one. Not for several threads.
+    """A span that stores its attributes, and gives a finished span to its tracer's processors. Not thread-safe.
 
     Attributes:
-        name: of the span.
-        parent: None for the first of its trace.
+        name: name of the span.
+        parent: None for a root.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class DeferredSpan(NonRecordingSpan):
         links: Sequence[Link],
         start_ns: int,
     ) -> None:
-        self._context = ids  # what the inherited methods read
+        self._context = ids  # read by the inherited methods
         self._tracer = tracer
         self.name = name
         self.parent = parent
@@ -140,28 +140,28 @@ class DeferredSpan(NonRecordingSpan):
         self._ended = False
 
     def is_recording(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the span has not ended."""
         return not self._ended
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Take attributes, whose values OTLP can carry (``wire_value``)."""
-        if not self._attributes.keys().isdisjoint(attributes):  # past a limit the oldest go: what is set again is new
+        """Set attributes; OTLP must be able to carry the values (``wire_value``)."""
+        if not self._attributes.keys().isdisjoint(attributes):  # a limit drops the oldest; a repeated one is new
             self._attributes = {key: held for key, held in self._attributes.items() if key not in attributes}
         self._attributes.update(attributes)
 
     def set_attribute(self, key: str, value: Any) -> None:
-        """Take an attribute, whose value OTLP can carry."""
+        """Set one attribute; OTLP must be able to carry the value."""
         self._attributes[key] = value
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        """Take the status."""
+        """Set the status."""
         self._status = status if isinstance(status, Status) else Status(status, description)
 
     def end(self, end_time: int | None = None) -> None:
-        """Make the finished span and give it to the processors; only the first time.
+        """Make the finished span and give it to the processors; only the first call has an effect.
 
         Raises:
-            Exception: whatever a processor of the application raises.
+            Exception: any error of a processor of the application.
         """
         if self._ended:
             return
@@ -193,13 +193,22 @@ def emit_finished(
     end_ns: int,
     links: Sequence[Link] = (),
 ) -> None:
-    """Make a finished span in a tracer's name and give it to the processors.
+    """Make a finished span of a tracer and give it to the processors.
 
     Args:
-        attributes: with values that OTLP can carry; given away.
+        tracer: the SDK's tracer.
+        name: name of the span.
+        ids: identity of the span.
+        parent: None for a root.
+        kind: kind of the span.
+        attributes: OTLP must be able to carry the values; the caller must not use the mapping afterwards.
+        status: status of the span.
+        start_ns: Unix time in ns.
+        end_ns: Unix time in ns.
+        links: links of the span.
 
     Raises:
-        Exception: whatever a processor of the application raises.
+        Exception: any error of a processor of the application.
     """
     finished = readable_span()(
         name=name,
@@ -219,7 +228,7 @@ def emit_finished(
 
 
 class Watchers:
-    """Knows whether a processor would see a tracer's spans before they end. Any thread."""
+    """Whether a processor reads a tracer's spans before they end. Any thread."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -229,24 +238,24 @@ class Watchers:
         self._watched = True
 
     def __bool__(self) -> bool:
-        """Whether there are any: also where the tracer is not as we know it, is switched off or counts its spans."""
+        """Return whether there is such a processor; also True if the tracer is unknown, disabled, or counts its spans."""
         processors = getattr(self._tracer.span_processor, "_span_processors", None)
-        if processors is not self._seen:  # a new tuple when one is added
+        if processors is not self._seen:  # a new tuple after an addition
             self._watched = self._counts or processors is None or any(map(_watches, processors))
-            self._seen = processors  # last: another thread may look meanwhile
+            self._seen = processors  # last, because another thread may read meanwhile
         return self._watched or not self._is_enabled()
 
 
 @cache
 def readable_span() -> Any:
-    """Return the SDK's class of finished spans."""
+    """Return the SDK's class of finished spans, imported on first use."""
     from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
 
     return ReadableSpan
 
 
 def _watches(processor: Any) -> bool:
-    """Whether a processor does more than nothing with a span that has not ended."""
+    """Return whether a processor does anything with a span that has not ended."""
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
@@ -258,7 +267,7 @@ def _watches(processor: Any) -> bool:
 
 
 def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
-    """Return attributes as the SDK would keep them: within the provider's limits, lists as tuples."""
+    """Return attributes as the SDK would store them: within the provider's limits, lists as tuples."""
     most, longest = limits.max_span_attributes, limits.max_span_attribute_length
     if longest is None and (most is None or len(attributes) <= most):
         if _PLAIN.issuperset(map(type, attributes.values())):  # most are
@@ -274,11 +283,13 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
 
 
 class LiveSpan:
-    """A ``PendingSpan`` that was started, and ends with the time at which its work ended.
+    """A ``PendingSpan`` that was started, and is ended with the time at which its work ended.
 
     Args:
-        attributes: set before it ends.
-        size: bytes held, roughly.
+        span: the started span.
+        end_ns: end of its work, Unix time in ns.
+        attributes: set before the end; None = no attributes.
+        size: approximate size in memory, in bytes.
     """
 
     __slots__ = ("_attributes", "_end_ns", "_span", "size")
@@ -290,7 +301,7 @@ class LiveSpan:
         self.size = size
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Set the attributes and end the span at its true end."""
+        """Set the attributes and end the span at the end of its work."""
         try:
             if self._attributes:
                 attributes = {**self._attributes, **attributes} if attributes else self._attributes
@@ -301,24 +312,24 @@ class LiveSpan:
             log_internal_error("end a span", error)
 
 
-# Where no processor looks at a span before it ends, it is a ``DeferredSpan``. Else the SDK makes it: its tracer asks its
-# ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer
-# itself, which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and
-# nothing can be done about it.
+# If no processor reads a span before its end, it is a ``DeferredSpan``. Otherwise the SDK makes it: its tracer calls its
+# ``id_generator`` and its ``sampler``, and here a shallow copy of the tracer calls two that return the preset values. The
+# tracer itself, which every user of its scope shares, stays unchanged. A tracer that is not the SDK's chooses both by itself,
+# and presets have no effect.
 
 _RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
 _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
 
 
 class PresetSpanFactory:
-    """Starts spans that are preset in all but their processors. One thread's, but for what its attributes say.
+    """Starts spans with preset ids, sampling and times. For one thread, except for its attributes.
 
     Attributes:
-        ids: generates ids; a caller that presets them asks it.
+        ids: generates ids; callers that preset ids use it.
         sampler: the tracer's own head sampler.
-        keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
-        watched: whether a processor looks at spans before they end.
-        most_attributes: that a span keeps; None = all.
+        keeps: function of the parent (None = root): whether the span is certainly sampled, without a call of ``sampler``.
+        watched: whether a processor reads spans before they end.
+        most_attributes: limit of attributes per span; None = no limit.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -327,14 +338,14 @@ class PresetSpanFactory:
         known = KnownDecision(self.sampler)
         self.keeps, self.watched = known.keeps, Watchers(tracer)
         self._own = tracer
-        self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
+        self._random = getattr(self.ids, "is_trace_id_random", None)  # absent before 1.40
         self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)
         self._tracer = copy(tracer)
         self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
 
     @classmethod
     def of(cls, tracer: Tracer) -> PresetSpanFactory | None:
-        """Return what starts preset spans in this tracer's name; None for one that is not the SDK's."""
+        """Return a factory for this tracer; None for a tracer that is not the SDK's."""
         is_known = type(tracer).__module__ == "opentelemetry.sdk.trace"
         is_known = is_known and hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")
         return cls(tracer) if is_known else None
@@ -356,11 +367,16 @@ class PresetSpanFactory:
         """Start a span like ``Tracer.start_span``.
 
         Args:
-            name: of the span; what follows it is what ``Tracer.start_span`` takes.
-            parent: in the place of the context's own span.
+            name: name of the span.
+            context: as in ``Tracer.start_span``.
+            parent: replaces the current span of ``context``; None = keep it.
+            kind: as in ``Tracer.start_span``.
+            attributes: as in ``Tracer.start_span``.
+            start_time: as in ``Tracer.start_span``.
+            links: as in ``Tracer.start_span``.
             span_id: 64 bit; None = generated.
-            trace_id: 128 bit; used where there is no parent; None = generated.
-            sampling: the head sampler's ``SamplingResult`` for this span; None = it is asked, where it has to be.
+            trace_id: 128 bit, for a root; None = generated.
+            sampling: the head sampler's ``SamplingResult`` for this span; None = call the sampler if needed.
         """
         if not self.watched:
             ids = (get_current_span(context) if parent is None else parent).get_span_context()
@@ -388,7 +404,7 @@ class PresetSpanFactory:
         return span
 
     def ids_of(self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None) -> SpanContext:
-        """Return what tells a span that is kept from others; ``above`` is its parent, None = it has none."""
+        """Return the identity of a sampled span; ``above``: its parent, None = root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
     def finish(
@@ -403,7 +419,7 @@ class PresetSpanFactory:
         end_ns: int,
         links: Sequence[Link] = (),
     ) -> None:
-        """Let a span leave that began and has ended, and that nobody looked at in between; see ``emit_finished``."""
+        """Emit a span that has started and ended without any reader in between; see ``emit_finished``."""
         emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns, links)
 
     def _flags(self, above: SpanContext | None) -> TraceFlags:

@@ -1,4 +1,4 @@
-"""SpansFile: the spans that a scorer lets leave → OTLP-JSON lines at the end of a file, for the commands that read one."""
+"""Appends the spans that a scorer exports to a file of OTLP-JSON lines, which several commands can read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 MAX_BYTES: Final = 100_000_000
-"""Bytes of the file and the one before it, which ends in ``.1``, together."""
+"""Limit in bytes of the file and its predecessor, which ends in ``.1``, together."""
 _MOST_WAITING: Final = 4_096
 _BATCH: Final = 512
 """Spans per line, at most."""
@@ -32,9 +32,9 @@ class SpansFileState:
 
     Attributes:
         path: the file.
-        written: spans in it, by this process.
-        lost: spans that were not written.
-        fault: why the latest could not be written, in the system's words; empty if it was written.
+        written: number of spans that this process wrote.
+        lost: number of spans that were not written.
+        fault: the system's reason why the latest span was not written; empty if it was written.
     """
 
     path: Path
@@ -52,12 +52,12 @@ class SpansFileState:
 class SpansFile:
     """Appends ended spans to a file, on a thread of its own. Any thread; never raises; only ``flush`` and ``finish`` block.
 
-    4,096 spans wait at most; further ones are counted as lost, and so is a batch that cannot be written.
+    At most 4,096 spans wait. Further spans count as lost, like a batch that cannot be written.
 
     Args:
-        path: made if it does not exist, in a folder that does. Only its owner may read it; processes may share it.
-        as_line: makes a line, with its end, of some ended spans.
-        max_bytes: of the file and the one before.
+        path: created if it does not exist, in an existing folder. Only its owner may read it; processes may share it.
+        as_line: makes a line, with its end, from some ended spans.
+        max_bytes: limit of the file and its predecessor together.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SpansFile:
         call_in_child(self, SpansFile._make_parts)
 
     def _make_parts(self) -> None:
-        """Count from zero, without a waiting span: the parent writes the spans that wait at a fork."""
+        """Reset the counts and drop the waiting spans, because the parent of a fork writes them."""
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
@@ -78,7 +78,7 @@ class SpansFile:
         self._any = self._over = False
 
     def beside(self, tracer: Any) -> Any:
-        """Return a tracer whose spans leave as those of another, and go to the file as well."""
+        """Return a copy of a tracer whose spans also go to the file."""
         if not hasattr(tracer, "span_processor"):
             self._fault = "the tracer provider is not the SDK's, or OTEL_SDK_DISABLED is set"
             return tracer
@@ -87,7 +87,7 @@ class SpansFile:
         return ours
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take an ended span, as a processor does. A span that is recorded but not sampled is exported nowhere."""
+        """Accept an ended span, like a processor. A span that is recorded but not sampled is not written."""
         context = span.get_span_context()
         if context is None or not context.trace_flags.sampled:
             return
@@ -105,7 +105,7 @@ class SpansFile:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
     def instead(self, *, metrics: bool = False) -> str:
-        """Return where spans, or what ``metrics`` count, are read; empty while spans cannot be written to the file."""
+        """Return where spans, or with ``metrics`` their scores, can be read; empty while spans cannot be written."""
         where = (
             f"the scores are in {self._file.path}; alerts need an endpoint"
             if metrics
@@ -114,12 +114,12 @@ class SpansFile:
         return "" if self._fault else where
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until the spans that have ended are written, or lost. Blocks for at most ``timeout_s``."""
+        """Wait until the ended spans are written or lost. Blocks for at most ``timeout_s``."""
         if self._any:
             wait([self._thread.do(self._write_waiting)], timeout_s)
 
     def finish(self, timeout_s: float) -> None:
-        """Write what waits, and take no further span. Blocks for at most ``timeout_s``."""
+        """Write the waiting spans, and accept no further span. Blocks for at most ``timeout_s``."""
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
@@ -157,11 +157,14 @@ class SpansFile:
         with self._lock:
             self._lost, self._fault = self._lost + len(batch), why
         path = self._file.path
-        log_once(f"spans of {path}", f"spans cannot be written to {path}: {why}; scorer.status() has how many are lost")
+        log_once(
+            f"spans of {path}",
+            f"spans cannot be written to {path}: {why}; scorer.status() has the number of lost spans",
+        )
 
 
 class _Tee:
-    """A span processor beside which a file gets each ended span; all else is the processor's own."""
+    """A span processor that also gives each ended span to a file; all other calls go to the inner processor."""
 
     def __init__(self, inner: Any, file: SpansFile) -> None:
         self._inner = inner

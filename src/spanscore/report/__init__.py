@@ -1,4 +1,4 @@
-"""Scores and units → one HTML page, or a summary that a terminal can print."""
+"""Reports on scores and units: one HTML page, or a summary that a terminal can print."""
 
 from spanscore.report.page import summary, write, write_scores
 from spanscore.report.rows import ReportRow, WorstUnit

@@ -1,7 +1,7 @@
-"""Charts of a metric as SVG without a script: a trend with its interval, and histograms.
+"""SVG charts of a metric, without a script: a trend with its interval, and histograms.
 
-A chart is as wide as its place: horizontal positions are per cent, heights are pixels, and words keep their size. Colours
-and margins are in the page's style sheet, so that charts follow the dark mode and the printer.
+A chart fills the width of its container: horizontal positions are percentages, heights are pixels, and text keeps its size.
+Colours and margins are in the page's style sheet, so that charts follow the dark mode and the printer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
 BINS: Final = 20
 MAX_STEPS: Final = 12
-"""Grades of an ordinal scale, above which it is drawn in bins."""
+"""Grades up to which an ordinal scale has one bar each; with more grades it is drawn in bins."""
 _S: Final = 1_000_000_000
 _DAY: Final = 86_400 * _S
 _QUALITY: Final = "quality (1 = good)"
@@ -55,7 +55,7 @@ class Chart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Values → places between two ends."""
+    """A linear map from values to positions between two ends."""
 
     low: float
     high: float
@@ -130,7 +130,7 @@ def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
 
 
 def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[str]:
-    """Yield few labels of time, short enough for a telephone."""
+    """Yield a few labels of the time axis, short enough for a telephone."""
     begin, end = metric.buckets[0].start_ns, metric.buckets[-1].end_ns
     shape = _shape(end - begin, summary.width_ns)
     longest = max(len(line) for line in _time(begin, shape).split("\n"))
@@ -246,7 +246,7 @@ def _middle(bucket: Bucket) -> int:
 def _column(
     x: _Axis, bucket: Bucket, kind: str, top: float, height: float, title: str = "", *, share: float = 1.0
 ) -> str:
-    """Return a bar whose width is a share of a bucket."""
+    """Return a bar that covers a share of a bucket's width."""
     width = share * (x(bucket.end_ns) - x(bucket.start_ns))
     return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, title)
 
@@ -322,11 +322,11 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-# --- what both share --------------------------------------------------------------------------------------------
+# --- shared helpers ---------------------------------------------------------------------------------------------
 
 
 def _rows(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
-    """Yield a horizontal line and its value for each tick, and the name of the scale beside them."""
+    """Yield a horizontal line and its value for each tick, and the name of the scale next to them."""
     for tick in ticks:
         yield f'<line class="grid" x2="100%" y1="{y(tick)}" y2="{y(tick)}"/>'
         yield _text("0", y(tick) + 4, _short(tick), "tick", "end", ' dx="-7"')

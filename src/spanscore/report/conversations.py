@@ -1,4 +1,4 @@
-"""Conversations of a file of spans, and their cards on the page: turns in order of time, each with its scores."""
+"""Finds the conversations in a file of spans, and makes their cards on the page: turns in time order, with their scores."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _units(spans: Spans) -> Iterator[SpanData]:
 
 
 def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
-    """Yield the ids of a span's ancestors, each once, also in a file whose parents form a circle."""
+    """Yield the ids of a span's ancestors, each once, even if the parents in the file form a cycle."""
     seen: set[int] = set()
     above = span.parent_id
     while above is not None and above not in seen:
@@ -105,7 +105,7 @@ def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
 
 
 def _conversation_of(span: SpanData, evaluations: Mapping[str, SpanData]) -> str:
-    """Return the conversation of a unit's span, else of its evaluations, whose writer may have read another convention."""
+    """Return the conversation id of a unit's span, otherwise of its evaluations, which may use another convention."""
     ids = (_read_conversation_id(each) for each in (span, *evaluations.values()))
     return next((name for name in ids if name), "")
 
@@ -125,12 +125,12 @@ _ENDS: Mapping[str, str] = {
     "max_turns": "ended at its most turns",
     "evicted": "ended to make room for others",
     "shutdown": "ended with the process",
-    "open": "provisional: it went on, the score is in no mean",
+    "open": "provisional: the conversation went on, and the score is in no mean",
 }
 
 
 def cards(conversations: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[dict[str, Any]]:
-    """Return the cards of the conversations to look at, those that failed first."""
+    """Return the cards of the conversations to read, failed ones first."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
     ranked = sorted(conversations, key=lambda each: (order.get(each.id, len(order)), _lowest(each, units)))
     return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]

@@ -1,4 +1,4 @@
-"""Sentences and numbers of a report: headline, findings, times, figures and outcomes in words."""
+"""Texts of a report: headline, findings, times, figures and outcomes in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {
     "trace_not_sampled": "trace not exported (head sampling)",
     "delegated": "scored by another process",
     "no_sample": "no question or answer found",
-    "missing_field": "a field the metric needs is missing",
+    "missing_field": "a field that the metric needs is missing",
     "incomplete": "unit closed before its end",
     "expired": "waited too long in the spool",
     "event_queue_full": "event queue full",

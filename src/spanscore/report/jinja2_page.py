@@ -1,4 +1,4 @@
-"""Rendering of the page's template. All values are escaped, but for charts, whose makers escape their words.
+"""Renders the page's template. All values are escaped, except charts, whose text is escaped when they are made.
 
 No control character reaches the page: HTML has no NUL and no ESC, and a bidi override would show a word backwards.
 """

@@ -1,4 +1,4 @@
-"""The report page: summary and stories of scores as one HTML file that needs no network."""
+"""The report page: one HTML file with the summary and the stories of scored units, which needs no network."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
     Args:
         summary: figures of the page.
         units: rows, labels and stories of the units.
-        title: name of what was scored, beside the finding.
+        title: name of the scored application, shown next to the finding.
         conversations: conversations in any order.
 
     Raises:
@@ -93,7 +93,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         empty=not (summary.units or summary.conversations or talks),
         talks=talks,
         talks_note=(
-            f"Shown: {len(talks)} of {len(conversations):,}, what failed first." if len(talks) < len(conversations) else ""
+            f"Shown: {len(talks)} of {len(conversations):,}, failed ones first." if len(talks) < len(conversations) else ""
         ),
         talks_finding=_talks_finding(summary, talks),
         people=_people(units, summary),
@@ -104,7 +104,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
 
 
 def _people(units: UnitBook, summary: ReportSummary) -> dict[str, Any] | None:
-    """Return the section on labels beside the scores of the same units; None without a label.
+    """Return the section that compares labels with scores of the same units; None without a label.
 
     Its table has a row per value of a label: label, value, number of units, and a mean for each metric with a score on a
     labelled unit.
@@ -118,7 +118,7 @@ def _people(units: UnitBook, summary: ReportSummary) -> dict[str, Any] | None:
     order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
     shown = order[:MAX_LABELLED]
     return {
-        "finding": f"People said something of {format_count(len(units.labels), 'unit')}",
+        "finding": f"People rated {format_count(len(units.labels), 'unit')}",
         "note": f"Shown: {len(shown)} of {len(order):,} units, the worst label first."
         if len(shown) < len(order)
         else "",
@@ -234,7 +234,7 @@ def _fell(metric: MetricSummary, summary: ReportSummary) -> str:
 
 
 def _about(metric: MetricSummary) -> str:
-    """Say what the numbers are: scale, direction, judge, what is missing."""
+    """Return a description of a metric's numbers: scale, direction, judge, missing scores."""
     scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
     parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
     if threshold := say.threshold(metric.kind, metric.pass_at):
@@ -257,13 +257,13 @@ def _describe_cost(metric: MetricSummary) -> str:
 
 
 def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
-    """Yield what the mean lacks, what humans would have passed, what second judges say."""
+    """Yield sentences on missing scores, the pass rate by human labels, and second judges."""
     if missing := say.outcome_words(metric.outcomes):
         yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
         share, low, high = metric.excluded
-        lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
-        yield f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best"
+        lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean covers the rest"
+        yield f"{lacking}, over all units it is {low:.2f} at worst, {high:.2f} at best"
     if cut := metric.mostly_left_out:
         yield f"The judge read less than half of a question for {format_count(cut, 'score')}, as it was too long"
     if metric.applies is not None:
@@ -291,7 +291,7 @@ def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
     came = steps[0].left
     scored = next(step.left for step in steps if step.name == "scored")
     if not came:
-        return "Nothing came in"
+        return "No unit arrived"
     return f"{scored:,} of {format_count(came, 'evaluation')} have a score"
 
 
@@ -335,7 +335,7 @@ def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
 
 
 def _beside(row: ReportRow, summary: ReportSummary) -> str:
-    """Return what is usual where the metric fell, and how many of that time are as low."""
+    """Return the usual level of a metric before its drop, and the number of units in the drop with an equally low score."""
     metric = next((each for each in summary.metrics if each.metric == row.metric), None)
     fall = next((each for each in summary.falls if each.metric == row.metric), None)
     if metric is None or metric.stretch is None or fall is None or row.value is None:
@@ -378,9 +378,9 @@ def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
 
 
 def _stands_for(rows: Sequence[ReportRow]) -> str:
-    """Return the number of units of the traffic for which this one stands, if it was sampled."""
+    """Return the number of units of the traffic that a sampled unit represents, in words; empty if it represents itself."""
     weight = max((row.weight for row in rows if row.value is not None), default=1.0)
-    return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
+    return f"represents {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
 def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
@@ -428,7 +428,7 @@ def _talks_finding(summary: ReportSummary, talks: Sequence[Mapping[str, Any]]) -
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
     of = f"{len(every):,} {'questions' if any(case.others for case in every) else 'units'}"
-    some = f"Shown: {len(shown)} of {of}, of each metric the worst. " if len(shown) < len(every) else ""
+    some = f"Shown: {len(shown)} of {of}, the worst of each metric.  " if len(shown) < len(every) else ""
     folded = (
         "×2: two units failed on the same question; the worse one is shown."
         if any(case.others for case in shown)

@@ -1,4 +1,4 @@
-"""The scores of releases in stored spans: of a whole file, or of each compared value in it."""
+"""Reads the scores of releases from stored spans: of a whole file, or of each compared value in it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _minute(time_ns: int) -> int:
 
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
-    """Return the unit of a row; in a file of evaluation spans alone, a unit with their resource and model."""
+    """Return the unit of a row; if the file has only evaluation spans, a unit with their resource and model."""
     key, spans_of_unit = spans.unit(row.unit) if "/" in row.unit else (UnitKey(0, 0), ())
     if spans_of_unit:
         return Unit(key, spans_of_unit)

@@ -18,7 +18,7 @@ PENDING = "pending"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """One (unit × metric) of spans or of a data set: a score, or the reason why there is none.
+    """One (unit × metric) of spans or of a data set: a score, or the reason for its absence.
 
     Attributes:
         unit: name of the unit: trace id and span id in hex, a sample's own name, or the id of a conversation.
@@ -81,7 +81,7 @@ class ReportRow:
 
     @property
     def weight(self) -> float:
-        """1 / probability: the number of units of the traffic for which this one stands."""
+        """1 / probability: the number of units of the traffic that this unit represents."""
         return 1.0 / self.probability if self.probability else 1.0
 
     @property
@@ -180,8 +180,8 @@ class Case:
 def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
     """Return every unit that fails a metric, the one to open first at the top.
 
-    Units of a bad stretch come first, lowest first by the metrics that fell: so they stand out from units that are always
-    a little bad.
+    Units of a bad stretch come first, lowest first by the metrics with a drop, so that they precede units that are always a
+    little bad.
 
     Args:
         rows: rows in any order.
@@ -241,7 +241,7 @@ def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: float) -> int:
 
 
 def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows whose score is not the best one, a refusal's apart."""
+    """Return the rows with a score below the best one, except for a refusal."""
     keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
         row

@@ -1,4 +1,4 @@
-"""Spans of a file, sorted into units and evaluations, and the rows of a report that they hold."""
+"""Sorts the spans of a file into units and evaluations, and makes the rows of a report from them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
 
 
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
-    """Return the sums of the population of which rows are a sample; lost units and those that a fallback judged are excluded.
+    """Return the sums of the population that rows sample; units that are lost or scored by a fallback are excluded.
 
     Args:
         rows: rows of a metric that has a quality.
-        fallback: rows of the same metric whose judge was a fallback.
+        fallback: rows of the same metric with scores of a fallback judge.
     """
     pairs = [(row.quality, 1.0 / row.weight) for row in rows if row.quality is not None]
     return moments(pairs, [probability for _, probability in lost_units(rows, fallback)])
 
 
 def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
-    """Return the units that a metric's mean lacks, each with its probability; arguments as in ``population_sums``.
+    """Return the units without a score of the configured judge, each with its probability; arguments as above.
 
-    A unit with an unknown probability stands for as many units as a typical score.
+    A unit with an unknown probability has the weight of a typical score.
     """
     scored = [row for row in rows if row.quality is not None]
     lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
@@ -72,8 +72,8 @@ _TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a s
 class Spans:
     """Spans of a file, sorted into units, their evaluations and their descendants; each score counts once.
 
-    A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span has more (explanation,
-    range, judge), so its row is used; the highest revision wins. An evaluation that never began has no evaluation span.
+    A score may be on the unit's span, on an evaluation span, or on both. The evaluation span has more data (explanation,
+    range, judge), so its row is used; the highest revision wins. An evaluation that was never started has no evaluation span.
     Its outcome is on the unit's span (``spanscore.outcome.…``), or follows from ``spanscore.status``: ``pending``,
     ``delegated`` or ``not_sampled``.
 
@@ -112,7 +112,7 @@ class Spans:
                 read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
         for key in read.evaluations:
             scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
-            if scored is not None:  # an observed unit carries nothing itself
+            if scored is not None:  # an observed unit's own span has no scores
                 read.units.setdefault(key, scored)
         return read
 
@@ -133,7 +133,7 @@ class Spans:
         ]
 
     def feedback_rows(self) -> list[ReportRow]:
-        """Return one row per score that feedback on its unit has started: it stands for no other unit."""
+        """Return one row per score that feedback on its unit has started; such a unit represents only itself."""
         return [
             _from_evaluation(key, metric, span, self.units.get(key))
             for key, of_unit in self.after_feedback.items()

@@ -1,4 +1,4 @@
-"""The story of a unit as a person reads it, with labels, and texts cut to what a page can hold."""
+"""The story of a unit for a reader: its texts, spans and labels, cut to the size of a page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Chip(NamedTuple):
 
     Attributes:
         text: name and value.
-        label: ``pass`` or ``fail``, which is its colour; empty = not known. ``person`` beside it marks a person's label.
+        label: ``pass`` or ``fail``, which sets the colour; empty = unknown. An added ``person`` marks a person's label.
     """
 
     text: str

@@ -58,7 +58,7 @@ class Stretch:
 
 
 def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch | None:
-    """Return the run that stands out most; None if none stands out.
+    """Return the run of buckets that differs most from the others; None if no run differs beyond chance.
 
     Every run of neighbouring buckets is compared with the other buckets. The standard error has the variance of all scores
     together, that of "nothing happened": a pass/fail metric at 0 or 1 has no variance of its own.
@@ -131,15 +131,15 @@ class CorrectedRate:
         of = self.by.calibration
         if self.rate is None or self.raw is None:
             version, own = self.evaluator_version, safe_text(self.by.evaluator_version)
-            now = "do not tell theirs" if version is None else f"are of {safe_text(version)}"
+            now = "have no evaluator version" if version is None else f"are of {safe_text(version)}"
             return f"Not calibrated: the labels are of evaluator version {own}, and the last scores {now}"
         assumed = ", assumed to be drawn at random" if of.assumed_random else ""
         error = of.annotator_error.rate
-        wrong = f", of which {_share(error)} are taken to be wrong" if error else ""
+        wrong = f" ({_share(error)} of them count as wrong)" if error else ""
         passes, fails = of.sensitivity.value, of.specificity.value
         return (
-            f"Pass rate corrected by {of.labels:,} human labels{assumed}{wrong}: {_percent(self.rate)}; as the judge says "
-            f"{_share(self.raw)}. Of what humans pass it passes {_share(passes)}, of what they fail it fails {_share(fails)}"
+            f"Pass rate corrected by {of.labels:,} human labels{assumed}{wrong}: {_percent(self.rate)}; by the judge alone it "
+            f"is {_share(self.raw)}. It passes {_share(passes)} of human passes, and fails {_share(fails)} of human fails"
         )
 
 
@@ -152,9 +152,9 @@ def _share(share: float) -> str:
 
 
 def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> CorrectedRate | None:
-    """Return the corrected pass rate of a metric's scores; None without a calibration, or without a score that passes or fails.
+    """Return the corrected pass rate of a metric's scores; None without a calibration, or without a score with a label.
 
-    Only scores of the calibrated evaluator version count. If the last score is of another one, there is no rate.
+    Only scores of the calibrated evaluator version count. If the last score is of another version, there is no rate.
     """
     judged = [row for row in scored if row.label]
     if by is None or not judged:
@@ -169,7 +169,7 @@ def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> 
 # --- missing scores and the funnel -----------------------------------------------------------------------------------
 
 TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
-"""Outcomes of scores that were not asked for here."""
+"""Outcomes of evaluations that this process did not try to score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +226,10 @@ def funnel(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
     ended = Counter(row.outcome for row in rows if row.value is None)
     failed = sum(row.label == "fail" for row in rows)
     left = len(rows)
-    steps = [FunnelStep("came in", left, {})]
+    steps = [FunnelStep("arrived", left, {})]
     for name, outcomes in (
         ("chosen by sampling", _NOT_CHOSEN),
-        ("had what the metric needs", _NO_SAMPLE),
+        ("had the fields that the metric needs", _NO_SAMPLE),
         ("scored", ended.keys() - _NOT_CHOSEN - _NO_SAMPLE),
     ):
         lost = {outcome: ended[outcome] for outcome in sorted(ended.keys() & outcomes)}
@@ -260,7 +260,7 @@ _Pair: TypeAlias = tuple[float, float]  # weight, quality
 _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "not_applicable", "no_value", "pending"})
-"""Outcomes that are no fault: an agent's turn without retrieval has no faithfulness."""
+"""Outcomes that are no fault: an agent's turn without retrieval has no faithfulness, for example."""
 _HARMLESS = TURNED_AWAY | _NOTHING_TO_SCORE
 
 
@@ -301,7 +301,7 @@ class Bucket:
 
 
 def _parts(outcome: str) -> set[str]:
-    """Return the outcomes that a span may mean: it cannot always tell them apart."""
+    """Return the outcomes that an entry may mean, because a span cannot always separate them."""
     return set(outcome.split(" or "))
 
 
@@ -325,18 +325,18 @@ class MetricSummary:
         outcomes: outcome → number of units, ``scored`` among them.
         unscored: reasons for missing scores, the most frequent first.
         buckets: neighbours in time, without holes; empty if no row has a time.
-        stretch: bad stretch, with indices into ``buckets``; None = no stretch stands out.
+        stretch: bad stretch, with indices into ``buckets``; None = no bad stretch.
         judges: names of the judges' models.
         tokens: number of tokens of the judges.
         cost_usd: price in US dollars; None = no price is known.
         usd_per_day: ``cost_usd`` per day from the first row to the last; None = they are less than a day apart.
         shadows: comparison with each second judge, on the units that both scored.
-        excluded: share of the chosen units that lack a score, and the bounds of the mean of all; None = none lacks one, or
+        excluded: share of the chosen units that lack a score, and the bounds of the mean of all; None = every unit has one, or
             the scale is open.
         corrected: pass rate by human labels; None = the metric has no calibration.
         applies: share of traffic to which the metric applies; None = it has no condition, or the rows have no answer.
         of_conversations: whether each score is of a whole conversation.
-        mostly_left_out: number of scores whose judge got less than half of a question, as it was too long.
+        mostly_left_out: number of scores with a question of which the judge got less than half, because it was too long.
     """
 
     metric: str
@@ -481,7 +481,7 @@ def _edges(times: Sequence[int], of_metric: Mapping[str, Sequence[ReportRow]]) -
     first, last = min(times), max(times)
     widths = [int(width * _SECOND) for width in _WIDTHS_S]
     step = next((width for width in widths if _count(first, last, width) <= wanted), None)
-    if step is None:  # years, or so few scores that one bucket holds them all: whole weeks, as many as it takes
+    if step is None:  # years, or so few scores that one bucket contains them all: as many whole weeks as needed
         step = widths[-1] * -(-_count(first, last, widths[-1]) // wanted)
     begin = first // step * step
     return [begin + n * step for n in range(_count(first, last, step) + 1)]
@@ -554,7 +554,7 @@ def _usd_per_day(rows: Sequence[ReportRow]) -> float | None:
 def _sum_excluded(
     rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale, fallback: Sequence[ReportRow]
 ) -> tuple[float, float, float] | None:
-    """Return the share that the mean lacks, which was lost or judged by a fallback, and the bounds of the mean of all."""
+    """Return the share of units that were lost or judged by a fallback, and the bounds of the mean of all units."""
     if not scored or scale == "open":
         return None
     sums = population_sums(rows, fallback)

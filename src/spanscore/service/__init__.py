@@ -1,1 +1,1 @@
-"""serve, worker, the proxy and the Kafka source; no command line."""
+"""Long-running services: ``serve``, ``worker``, the OTLP proxy and the Kafka source. The commands are in ``cli/``."""

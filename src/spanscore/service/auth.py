@@ -1,4 +1,4 @@
-"""The bearer token of clients, and the certificate of the listeners."""
+"""Authentication for ``serve``: the bearer token of clients, and the certificate of the listeners."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _SCHEME = "bearer "
 
 
 class BearerToken:
-    """The token that a client must send; shown nowhere.
+    """The token that a client must send. It is never printed.
 
     Args:
-        secret: without spaces around it.
+        secret: token without surrounding spaces.
     """
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
     def is_in(self, header: str) -> bool:
-        """Whether an ``Authorization`` header has the token, in constant time."""
+        """Return whether an ``Authorization`` header has the token; compared in constant time."""
         given = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else ""
         return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._secret)
 
 
 def token_of(serve: ServeSettings) -> BearerToken | None:
-    """Return the token that clients must send; None = they need none.
+    """Return the token that clients must send; None = no token is needed.
 
     Raises:
-        ConfigurationError: it is given twice, is empty, or is none that a client could send.
-        NotReadyError: the file or variable is not there.
+        ConfigurationError: it is configured twice, is empty, or cannot be sent in a header.
+        NotReadyError: the file or variable does not exist.
     """
     if serve.token_file and serve.token_env:
         raise ConfigurationError("serve.token_file and serve.token_env: give one of them")
@@ -48,11 +48,11 @@ def token_of(serve: ServeSettings) -> BearerToken | None:
 
 
 def certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
-    """Return key and certificate, as PEM.
+    """Return the private key and the certificate, as PEM.
 
     Raises:
         NotReadyError: a file cannot be read.
-        ConfigurationError: they are none, or do not belong together.
+        ConfigurationError: the files are not a key and its certificate.
     """
     for name, file in (("cert", tls.cert), ("key", tls.key)):
         if not os.access(file, os.R_OK) or not Path(file).is_file():
@@ -62,11 +62,11 @@ def certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "the key has a password"
         raise ConfigurationError(
-            f"serve.tls: {tls.cert} and {tls.key} are no certificate with its key, as PEM ({reason})"
+            f"serve.tls: {tls.cert} and {tls.key} are not a certificate and its key in PEM ({reason})"
         ) from None
     return Path(tls.key).read_bytes(), Path(tls.cert).read_bytes()
 
 
 def _refuse() -> str:
-    """Refuse a key with a password: OpenSSL would ask for it at the terminal, and wait."""
+    """Refuse a key with a password, for which OpenSSL would prompt on the terminal, and wait."""
     raise ValueError("the key has a password")

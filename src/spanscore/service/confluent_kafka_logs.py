@@ -1,13 +1,13 @@
-"""LogsTopic: the log records of a second topic → the content of the spans that a worker reads.
+"""Reads the log records of a second Kafka topic, which have the content of the spans that a worker reads.
 
-Messages of logs have other keys than those of spans, or none, so a trace's records may be in any partition: each worker reads
-all of them, outside its group, and commits nothing. Both topics are aligned by the times of their messages:
+Messages of logs have other keys than those of spans, or no key, so a trace's records may be in any partition. Each worker
+reads all of them, outside its group, and commits nothing. Both topics are aligned by the times of their messages:
 
     records ───────────────────●──────────▶ paused if many wait, and this far ahead of the slowest partition of spans
     spans   ────────●──▶ a message waits until records are read for ``units.idle_timeout`` beyond it, or to their end
 
-A partition that another worker has read, or this one before it died, begins with older spans: then records are read anew,
-from ``units.orphan_wait`` before them.
+A partition that another worker has read, or this one before a crash, starts with older spans. Records are then read again,
+from ``units.orphan_wait`` before these spans.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 _AT_ONCE: Final = 10
-"""Messages of one read, after which partitions may be paused: the Collector writes up to 1 MB of records in each."""
+"""Messages of one read, after which partitions may be paused. The Collector writes up to 1 MB of records per message."""
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0
-"""Time for one question to a broker."""
+"""Timeout of one request to a broker, in s."""
 _LOOK_S: Final = 10.0
-"""Pause between two counts of the partitions, as a topic may grow."""
+"""Seconds between two counts of the partitions, because a topic may grow."""
 _FRESH_S: Final = 0.5
-"""Time for which the known end of the records is valid."""
+"""Seconds for which the known end of the records is valid."""
 _AHEAD_NS: Final = 5_000_000_000
-"""How far many records are read beyond those that spans need, and as far again before they are paused."""
+"""Time, in ns, up to which records are read ahead of the spans; twice that before partitions are paused."""
 _FILLED: Final = 0.5
-"""Share of the room for records up to which they are read ahead without a limit."""
+"""Filled share of the room for records up to which reading ahead is unlimited."""
 _AGAIN_S: Final = 1.0
-"""Pause after a failure."""
+"""Seconds of pause after a failure."""
 _MS: Final = 1_000_000
 _NO_PARTITIONS: Final[Set[int]] = frozenset()
 
 
 class LogsTopic:
-    """Reads ``kafka.logs_topic`` on a thread of its own; inert without a name.
+    """Reads ``kafka.logs_topic`` on a thread of its own; without a name it does nothing.
 
     Args:
-        name: name of the topic; None = none is read.
+        name: name of the topic; None = no topic is read.
         settings: a configuration with the section ``kafka``.
         spans: receiver of the spans, which keeps the records until their spans are read.
-        at_end: called with a partition of spans when its last message was handed on.
+        at_end: called with a partition of spans after its last message was passed on.
 
     Attributes:
-        name: that name.
-        wrong: why records are not read; empty = they are.
-        waiting: partition of spans → messages that wait for records, and None for the end behind them.
+        name: name of the topic.
+        wrong: reason for which records are not read; empty = they are read.
+        waiting: partition of spans → messages that wait for records; None marks the end behind them.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class LogsTopic:
         self._at_end = at_end
         self._over = Event()
         self.waiting: dict[int, deque[KafkaMessage | None]] = {}
-        # Spans, by partition: time of the latest message that was handed on; partitions that are read to their end.
+        # Spans, by partition: time of the latest message that was passed on; partitions that are read to their end.
         self._newest: dict[int, int] = {}
         self._ended: set[int] = set()
         # Records, by partition: time of the latest message, and the next offset; partitions that are read to their end.
         self._read: dict[int, tuple[int, int]] = {}
         self._read_to_end: set[int] = set()
         self._paused: set[int] = set()
-        self._begin = deque[int]()  # times from which records are to be read anew
+        self._begin = deque[int]()  # times from which records must be read again
         self._begun_ns = 0
         self._until_ns = self._covered_ns = -inf
         self._looked_s = self._covered_s = 0.0
@@ -100,7 +100,7 @@ class LogsTopic:
     # --- the thread that polls spans -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to read, two ``units.orphan_wait`` before now. Does not block.
+        """Start to read, from two ``units.orphan_wait`` before now. Does not block.
 
         Raises:
             SourceUnavailable: no thread can be started.
@@ -112,15 +112,15 @@ class LogsTopic:
             raise SourceUnavailable("kafka: no thread can be started to read logs: is the limit of processes reached?")
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over.set()
 
     def in_step(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
-        """Yield messages of spans whose records are read; others wait for that, in the order of their partition.
+        """Yield messages of spans whose records have been read; the others wait, in the order of their partition.
 
         Args:
-            messages: those that were fetched.
-            pressure: why no spans are to be read, so that waiting messages go on waiting; empty = they are read.
+            messages: the fetched messages.
+            pressure: reason for which spans must not be read, so that messages keep waiting; empty = they are read.
         """
         if self.name is None:
             yield from messages
@@ -144,7 +144,7 @@ class LogsTopic:
             self._at_end(partition)
 
     def forget(self, partitions: Collection[int], *, fetched_again: bool = False) -> None:
-        """Forget the waiting messages of partitions of spans; unless they are only fetched again, the partitions are left."""
+        """Forget the waiting messages of partitions of spans. If they are only fetched again, the partitions stay assigned."""
         for partition in partitions:
             self.waiting.pop(partition, None)
             if not fetched_again:
@@ -152,10 +152,10 @@ class LogsTopic:
                 self._ended.discard(partition)
 
     def align(self, pressure: str) -> Set[int]:
-        """Have records read as far as the spans need; return the partitions of spans whose time is to stand.
+        """Request records as far as the spans need; return the partitions of spans whose clock must stop.
 
         Args:
-            pressure: why no spans are read; empty = they are.
+            pressure: reason for which spans are not read; empty = they are read.
         """
         if self.name is None:
             return _NO_PARTITIONS
@@ -165,7 +165,7 @@ class LogsTopic:
             if pressure or partition in self.waiting or partition not in self._ended
         ]
         self._until_ns = min(behind) + self._quiet_ns if behind else inf
-        (self._clock.stand if behind else self._clock.go)(steady_ns())  # no record grows old while its span is unread
+        (self._clock.stand if behind else self._clock.go)(steady_ns())  # no record expires while its span is unread
         return {
             partition
             for partition, newest_ns in self._newest.items()
@@ -173,12 +173,12 @@ class LogsTopic:
         }
 
     def _has_records(self, spans_ns: int) -> bool:
-        """Whether all records of spans of that time are read, as far as a unit waits for them."""
+        """Return whether all records that spans of that time may need have been read."""
         is_known = not self._begin and monotonic() < self._covered_s + _FRESH_S
         return is_known and spans_ns + self._quiet_ns <= self._covered_ns
 
     def _place_ns(self, partition: int) -> int:
-        """Return the time up to which spans of a partition were handed on."""
+        """Return the time up to which spans of a partition were passed on."""
         waiting = self.waiting.get(partition)
         first = waiting[0] if waiting else None
         return self._newest[partition] if first is None else first.written_ns or 0
@@ -200,14 +200,14 @@ class LogsTopic:
         return message
 
     def _begin_partition(self, message: KafkaMessage) -> None:
-        """Have records read again if those of a partition's first spans are no longer kept."""
+        """Request records again if those of a partition's first spans are no longer kept."""
         from_ns = (message.written_ns or 0) - self._wait_ns
         self._newest[message.partition] = from_ns
         if from_ns < self._kept_from_ns():
             self._begin.append(from_ns)
 
     def _kept_from_ns(self) -> int:
-        """Return the time of the oldest record that the receiver keeps for a span that was not read."""
+        """Return the time of the oldest record that the receiver keeps for an unread span."""
         newest_ns = max((time_ns for time_ns, _ in [*self._read.values()]), default=0)
         return min([*self._begin], default=max(self._begun_ns, newest_ns - 2 * self._wait_ns))
 
@@ -245,14 +245,14 @@ class LogsTopic:
             self._look(consumer)
         for message in consumer.consume(_AT_ONCE, _POLL_S):
             self._take(message)
-        if self._in_doubt:  # a client that is cut off sees no new records
+        if self._in_doubt:  # a disconnected client gets no new records
             ends = self._ends(consumer, self._read)
             self._read_to_end = {one for one, (_, offset) in self._read.items() if offset >= ends[one]}
             self._in_doubt, self.wrong = False, self.wrong if not self._read else ""
         self._pace(consumer)
 
     def _look(self, consumer: Consumer) -> None:
-        """Read all partitions from a time on, if one is set; new ones from their beginning."""
+        """Read all partitions from a time on, if one is set; read new partitions from their beginning."""
         found = consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         if found.error is not None:
             self._failed(found.error)
@@ -271,12 +271,12 @@ class LogsTopic:
         self._covered_ns, self._paused, self._read = -inf, set(), read
         self._read_to_end = {one for one, end in ends.items() if read[one][1] >= end}
         consumer.assign([place for one, (_, offset) in read.items() for place in self._at([one], offset)])
-        consumer.resume(self._at(read))  # a partition stays paused when it is assigned anew
+        consumer.resume(self._at(read))  # a paused partition stays paused after a new assignment
         for _ in begins:
             self._begin.popleft()
 
     def _places_at(self, consumer: Consumer, at_ns: int, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """Return partition → a time, and the offset of its first message from then on. Blocks."""
+        """Return partition → a time, and the offset of its first message from that time on. Blocks."""
         from confluent_kafka import KafkaException
 
         places = dict[int, tuple[int, int]]()
@@ -293,7 +293,7 @@ class LogsTopic:
             return
         if partition is None or offset is None or partition not in self._read:
             return
-        if error is not None:  # at the end; what comes last may be a marker of a transaction, and no message
+        if error is not None:  # at the end; the last entry may be a transaction marker
             self._read[partition] = self._read[partition][0], max(offset, self._read[partition][1])
             self._read_to_end.add(partition)
             return
@@ -314,7 +314,7 @@ class LogsTopic:
             counts.refuse("unreadable")
 
     def _pace(self, consumer: Consumer) -> None:
-        """Pause partitions that are far ahead of the spans; note up to when all records are read."""
+        """Pause partitions that are far ahead of the spans; note the time up to which all records are read."""
         until_ns = self._until_ns + _AHEAD_NS
         most_ns = until_ns + _AHEAD_NS if self._spans.logs.filled > _FILLED else inf
         far = {one for one, (newest_ns, _) in self._read.items() if newest_ns > most_ns} - self._paused
@@ -336,7 +336,7 @@ class LogsTopic:
             log_once(f"kafka logs {trouble.kind}", trouble.text)
 
     def _ends(self, consumer: Consumer, partitions: Collection[int]) -> dict[int, int]:
-        """Ask the brokers where partitions end. Blocks."""
+        """Request the end offsets of partitions from the brokers. Blocks."""
         places = self._at(partitions)
         return {one.partition: consumer.get_watermark_offsets(one, timeout=_ASK_S)[1] for one in places}
 

@@ -1,4 +1,4 @@
-"""GroupMember: one consumer of a group, as librdkafka has it → numbers, messages, and errors that say who must act."""
+"""One consumer of a Kafka group, on librdkafka: messages, offsets, and errors translated into problems for the operator."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0
-"""For one question to a broker."""
+"""Timeout of one request to a broker, in s."""
 PREFETCH: Final[Mapping[str, int]] = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
-"""Of messages that were fetched and not yet read, kB, and for how long to fetch none when there are so many.
+"""Limit in kB of fetched and unread messages, and the pause of fetching above that limit, in ms.
 
-It is a second where nobody says: a backlog of 20 kB messages came at 1,400 a second.
+librdkafka's default pause is a second: with it, a backlog of 20 kB messages came at 1,400 a second.
 """
 _MS: Final = 1_000_000
 _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -37,12 +37,12 @@ Kind: TypeAlias = Literal["end", "away", "refused", "missing", "old", "passing"]
 
 
 class KafkaProblem(NamedTuple):
-    """What an error means.
+    """A translated error of the client.
 
     Attributes:
-        kind: ``end`` of ``partition``; no broker is there (``away``); they do not let us (``refused``); the topic is
-            ``missing``; the broker knows no group of this protocol (``old``); else librdkafka deals with it (``passing``).
-        text: for the operator; empty where there is nothing to be said.
+        kind: ``end`` of ``partition``; no broker answers (``away``); the brokers refuse access (``refused``); the topic is
+            ``missing``; the broker has no group of this protocol (``old``); otherwise librdkafka recovers (``passing``).
+        text: text for the operator; empty if there is nothing to report.
     """
 
     kind: Kind
@@ -51,12 +51,12 @@ class KafkaProblem(NamedTuple):
 
 
 class KafkaMessage(NamedTuple):
-    """One message.
+    """One message of the topic.
 
     Attributes:
-        written_ns: when, as its producer or its broker says, nanoseconds; None = neither does.
-        has_key: whether it is with others of its key.
-        value: None = it has none.
+        written_ns: time from its producer or its broker, Unix ns; None = neither gives one.
+        has_key: whether the message has a key, which keeps it with others of that key.
+        value: body; None = it has none.
     """
 
     partition: int
@@ -67,18 +67,18 @@ class KafkaMessage(NamedTuple):
 
 
 class GroupMember:
-    """One consumer of a group. Owned by the thread that polls, from the first poll on.
+    """One consumer of a group. Owned by the polling thread from the first poll on.
 
     Args:
         kafka: names of the topic and the group.
-        source: its ``on_…`` methods are called on the thread that polls.
+        source: its ``on_…`` methods are called on the polling thread.
 
     Attributes:
         protocol: protocol of the group.
-        all: partitions of the topic; 0 = not known.
+        all: number of partitions of the topic; 0 = unknown.
 
     Raises:
-        ConfigurationError: name, password or authorities cannot be read.
+        ConfigurationError: name, password or certificate authorities cannot be read.
     """
 
     def __init__(self, kafka: KafkaSettings, source: KafkaSource) -> None:
@@ -91,7 +91,7 @@ class GroupMember:
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
             **PREFETCH,
-            "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is found by then
+            "topic.metadata.refresh.interval.ms": 10_000,  # the longest time until a new or grown topic is found
             "error_cb": self._on_error,
             "on_commit": self._on_commit,
         }
@@ -101,23 +101,24 @@ class GroupMember:
         self._consumer = self._made()
 
     def join(self, wait_s: float) -> None:
-        """Find the brokers, and ask for partitions. Blocks.
+        """Find the brokers, and subscribe to the topic. Blocks.
 
         Raises:
-            SourceUnavailable: none answers within that time, or they refuse us.
+            SourceUnavailable: no broker answers within that time, or they refuse access.
         """
         until = monotonic() + wait_s
         while not self.look_for_topic():
-            self._consumer.poll(0)  # else nobody is told why
+            self._consumer.poll(0)  # so that errors are reported
             if self._refused or monotonic() >= until:
                 at = f"{', '.join(self._kafka.brokers)}: no broker answers, {format_duration(wait_s)} after the start"
                 raise SourceUnavailable(f"kafka: {self._refused or at}")
         self._subscribe()
 
     def look_for_topic(self) -> bool:
-        """Ask a broker how many partitions there are. False: none answers. Blocks.
+        """Request the number of partitions from a broker. False: no broker answers. Blocks.
 
-        Not to be called back: it takes from the client (2.16) what the next callback of the same poll needs, which then aborts.
+        Do not call it in a callback: it consumes client state (2.16) that the next callback of the same poll needs, which then
+        aborts.
         """
         from confluent_kafka import KafkaException
 
@@ -132,7 +133,7 @@ class GroupMember:
         return True
 
     def messages(self) -> Iterator[KafkaMessage]:
-        """Yield the messages that are there, in their order; wait a moment if there are none. Calls the source in between."""
+        """Yield the available messages in order; without messages, wait briefly. Calls the source in between."""
         for message in self._consumer.consume(_AT_ONCE, _POLL_S):
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is not None:
@@ -145,8 +146,8 @@ class GroupMember:
     def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> None:
         """Commit offsets; ``on_committed`` is called with the result. Does not block.
 
-        To wait for the answer would stop the polling until there is a broker, be it for hours. The client answers
-        before a partition goes, or the group is left.
+        Waiting for the result would stop the polling until a broker answers, possibly for hours. The client reports the result
+        before a partition is revoked, or the group is left.
         """
         from confluent_kafka import KafkaException
 
@@ -158,31 +159,33 @@ class GroupMember:
             self._on_commit(error.args[0], offsets)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Fetch a partition from an offset on; of one that is not ours any more nothing happens."""
+        """Fetch a partition from an offset on; a partition that is not ours any more is ignored."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
             self._consumer.seek(self._at(partition, offset))
 
     def pause(self, partitions: Iterable[int]) -> None:
-        """Fetch no more of these."""
+        """Stop fetching these partitions."""
         self._consumer.pause([self._at(partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[int]) -> None:
-        """Fetch of these again."""
+        """Fetch these partitions again."""
         self._consumer.resume([self._at(partition) for partition in partitions])
 
     def high(self, partition: int, *, as_told: bool) -> int | None:
-        """Return the offset after a partition's last message; None = it is not known.
+        """Return the offset after a partition's last message; None = unknown.
 
         Args:
-            as_told: by the last answer with messages, which is as good while there are some; else a broker is asked. Blocks.
+            partition: the partition.
+            as_told: whether the last answer with messages is used, which is as good while messages arrive; otherwise a broker
+                is asked. Blocks.
         """
         ends = self._ends(partition, as_told=as_told)
         return ends[1] if ends is not None and ends[1] >= 0 else None
 
     def low(self, partition: int) -> int:
-        """Ask for the offset of a partition's oldest message; 0 if no broker answers. Blocks."""
+        """Request the offset of a partition's oldest message; 0 if no broker answers. Blocks."""
         ends = self._ends(partition, as_told=False)
         return 0 if ends is None else ends[0]
 
@@ -195,7 +198,7 @@ class GroupMember:
             return None
 
     def go_classic(self) -> None:
-        """Join by the protocol that every broker has."""
+        """Join by the classic protocol, which every broker has."""
         self._consumer.close()
         self.protocol = "classic"
         self._consumer = self._made()
@@ -229,7 +232,7 @@ class GroupMember:
         from confluent_kafka import KafkaException
 
         begun = partitions
-        with suppress(KafkaException):  # they are begun where the group was, and what was noted there is not known
+        with suppress(KafkaException):  # they start at the group's offsets, without the notes
             begun = consumer.committed(partitions, timeout=_ASK_S)
         notes = dict[int, tuple[int | None, CommitNote]]()
         for place in begun:
@@ -256,7 +259,7 @@ class GroupMember:
 
 
 def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
-    """Return what an error means, with the names that the operator knows."""
+    """Return the meaning of an error, with the names from the configuration."""
     code, message = error.name(), error.str()
     if code == "_FATAL":  # only the text names the error
         if "not supported" in message:
@@ -280,4 +283,4 @@ _MEANINGS: Final[Mapping[str, tuple[Kind, str]]] = {
     "_AUTHENTICATION": ("refused", _LOGIN),
     "SASL_AUTHENTICATION_FAILED": ("refused", _LOGIN),
 }
-"""Name of an error → what it means."""
+"""Name of an error → kind and text of the problem."""

@@ -1,7 +1,7 @@
-"""OTLP over gRPC: generic handlers on bytes, so that no message is decoded that the door does not decode itself.
+"""OTLP over gRPC, with generic handlers on bytes, so that messages are decoded only once, by the export handler.
 
-Calls are read as streams of one message, the same on the wire: only so one whose message never comes can be given up. gRPC does
-not inflate, as it has one limit for both sizes of a message.
+Calls are read as streams of one message, which is the same on the wire, because only a stream can be given up if its message
+never arrives. gRPC does not inflate here, because it has one limit for the compressed and the inflated size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spanscore.service.plan import stop_s_of
 from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
 CALLS: Final = 4_096
-"""Calls at once; those of one connection wait for each other long before."""
+"""Highest number of concurrent calls; calls of one connection wait for each other long before."""
 _NOTHING: Final = grpc.aio.EOF
 _DETAILS: Final = "grpc-status-details-bin"
 _COLLECTOR: Final = "/opentelemetry.proto.collector"
@@ -42,25 +42,25 @@ _PATHS: Final = {
 }
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _IDENTITY_AND_GZIP: Final = 0b101
-"""Bits of ``grpc_compression_algorithm``."""
+"""Bit set of ``grpc_compression_algorithm``: the enabled algorithms, identity and gzip."""
 
 
 class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Serves OTLP over gRPC on the running event loop.
 
     Args:
-        door: answers requests.
+        door: handler of the requests.
         address: ``host:port``.
         serve: certificate and limits.
-        token: token that clients must send; None = they need none.
-        pool: threads for requests that take long.
-        read_s: time for a call's message to come, seconds.
+        token: token that clients must send; None = no token is needed.
+        pool: threads for slow requests.
+        read_s: time limit for a call's message, in s.
 
     Raises:
         ConfigurationError: the certificate cannot be read.
 
     Attributes:
-        port: port that is listened on, from ``start`` on.
+        port: port that is listened on, after ``start``.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         self.port = 0
 
     async def start(self) -> None:
-        """Begin to accept.
+        """Start to accept calls.
 
         Raises:
-            ConfigurationError: nothing can listen there.
+            ConfigurationError: the address cannot be listened on.
         """
         options = [
             ("grpc.max_receive_message_length", self._most),
@@ -116,27 +116,27 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         self._server = server
 
     async def stop(self) -> None:
-        """Accept nothing more, and answer the requests that have come."""
+        """Accept no further call, and answer the received requests."""
         if self._server is not None:
             await self._server.stop(self._stop_s)
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a method; None for an unknown one, which is UNIMPLEMENTED. Called by grpc."""
+        """Return the handler of a method; None for an unknown one, which is answered UNIMPLEMENTED. Called by grpc."""
         return self._handlers.get(handler_call_details.method)
 
     async def _answer(self, path: str, _: Any, context: Any) -> bytes:
         token, door = self._token, self._door
         headers = NO_HEADERS if token is None and not door.waits else _headers(context.invocation_metadata() or ())
         if token is not None and not token.is_in(headers.get("authorization", "")):
-            message = "a bearer token is asked for, as authorization"
+            message = "a bearer token is required, as authorization"
             answer = door.refuse("token", HTTPStatus.UNAUTHORIZED, message)
         elif (body := await self._read(context)) is None:
-            message = f"the message did not come within {self._read_s:g} s"
+            message = f"the message did not arrive within {self._read_s:g} s"
             answer = door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
         elif body is _NOTHING:
             answer = door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
         else:
-            # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that does not exist.
+            # 0x1f cannot start an OTLP request: it is field 3 with a wire type that does not exist.
             encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
             answer = await answered(ExportRequest(path, body, False, encoding, headers), door, self._pool)
         if answer.grpc:
@@ -145,7 +145,7 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         return answer.body
 
     async def _read(self, context: Any) -> Any:
-        """Return the message of a call; None if it does not come in time."""
+        """Return the message of a call; None if it does not arrive in time."""
         try:
             async with asyncio.timeout(self._read_s):
                 return await context.read()

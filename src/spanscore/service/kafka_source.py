@@ -1,7 +1,7 @@
-"""KafkaSource: the messages of a topic → the scorer of ``spanscore worker``.
+"""Reads the messages of a Kafka topic into the scorer of ``spanscore worker``, and commits settled offsets.
 
-One thread polls, and does all that the group calls back, from ``start`` to ``pause``. By KIP-848 where the broker has it, else
-cooperative-sticky: a rebalance takes from a worker only what it is to lose, and it goes on with the rest.
+One thread polls from ``start`` to ``pause``, and runs all callbacks of the group. The group uses the KIP-848 protocol if the
+broker has it, otherwise cooperative-sticky: a rebalance revokes only the partitions that a worker loses.
 """
 
 from __future__ import annotations
@@ -32,42 +32,44 @@ from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.worker_plan import is_keyed_by_conversation
 
 _ROUND_S: Final = 1.0
-"""Pause between two looks at settled offsets and the lag."""
+"""Seconds between two checks of settled offsets and of the lag."""
 _FLUSH_S: Final = 2.0
-"""Time for the scores of a partition that goes to be exported."""
+"""Time for the export of the scores of a revoked partition, in s."""
 REVOKE_TIMEOUT_S = 5.0
-"""A partition that goes to another worker waits this long for the scores of the units that are being scored."""
+"""Time for which a revoked partition waits for the units in scoring, in s."""
 _JOIN_S: Final = 5.0
-"""Time for the group's first answer at a start: a refusal has come by then."""
+"""Time for the group's first answer at the start, in s: a refusal arrives within it."""
 _LEAVE_S: Final = 5.0
-"""Time to leave the group: a classic one during a rebalance takes until its session ends."""
+"""Time to leave the group, in s: a classic group in a rebalance takes until its session ends."""
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 60.0
-"""Time for a broker to answer a commit; after that the commit is repeated."""
+"""Time for a broker to answer a commit, in s; after that the commit is repeated."""
 
 
 class KafkaSource:
-    """Reads a topic into a scorer. The main thread calls ``start``, ``pause``, and ``commit`` when the scorer has drained; in
-    between ``unready`` and ``told`` at any time.
+    """Reads a topic into a scorer.
+
+    The main thread calls ``start``, ``pause``, and ``commit`` after the scorer has drained. ``unready`` and ``told`` may be
+    called at any time in between.
 
     Args:
         scorer: scores the units.
         settings: a configuration with the section ``kafka``.
-        rekey: topic to which all messages are written, keyed by conversation; empty = they are scored.
+        rekey: topic to which all messages are copied, keyed by conversation; empty = they are scored.
 
     Raises:
         MissingExtraError: the library is not installed.
-        ConfigurationError: name, password or authorities cannot be read.
+        ConfigurationError: name, password or certificate authorities cannot be read.
     """
 
     def __init__(self, scorer: OnlineScorer, settings: Configuration, rekey: str = "") -> None:
-        assert settings.kafka is not None  # else there is no topic
+        assert settings.kafka is not None  # callers check it
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
-        self._line = scorer._line  # what feeds a scorer is a part of it
+        self._line = scorer._line  # a source is a part of the scorer
         spans = scorer._otlp_spans(settings.units)
-        spans.copies.trusted = True  # the broker decides on the writers of the topic
+        spans.copies.trusted = True  # the broker authenticates the writers of the topic
         self._is_keyed = is_keyed_by_conversation(settings)
         self._rekey, self._carrier = rekey, KafkaCarrier(confluent_config(self._kafka), rekey)
         self._topic: Topic | RekeyedTopic
@@ -81,24 +83,24 @@ class KafkaSource:
                 max_open_age_s=self._kafka.max_open_age,
                 by_conversation=self._is_keyed,
             )
-        logs_topic = None if rekey else self._kafka.logs_topic  # a scoring worker reads it
+        logs_topic = None if rekey else self._kafka.logs_topic  # only a scoring worker reads it
         self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(self._kafka, self)
         self._thread: Thread | None = None
         self._heard, self._over = Event(), Event()
-        self._next: dict[int, int | None] = {}  # partition → the offset that comes next; None = any
-        self._settled: dict[int, Set[int]] = {}  # offsets that are passed
+        self._next: dict[int, int | None] = {}  # partition → next offset; None = any
+        self._settled: dict[int, Set[int]] = {}  # partition → settled offsets, which are skipped
         self._committed: dict[int, int] = {}
-        self._committing: Mapping[int, int] = {}  # without an answer so far
+        self._committing: Mapping[int, int] = {}  # commits without an answer
         self._answer_s = 0.0
         self._lag: Mapping[int, int] = {}
         self._pressure = self._wrong = self._refused = ""
-        self._held: Set[int] = frozenset()  # partitions of which messages wait for log records
-        self._stand: Set[int] = frozenset()  # partitions whose time stands, as log records may be unread
+        self._held: Set[int] = frozenset()  # partitions with messages that wait for log records
+        self._stand: Set[int] = frozenset()  # partitions with a stopped clock, because log records may be unread
         self._away = self._is_old = self._is_new = False
         self._skipped = 0
-        self._raised: tuple[int, int] | None = None  # partition and offset of the message that raised last
+        self._raised: tuple[int, int] | None = None  # partition and offset of the last message that raised
         self._rebalanced_s: float | None = None
         self._round_s = 0.0
         self._asked: Future[Mapping[int, int]] | None = None
@@ -111,7 +113,7 @@ class KafkaSource:
     # --- the main thread ---------------------------------------------------------------------------
 
     def start(self, wait_s: float) -> None:
-        """Begin to read. Blocks until the group has answered, a few seconds at most, or until no broker has."""
+        """Start to read. Blocks until the group answers, a few seconds at most, or until no broker has answered in time."""
         self._line.share_of_limits(0.0)
         self._member.join(wait_s)
         self._logs.start()
@@ -123,12 +125,12 @@ class KafkaSource:
             raise SourceUnavailable(f"kafka: {self._refused}")
 
     def pause(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over.set()
         self._logs.stop()
 
     def commit(self) -> None:
-        """Commit the offsets that were settled when the scorer had ended, and leave the group."""
+        """Commit the offsets that were settled at the end of the scorer, and leave the group."""
         if self._thread is None:
             return
         self._thread.join(REVOKE_TIMEOUT_S + _FLUSH_S)
@@ -139,12 +141,12 @@ class KafkaSource:
                 leaving.join(_LEAVE_S)
 
     def unready(self) -> str:
-        """Return why nothing is read; empty = it is read."""
+        """Return the reason for which the topic is not read; empty = it is read."""
         wrong = self._wrong or self._logs.wrong or self._carrier.state()
         return wrong or ("" if self._heard.is_set() else "the group has not answered yet")
 
     def told(self) -> Iterator[str]:
-        """Yield the topic and the group."""
+        """Yield lines with the topic and the group."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
         logs = f", logs of {self._logs.name}" if self._logs.name else ""
@@ -170,7 +172,7 @@ class KafkaSource:
         )
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
-        """Return the lag in messages and in seconds, a point for each partition; no seconds before a message was read."""
+        """Return the lag of each partition in messages and seconds; seconds only after a message was read."""
         oldest, now_ns = self._oldest(), time_ns()
         points: dict[Hashable, GaugeReading] = {}
         for partition, behind in self._lag.items():
@@ -209,7 +211,7 @@ class KafkaSource:
             self._look_around()
 
     def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
-        """Read messages; if one raises, the client goes back to it, as it is already behind the last of them."""
+        """Read messages. If one raises, the client seeks back to it, because it is already behind the last of them."""
         for message in messages:
             try:
                 self._read(message)
@@ -218,7 +220,7 @@ class KafkaSource:
                 raise
 
     def _go_back(self, unread: Sequence[KafkaMessage]) -> None:
-        """Have messages fetched again; the first of them raised, and is skipped and counted if it raised before."""
+        """Fetch messages again; the first one raised, and is skipped and counted if it raised before."""
         first = unread[0]
         raised, self._raised = self._raised, (first.partition, first.offset)
         if raised == self._raised:
@@ -237,7 +239,7 @@ class KafkaSource:
     def _read(self, message: KafkaMessage) -> None:
         partition, offset, written_ns, has_key, value = message
         if partition not in self._next:
-            return  # it went to another worker while it was on its way
+            return  # another worker has the partition by now
         expected = self._next[partition]
         if expected is not None and offset < expected:
             if not self._is_cut(partition, expected):
@@ -252,7 +254,7 @@ class KafkaSource:
         self._topic.take(partition, offset, written_ns, None if is_settled else value)
 
     def _press(self) -> None:
-        """Stop reading partitions under pressure, or while messages of them wait for log records."""
+        """Pause partitions under pressure, or while their messages wait for log records."""
         pressure = self._topic.pressure()
         stand, held = self._logs.align(pressure), {*self._logs.waiting}
         if (pressure, held, stand) == (self._pressure, self._held, self._stand):
@@ -267,9 +269,9 @@ class KafkaSource:
     def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
         for partition in partitions:
             is_ahead = self._pressure == "queue" or self._away or partition in self._stand
-            if is_ahead:  # open units grow no older than the messages that are read
+            if is_ahead:  # open units do not age while messages wait
                 self._topic.set_clock(partition, "stand")
-            elif self._pressure:  # open units have to close, or reading would never go on
+            elif self._pressure:  # open units must close, or reading would never resume
                 self._topic.set_clock(partition, "reach_end")
             else:
                 self._topic.set_clock(partition, "go")
@@ -286,7 +288,7 @@ class KafkaSource:
         self._lag = self._behind()
 
     def _behind(self) -> dict[int, int]:
-        """Return the number of unsettled messages of each partition, as far as it is known."""
+        """Return the number of unsettled messages of each partition; unknown partitions are left out."""
         is_fetching = self._away or not self._pressure
         lags = dict[int, int]()
         for partition, offset in self._next.items():
@@ -297,12 +299,12 @@ class KafkaSource:
         return lags
 
     def _is_cut(self, partition: int, expected: int) -> bool:
-        """Whether the broker's log ends before the message that comes next, as its topic was restored or made anew."""
+        """Return whether the broker's log ends before the next offset, because its topic was restored or created again."""
         end = self._member.high(partition, as_told=True)
         return end is not None and end < expected
 
     def _begin_again(self, partition: int, expected: int, offset: int) -> None:
-        """Read a partition from the broker's oldest message; offsets of the earlier log do not apply to this one."""
+        """Read a partition from the broker's oldest message; offsets of the earlier log are not valid for this one."""
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
@@ -311,7 +313,7 @@ class KafkaSource:
         self._set_clocks([partition])
 
     def _note_gap(self, partition: int, expected: int, offset: int) -> None:
-        """Count messages that were deleted before they were read; a gap of the log itself does not count."""
+        """Count messages that were deleted before they were read; gaps in the log itself do not count."""
         gone = min(self._member.low(partition), offset) - expected
         if gone > 0:
             self._skipped += gone
@@ -327,7 +329,7 @@ class KafkaSource:
         self._member.commit(notes)
 
     def _is_committing(self) -> bool:
-        """Whether the answer to a commit is to come: one at a time, as waiting commits reach a broker in any order."""
+        """Return whether a commit has no answer yet: one at a time, because pending commits reach a broker in any order."""
         if self._committing and monotonic() > self._answer_s:
             self._topic.not_committed(self._committing)
             self._committing = {}
@@ -336,7 +338,7 @@ class KafkaSource:
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
     def on_committed(self, offsets: Mapping[int, int], is_done: bool) -> None:
-        """Note the answer to a commit; if it failed, a rebalance was faster, and the messages are read again."""
+        """Note the answer to a commit. After a failure, a rebalance came first, and the messages are read again."""
         if is_done:
             self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next)
         else:
@@ -344,7 +346,7 @@ class KafkaSource:
         self._committing = {}
 
     def on_assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
-        """Begin partitions at their committed offsets; None = the group has read nothing of them."""
+        """Start partitions at their committed offsets; None = the group has no offset for them."""
         for partition, (offset, note) in begun.items():
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
@@ -357,7 +359,7 @@ class KafkaSource:
         self._rebalanced()
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Leave partitions that go to another worker when this returns."""
+        """Leave partitions that another worker gets after this call returns."""
         for partition in partitions:
             self._topic.set_clock(partition, "stand")
         until = monotonic() + REVOKE_TIMEOUT_S
@@ -373,7 +375,7 @@ class KafkaSource:
         self._forget(partitions)
 
     def on_lost(self, partitions: Sequence[int]) -> None:
-        """Leave partitions that another worker may have already: nothing of them may be committed."""
+        """Leave partitions that another worker may already have, so that no offset of them may be committed."""
         self._topic.leave(partitions)
         self._forget(partitions)
 
@@ -427,22 +429,22 @@ class KafkaSource:
 
 
 _NO_KEY: Final = (
-    "messages of {} have no key, so that the spans of one trace may be in several partitions and are scored apart: set "
+    "messages of {} have no key, so that the spans of one trace may be in several partitions and are scored separately: set "
     "partition_traces_by_id in the Collector's kafka exporter"
 )
 _GONE: Final = (
-    "{:,} messages of {} were deleted before they were read (partition {}): the topic keeps them for less than the lag"
+    "{:,} messages of {} were deleted before they were read (partition {}): its retention is shorter than the lag"
 )
 _CUT: Final = (
-    "the log of {}, partition {}, ends before the offset that comes next, {}: the topic was made anew or restored; it is read "
+    "the log of {}, partition {}, ends before the next offset, {}: the topic was created again or restored; it is read "
     "from {} on"
 )
 _SHARED: Final = (
     "other workers of the group {} read turns of the same conversations, as the topic {} is keyed by trace; key it by "
     "conversation, and set kafka.key: conversation"
 )
-_RAISES: Final = "message {} of {}, partition {}, cannot be read here: it raised twice; it is skipped, and counted"
+_RAISES: Final = "message {} of {}, partition {}, cannot be read here: it raised twice; it is skipped and counted"
 _OTHERWISE: Final = (
-    "partitions of {} were read by the group {} with other metrics, or other versions of them: all its workers are to have one "
-    "configuration; after a change of it this is said once"
+    "partitions of {} were read by the group {} with other metrics, or other versions of them: all its workers need the same "
+    "configuration; this is expected once after a change of it"
 )

@@ -1,11 +1,11 @@
-"""Topic: the partitions that a worker reads, and the offsets up to which all is settled.
+"""The partitions of a topic that a worker reads, and the offsets up to which all their messages are settled.
 
-    read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
-                                                                     ├ in a spool: durable ──────────────▶ committed
-                                                                     └ the partition goes: handed over, uncommitted
+    read ─▶ parsed ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
+                                                                ├ in a spool: durable ──────────────▶ committed
+                                                                └ partition revoked: handed over, uncommitted
 
-Nothing here depends on Kafka: offsets are numbers that grow. One thread reads and calls the topic; open traces are looked up on
-the span thread, which owns the offsets.
+This module does not depend on Kafka: offsets are increasing numbers. One thread reads and calls the topic; open traces are
+looked up on the span thread, which owns the offsets.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from spanscore.protocols import DurableQueue, Metric
 from spanscore.wiring.build import Pipeline
 
 _LONGEST: Final = 3_000
-"""Characters of ranges: the broker takes 4,096 bytes of metadata. Messages beyond that are read again."""
+"""Longest text of ranges in characters: the broker accepts 4,096 bytes of metadata. Messages beyond that are read again."""
 _MOST: Final = 1_000_000
-"""Most offsets in ranges: any member of the group may have written them."""
+"""Most offsets in ranges, because any member of the group may have written them."""
 
 
 class PartitionOffsets:
-    """The messages of one partition that were read, in their order, and are not known to be settled. Owned by one thread.
+    """The messages of one partition that were read, in order, and may be unsettled. Owned by one thread.
 
-    A message is settled when none of its traces is open any more. The oldest unsettled one is committed: after a crash the next
-    process loses nothing, and reads again from there. If a partition is handed on in good order, the commit's metadata list the
-    later messages that are settled all the same, as in Confluent's Parallel Consumer, and they are not scored twice.
+    A message is settled when no trace of it is open any more. The offset of the oldest unsettled message is committed: after a
+    crash the next process loses no message, and reads again from there. If a partition is handed over in an orderly way, the
+    metadata of the commit list the later settled messages, as in Confluent's Parallel Consumer, so that these are not scored
+    twice.
 
     Attributes:
-        position: offset after the last message that was read; None = none was.
+        position: offset after the last message that was read; None = no message was read.
     """
 
     def __init__(self) -> None:
@@ -48,35 +49,35 @@ class PartitionOffsets:
         self.position: int | None = None
 
     def __len__(self) -> int:
-        """Messages that are not known to be settled."""
+        """Number of messages that may be unsettled."""
         return len(self._open)
 
     @property
     def oldest_ns(self) -> int | None:
-        """Time at which the oldest unsettled message was written; None = all are settled. Any thread."""
+        """Time at which the oldest unsettled message was written, Unix ns; None = all are settled. Any thread."""
         try:
             return self._open[0][2]
         except IndexError:
             return None
 
     def read(self, offset: int, traces: Collection[bytes], log_ns: int) -> None:
-        """Note a message; offsets come in their order, and may leave some out.
+        """Note a message; offsets increase, and may have gaps.
 
         Args:
-            offset: its own.
-            traces: of which it has spans; none = it is settled with those before it.
-            log_ns: when it was written.
+            offset: offset of the message.
+            traces: traces with spans in it; empty = it is settled together with the messages before it.
+            log_ns: time at which it was written.
         """
         self._open.append((offset, traces, log_ns))
         self.position = offset + 1
 
     def advance(self, is_open: Callable[[bytes], bool]) -> int | None:
-        """Forget settled messages at the front, and return the offset that may be committed; None = nothing was read.
+        """Drop settled messages at the front, and return the offset that may be committed; None = no message was read.
 
-        Each message is forgotten once, and only the first that stays is looked at again: O(1) for each that is read.
+        Each message is dropped once, and only the first remaining one is checked again: O(1) per read message.
 
         Args:
-            is_open: whether something of a trace is to come.
+            is_open: returns whether spans or scores of a trace are pending.
         """
         waiting = self._open
         while waiting and not any(map(is_open, waiting[0][1])):
@@ -88,12 +89,12 @@ class PartitionOffsets:
         return [offset for offset, traces, _ in self._open if not any(map(is_open, traces))]
 
     def traces(self) -> set[bytes]:
-        """Return the traces of all messages that are not settled."""
+        """Return the traces of all unsettled messages."""
         return {trace for _, traces, _ in self._open for trace in traces}
 
 
 def ranges_of(offsets: Collection[int], base: int) -> str:
-    """Return ascending offsets as ``0-4,7``, from a base; of too many, the first."""
+    """Return ascending offsets relative to a base, as ``0-4,7``; if there are too many, the first ones."""
     runs = list[tuple[int, int]]()
     for offset in offsets:
         if runs and offset == runs[-1][1] + 1:
@@ -105,7 +106,7 @@ def ranges_of(offsets: Collection[int], base: int) -> str:
 
 
 def ranges_in(text: str, base: int) -> set[int]:
-    """Return the offsets in a text of ``ranges_of``; an empty set for any other text."""
+    """Return the offsets in a text from ``ranges_of``; an empty set for any other text."""
     offsets = set[int]()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -125,7 +126,7 @@ class CommitNote(NamedTuple):
     """The metadata of a commit, for the next worker of a partition: ``spanscore 1 <configuration> <ranges>``.
 
     Attributes:
-        configuration: fingerprint of the metrics by which the partition was read; empty = not known.
+        configuration: fingerprint of the metrics that read the partition; empty = unknown.
         settled: settled offsets after the committed one.
     """
 
@@ -133,12 +134,12 @@ class CommitNote(NamedTuple):
     settled: Collection[int] = ()
 
     def text(self, offset: int) -> str:
-        """Return the metadata of a commit of that offset, fewer than 4,096 bytes."""
+        """Return the metadata of a commit of that offset, less than 4,096 bytes."""
         return f"{_KIND} {_VERSION} {self.configuration} {ranges_of(self.settled, offset)}"
 
     @classmethod
     def of(cls, text: str | None, offset: int) -> Self:
-        """Return the note in the metadata of a commit of that offset; an empty one for metadata of another kind or version."""
+        """Return the note in a commit's metadata; an empty note for metadata of another kind or version."""
         words = (text or "").split(" ")
         if len(words) != len(cls._fields) + 2 or words[:2] != [_KIND, _VERSION]:
             return cls("")
@@ -146,25 +147,25 @@ class CommitNote(NamedTuple):
 
 
 def fingerprint_of(metrics: Iterable[Metric]) -> str:
-    """Return 8 hex digits of names and versions, which differ between configurations with different scores."""
+    """Return 8 hex digits from names and versions; they differ between configurations with different scores."""
     versions = sorted(f"{metric.name} {metric.version}" for metric in metrics)
     return blake2b("\n".join(versions).encode(), digest_size=4).hexdigest()
 
 
 _ROOM: Final = 2
-"""Reading goes on when half of the queue is free again."""
+"""Share of the queue that must be free before reading resumes."""
 _TOGETHER: Final = 64
-"""Messages that are handed over as one: a millisecond of the span thread, which gives way in between."""
+"""Messages that are handed over together: a millisecond of the span thread, which yields in between."""
 _CALL_S: Final = 10.0
-"""Time for a call on the span thread: milliseconds, unless an exporter of a user blocks it."""
+"""Timeout of a call on the span thread, in s: it takes milliseconds unless a user's exporter blocks it."""
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
 
 
 class PartitionEnd(NamedTuple):
-    """The offsets of a partition that is left.
+    """The final offsets of a revoked partition.
 
     Attributes:
-        offset: offset up to which all is settled; None = nothing was read of it.
+        offset: offset up to which all messages are settled; None = no message was read.
         beyond: settled offsets after that, ascending.
     """
 
@@ -173,12 +174,12 @@ class PartitionEnd(NamedTuple):
 
     @classmethod
     def of(cls, offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Self:
-        """Return the end of a partition; ``is_open`` returns whether spans or scores of a trace are to come."""
+        """Return the end of a partition; ``is_open``: returns whether spans or scores of a trace are pending."""
         return cls(offsets.advance(is_open), offsets.settled_beyond(is_open))
 
 
 def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -> ParsedRequest | None:
-    """Return the spans of a message, and count it; None if it is empty, larger than ``most_bytes``, or no request."""
+    """Return the spans of a message, and count it; None if it is empty, larger than ``most_bytes``, or not a request."""
     if not value:
         return None
     counts.came(len(value))
@@ -192,18 +193,18 @@ def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -
 
 
 class Topic:
-    """The messages of a topic that one worker reads. The reader's thread, unless a method names another.
+    """The messages of a topic that one worker reads. For the reader's thread, unless a method names another thread.
 
     Args:
         line: pipeline of the scorer.
         spans: receiver of the scorer.
-        most_bytes: bytes of a message; a larger one is skipped.
-        max_open_age_s: age of the oldest unit, seconds.
-        by_conversation: whether all turns of a conversation are in one partition; else they may be in any.
+        most_bytes: longest accepted message, in bytes; larger ones are skipped.
+        max_open_age_s: age of the oldest unit, in s, at which reading pauses.
+        by_conversation: whether all turns of a conversation are in one partition; otherwise they may be in any.
 
     Attributes:
         offsets: partition → its offsets, owned by the span thread except for ``oldest_ns``.
-        dropped: traces that were open when their partition went; the next worker reads them again.
+        dropped: number of traces that were open at the revocation of their partition; the next worker reads them again.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class Topic:
         self._most_bytes = most_bytes
         self._max_age_ns = int(max_open_age_s * 1e9)
         self._full = False
-        self._read: list[StreamPosition] = []  # of one partition, to be handed over
+        self._read: list[StreamPosition] = []  # messages of one partition, to be handed over
         self.offsets: dict[int, PartitionOffsets] = {}
         self._reported: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
@@ -223,28 +224,30 @@ class Topic:
         self._flushed: Future[bool] = Future()
         self.dropped = 0
         self._by_conversation = by_conversation
-        self._taken_over: dict[int, int] = {}  # partition of which nothing was read yet → since when; the span thread's
+        self._taken_over: dict[int, int] = {}  # partition without a read message → its start; owned by the span thread
         spans.streams.room, spans.streams.at_end = self._room, self._ending
         if by_conversation:
             line.sessions.stream_of = spans.streams.of
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
-        """Read a partition from now on.
+        """Start to read a partition.
 
         Args:
-            partition: its number.
-            is_taken_over: whether others may have read the partition before.
+            partition: number of the partition.
+            is_taken_over: whether other workers may have read the partition before.
         """
         self.hand_over()
         self._spans.begin_stream(partition, self._max_age_ns)
         self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
-        """Take a message of a partition that is read. A message that cannot be parsed is counted, and raises no error.
+        """Accept a message of a partition. A message that cannot be parsed is counted, and raises no error.
 
         Args:
-            log_ns: when the broker says that it was written; None = it does not.
-            value: its body; None = it has none, or was settled by another worker.
+            partition: number of the partition.
+            offset: offset of the message.
+            log_ns: time of the message by its broker; None = unknown.
+            value: body; None = it has none, or another worker has settled it.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
         taken = read_message(self._spans.counts, value, self._most_bytes)
@@ -256,11 +259,11 @@ class Topic:
             self._gather(StreamPosition(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
 
     def share(self, why: str) -> None:
-        """Note why turns of any conversation may go to other workers; empty = they do not."""
+        """Note the reason for which turns of a conversation may reach other workers; empty = they do not."""
         self._then(lambda now_ns: self._line.sessions.table.share(why, now_ns))
 
     def hand_over(self) -> None:
-        """Hand over the messages that were taken; ``take`` lets messages without scored spans wait for their neighbours."""
+        """Hand over the accepted messages; ``take`` keeps messages without scored spans until the next ones."""
         read, self._read = self._read, []
         if read:
             self._spans.hand_over(read)
@@ -278,7 +281,7 @@ class Topic:
         self._spans.then(work)
 
     def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
-        """Note that a partition was read to its end, is not read, so that its units grow no older, or is read again."""
+        """Note that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""
 
         def tell(now_ns: int) -> None:
             if (stream := self._spans.streams.get(partition)) is not None:
@@ -287,7 +290,7 @@ class Topic:
         self._then(tell)
 
     def pressure(self) -> str:
-        """Return why no more is to be read; empty = there is room."""
+        """Return the reason for which reading must pause; empty = there is room."""
         full = self._spans.overloaded()
         if full is not None:
             return full
@@ -297,16 +300,16 @@ class Topic:
         return "queue" if self._full else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
-        """Ask for the offset up to which each partition is settled, with all its scores exported. Does not block.
+        """Request the offset up to which each partition is settled, with all its scores exported. Does not block.
 
-        The answer is empty if no offset has changed, or if scores could not be exported: nothing is to be committed.
+        The result is empty if no offset has changed, or if scores could not be exported, so that no commit is due.
         """
         answer: Future[Mapping[int, int]] = Future()
         self._line.event_queue.post(lambda: self._report_settled(answer))
         return answer
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
-        """Have ``settled_offsets`` return these again."""
+        """Let ``settled_offsets`` return these offsets again."""
 
         def forget() -> None:
             self._reported = dict(self._reported.items() - settled.items())
@@ -314,27 +317,27 @@ class Topic:
         self._line.event_queue.post(forget)
 
     def at_work(self, partitions: Collection[int]) -> bool:
-        """Whether a unit of these partitions is being scored or exported. Blocks."""
-        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
+        """Return whether a unit of these partitions is being scored or exported. Blocks."""
+        if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return False
         keys = list[UnitKey]()
         self._line.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
         return bool(keys)
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        """Leave partitions: forget open traces, hand over units that are being scored. Blocks.
+        """Leave partitions: drop open traces, and hand over units in scoring. Blocks.
 
         Returns:
             Their ends; empty if they are unknown.
         """
         left = dict[int, PartitionEnd]()
-        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
+        if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return left
         self._line.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
-        """Return the end of each partition, when the scorer has ended; empty if its scores were not exported. Any thread."""
+        """Return the end of each partition after the end of the scorer; empty if its scores were not exported. Any thread."""
         return self._left if self._flushed.done() and _was_exported(self._flushed) else {}
 
     # --- the span thread -----------------------------------------------------------------------------------------
@@ -345,7 +348,7 @@ class Topic:
             self._taken_over[partition] = now_ns
 
     def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
-        if partition in self._taken_over:  # others read messages from before this one, and from before they left
+        if partition in self._taken_over:  # other workers read earlier messages
             since_ns = min(log_ns, self._taken_over.pop(partition))
             self._line.sessions.table.take_over(partition if self._by_conversation else None, since_ns)
         if (offsets := self.offsets.get(partition)) is not None:
@@ -372,7 +375,7 @@ class Topic:
         self._line.providers.start_flush_of_spans().add_done_callback(answer_after)
 
     def _leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        if self._open_at_end is not None:  # open traces are forgotten, and would look settled
+        if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return {}
         at_work = self._traces_at_work()
         left = {
@@ -393,7 +396,7 @@ class Topic:
         return left
 
     def _ending(self) -> None:
-        """Forget open traces, as reading has ended; called again, hand over units at work, as the drain has ended."""
+        """Drop open traces after the end of reading. If called again, after the drain, hand over units in scoring."""
         waited = self._open_at_end is not None
         if self._open_at_end is None:
             self._open_at_end = {
@@ -412,7 +415,7 @@ class Topic:
             self._flushed = self._line.providers.start_flush_of_spans()
 
     def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
-        """Return a predicate: whether spans or scores of a trace are to come."""
+        """Return a predicate for a trace: whether spans or scores of it are pending."""
         stream = self._spans.streams.get(partition)
         if stream is None:
             return at_work.__contains__
@@ -426,7 +429,7 @@ class Topic:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
         keys = [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
-        return [key for key in keys if not self._outlives(key)]  # the others are not lost with the partition
+        return [key for key in keys if not self._outlives(key)]  # other units survive the loss of the partition
 
 
 def _was_exported(flushed: Future[bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Start, signals, pages and last lines of a service: common to ``serve`` and ``worker``."""
+"""Start, signals, status pages and last lines of a service, shared by ``serve`` and ``worker``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spanscore.wiring.status import Status
 
 Say: TypeAlias = Callable[[str], None]
-"""Prints a line for the operator."""
+"""Function that prints a line for the operator."""
 
 _DRAINING: Final = "draining"
 _COLLECTIONS: Final = (50_000, 20, 50)
@@ -30,16 +30,16 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first asks for a drain, the second ends the process at once. Made on the running loop.
+    """SIGTERM and SIGINT: the first signal requests a drain, the second ends the process at once. Made on the running loop.
 
-    The end of the parent process of ``multiprocessing`` counts as such a signal.
+    In a process of ``multiprocessing``, the end of its parent counts as such a signal.
     """
 
     def __init__(self) -> None:
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
             self._loop.add_signal_handler(number, self._asked.set)
-        if (parent := multiprocessing.parent_process()) is not None:  # a process without its parent would never end
+        if (parent := multiprocessing.parent_process()) is not None:  # without its parent, the process would never end
             self._loop.add_reader(parent.sentinel, self._parent_gone, parent.sentinel)
 
     def _parent_gone(self, sentinel: int) -> None:
@@ -48,16 +48,16 @@ class Signals:
 
     @property
     def heard(self) -> bool:
-        """Whether the first has come. Any thread."""
+        """Whether the first signal has arrived. Any thread."""
         return self._asked.is_set()
 
     async def first(self, drain_s: float, say: Say, *, nothing: str) -> float:
-        """Wait for the first signal, and print a line on it.
+        """Wait for the first signal, and print a line about it.
 
         Args:
-            drain_s: length of the drain, seconds.
+            drain_s: length of the drain, in s.
             say: prints a line.
-            nothing: what ends now: ``"nothing more is accepted"``.
+            nothing: clause on the stopped work: ``"nothing more is accepted"``.
 
         Returns:
             End of the drain, on the steady clock.
@@ -66,29 +66,31 @@ class Signals:
         until = monotonic() + drain_s
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)  # the system ends also a process that is stuck
-        say(f"{_DRAINING}: {nothing}, and what is being scored has {format_duration(drain_s)}; again to end at once")
+            signal.signal(number, signal.SIG_DFL)  # the system then ends even a stuck process
+        say(
+            f"{_DRAINING}: {nothing}, and scoring has {format_duration(drain_s)} to finish; signal again to end at once"
+        )
         return until
 
 
 def starting(config: Path, **overrides: Any) -> OnlineScorer:
-    """Return the scorer of a file, in this process. ``/readyz`` answers 503 from its first request until `open_pages`.
+    """Return the scorer of a configuration file. ``/readyz`` answers 503 from its first request until ``open_pages``.
 
     Args:
-        config: the configuration's file; that of an application may name where units are scored, and it is here.
+        config: configuration file; its ``remote_scoring`` is ignored, because this process scores the units.
         overrides: arguments of the scorer that replace those of the file.
     """
     return OnlineScorer._from_config(config, {**overrides, "remote_scoring": None}, unready="starting")
 
 
 def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
-    """Serve ``/status`` and ``/explain`` beside the metrics, without content.
+    """Serve ``/status`` and ``/explain`` in addition to the metrics, without content.
 
     Args:
-        scorer: the scorer that is shown.
-        signals: after the first, the service is not ready.
-        unready: returns why the service is not ready before that; empty if it is.
-        told: lines of ``/status`` below the scorer's own.
+        scorer: the shown scorer.
+        signals: after the first signal the service is not ready.
+        unready: returns the reason for which the service is not ready before that; empty if it is ready.
+        told: lines of ``/status`` after the scorer's own.
     """
     page = scorer.metrics_endpoint
     if page is not None:
@@ -100,15 +102,15 @@ def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str
 
 
 def scores_told(scorer: OnlineScorer) -> Iterator[str]:
-    """Yield lines with the endpoints of scores, and the address of the pages."""
+    """Yield lines with the endpoints of the scores, and the address of the pages."""
     yield "scores: " + "; ".join(f"{what} to {where}" for what, where in own_endpoints().items())
     page = scorer.metrics_endpoint
     if page is not None:
-        yield f"metrics on {page.url}, beside them /status, /explain/TRACE_ID, /healthz and /readyz"
+        yield f"metrics on {page.url}, with /status, /explain/TRACE_ID, /healthz and /readyz"
 
 
 def counted(status: Status) -> Iterator[str]:
-    """Yield the last lines: one per metric with its outcomes, rows of the status, and the exports of scores."""
+    """Yield the last lines: one per metric with its outcomes, rows of the status, and the results of exports."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]
         yield f"{metric}: eligible {eligible:,}{': ' if ended else ''}{', '.join(ended)}"
@@ -118,10 +120,10 @@ def counted(status: Status) -> Iterator[str]:
 
 
 def spare_collections() -> None:
-    """Leave the objects that are loaded by now out of garbage collections, and have fewer of them.
+    """Exclude the objects loaded so far from garbage collection, and make collections rarer.
 
-    Waiting spans are objects that stay, so full collections are frequent. To collect some 300,000 objects of modules was half
-    of the cost of a span (8.4 µs of CPU at the door, 3.4 without; 50 spans a request).
+    Waiting spans are long-lived objects, so full collections are frequent. Collecting some 300,000 objects of modules took
+    half of the cost of a span (8.4 µs of CPU on receipt, 3.4 without; 50 spans a request).
     """
     gc.collect()
     gc.freeze()

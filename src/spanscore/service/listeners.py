@@ -1,4 +1,4 @@
-"""Listeners: OTLP over gRPC and HTTP, on one event loop."""
+"""The listeners of ``serve``: OTLP over gRPC and over HTTP, on one event loop."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from spanscore.service.requests import READ_S
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 
 _THREADS: Final = 32
-"""Threads for bodies that take long, and for a proxy's requests, each of which waits for the backend."""
+"""Threads for slow bodies, and for a proxy's requests, each of which waits for the backend."""
 _BACKLOG: Final = 1_024
 
 
 class Listeners:
-    """The listeners of one door. The port of HTTP is taken at once, that of gRPC by ``start``.
+    """The listeners of one export handler. The HTTP port is bound at once, the gRPC port by ``start``.
 
     Args:
-        door: answers requests.
+        door: handler of the requests.
         serve: addresses, certificate, token and limits.
-        read_s: time for a request to come, seconds.
+        read_s: time limit for the arrival of a request, in s.
 
     Raises:
-        ConfigurationError: the port is taken, or no such address is here; or token or certificate cannot be read.
+        ConfigurationError: the port is taken, or the address does not exist here; or token or certificate cannot be read.
 
     Attributes:
-        loop_factory: makes the event loop on which they are to be started.
-        where: ``grpc`` and ``http`` → address, with the port that was free if any was asked for.
+        loop_factory: makes the event loop on which they must be started.
+        where: ``grpc`` and ``http`` → address; port 0 is replaced by the chosen port.
     """
 
     def __init__(self, door: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
@@ -55,10 +55,10 @@ class Listeners:
             self._grpc = GrpcListener(door, address, serve, token=token, pool=pool, read_s=read_s)
 
     async def start(self) -> None:
-        """Begin to accept.
+        """Start to accept requests.
 
         Raises:
-            ConfigurationError: gRPC cannot listen there.
+            ConfigurationError: the gRPC address cannot be listened on.
         """
         if self._grpc is not None:
             try:
@@ -71,12 +71,12 @@ class Listeners:
             await self._http.start()
 
     async def stop(self) -> None:
-        """Refuse what is new, answer what has come, and close every connection; some seconds at most."""
+        """Refuse new requests, answer received ones, and close every connection; takes some seconds at most."""
         self._door.closed = True
         await asyncio.gather(*(listener.stop() for listener in (self._grpc, self._http) if listener is not None))
 
     def close(self) -> None:
-        """Let go of what is taken, before the start."""
+        """Close the bound socket, before ``start``."""
         if self._http is not None:
             self._socket.close()
 
@@ -85,7 +85,7 @@ def _listening(address: ListenAddress) -> socket.socket:
     try:
         family, *_, where = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:  # in the system's words: Python's own name the address once more
+    except OSError as error:  # the system's message, because Python's repeats the address
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no such address"
         raise ConfigurationError(
             f"serve.http: nothing can listen on {address} ({reason}): is another process listening there? Give another port"

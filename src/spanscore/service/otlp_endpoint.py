@@ -1,4 +1,4 @@
-"""ExportHandler: an OTLP request over gRPC or HTTP → its answer."""
+"""The handler of OTLP export requests over gRPC and HTTP, and the ASGI application for HTTP."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"
 GZIP: Final = "gzip"
 _INFLATING: Final = 2
-"""Bodies that threads inflate at once: each may take ``inflated`` twice while it grows."""
+"""Bodies that threads inflate concurrently: each may take ``inflated`` twice while it grows."""
 SMALL: Final = 32_000
-"""Bytes of a compressed body that is read on the event loop, which must not wait for a thread."""
+"""Largest compressed body in bytes that is read on the event loop, without waiting for a thread."""
 
 _UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
 """Errors of a body that is refused for good."""
@@ -51,18 +51,18 @@ _OVERLOADED: Final = {
     "spool": "units wait for the disk; send again",
     "bodies": "too many requests are being read; send again",
 }
-"""Reason of a refusal for the moment → message to the client."""
+"""Reason of a temporary refusal → message to the client."""
 
 
 class ExportRequest(NamedTuple):
-    """One request, over either wire.
+    """One export request, over gRPC or HTTP.
 
     Attributes:
-        path: of its signal over HTTP: ``/v1/traces``.
-        body: as it came.
-        is_json: else it is protobuf.
+        path: path of its signal over HTTP: ``/v1/traces``.
+        body: body as received.
+        is_json: whether the body is JSON; otherwise it is protobuf.
         encoding: ``gzip``, or empty.
-        headers: of HTTP or gRPC, names in lower case.
+        headers: headers or metadata, names in lower case.
     """
 
     path: str
@@ -80,20 +80,20 @@ class ExportRequest(NamedTuple):
 class ExportHandler:
     """Answers the export requests of both listeners. Any thread.
 
-    A request that is too much at the moment is refused before it is inflated or parsed, so that refusing is cheap. The spans of
-    a request are in the table when its answer leaves. The answers of a proxy are its backend's.
+    A request above the load limit is refused before it is inflated or parsed, so that refusing is cheap. The spans of a request
+    are stored before its answer is sent. A proxy returns its backend's answers.
 
     Args:
-        spans: takes the spans.
-        inflated: bytes of a body without compression; more are refused for good.
-        onward: sends requests on; None = copies arrive here, and nothing is sent on.
-        safe: waits until the units that closed with a request outlive the process, and returns whether they do. None = no
-            answer waits for that, as in a proxy: its backend has the spans.
+        spans: receiver of the spans.
+        inflated: largest uncompressed body in bytes; larger ones are refused for good.
+        onward: proxy that forwards requests; None = requests are copies, and are not forwarded.
+        safe: waits until the units that closed with a request survive the process, and returns whether they do. None = no
+            answer waits for that; in a proxy the backend has the spans.
 
     Attributes:
-        closed: whether all requests are refused: the process is ending, and another one may take them.
+        closed: whether all requests are refused, because the process is ending; another process may take them.
         waits_for: reason of a refusal while too many answers wait, ``forward`` or ``spool``; None = no answer waits.
-        waits: whether answers wait: then they may not be made on an event loop.
+        waits: whether answers wait, so that they must not be made on an event loop.
     """
 
     def __init__(
@@ -115,16 +115,18 @@ class ExportHandler:
         self.waits = self.waits_for is not None
 
     def answer(self, request: ExportRequest) -> ExportResponse:
-        """Return the answer to a request to one of the three paths. Never raises."""
+        """Return the answer to a request for one of the three paths. Never raises."""
         try:
             if not self.closed:
                 return self._act[request.path](request)
-            message = "it is being shut down; send again, to another one"
+            message = "this process is shutting down; send again, to another one"
             status = HTTPStatus.SERVICE_UNAVAILABLE
             return self.refuse("closing", status, message, is_json=request.is_json, retry_after_s=LATER_S)
         except Exception as error:  # noqa: BLE001  (one defined answer each; a client is not to send this again)
             log_internal_error("take a request", error)
-            return self.refuse("internal", HTTPStatus.INTERNAL_SERVER_ERROR, "it failed here", is_json=request.is_json)
+            return self.refuse(
+                "internal", HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed here", is_json=request.is_json
+            )
 
     def traces(
         self, body: bytes, *, is_json: bool = False, encoding: str = "", headers: Mapping[str, str] = NO_HEADERS
@@ -140,17 +142,17 @@ class ExportHandler:
         return refusal(status, message, is_json=is_json, retry_after_s=retry_after_s)
 
     def refuse_for_now(self, reason: str, *, is_json: bool = False) -> ExportResponse:
-        """Count and return a refusal because of too much at the moment: the client sends the request again."""
+        """Count and return a temporary refusal, because of load: the client sends the request again."""
         message = _OVERLOADED.get(reason, "too much at the moment; send again")
         return self.refuse(reason, HTTPStatus.TOO_MANY_REQUESTS, message, is_json=is_json, retry_after_s=LATER_S)
 
     def count(self, reason: str) -> None:
-        """Count a request that is not taken: it is refused, or its client hung up."""
+        """Count a request that is refused, or whose client hung up."""
         self._spans.counts.came(0)
         self._spans.counts.refuse(reason)
 
     def overloaded(self) -> str | None:
-        """Return the reason why requests are refused for the moment; None if there is room."""
+        """Return the reason of a temporary refusal; None if there is room."""
         return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
 
     def _traces(self, request: ExportRequest) -> ExportResponse:
@@ -186,12 +188,12 @@ class ExportHandler:
             return gunzipped(request.body, self._inflated)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
-        """Read scores of others and content of spans. Other records are accepted: an SDK sends all signals to one endpoint."""
+        """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
         if self._onward is not None:
             self._spans.counts.came(len(request.body))
             answer = self._onward.signal(request)
             if not answer.grpc:
-                with suppress(*_UNFIT):  # its backend has it, as it is
+                with suppress(*_UNFIT):  # the backend has the unchanged request
                     self._read_logs(request)
             return answer
         try:
@@ -202,7 +204,7 @@ class ExportHandler:
         return _accepted("logs", results.rejected, is_json=request.is_json)
 
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
-        """Take the scores and contents of a request of logs; return its bytes without compression, and what was read."""
+        """Take the scores and contents of a request of logs; return its uncompressed size, and the read results."""
         body = self._inflate(request)
         results = results_in_logs(body, is_json=request.is_json)
         if self._spans.external is not None:
@@ -215,7 +217,7 @@ class ExportHandler:
         if self._onward is not None:
             self._spans.counts.came(len(request.body))
             return self._onward.signal(request)
-        message = "no metrics are taken here; send them to the Collector or backend"
+        message = "metrics are not accepted here; send them to the Collector or backend"
         return self.refuse("metrics", HTTPStatus.NOT_FOUND, message, is_json=request.is_json)
 
 
@@ -231,11 +233,11 @@ _TYPES: Final = {PROTOBUF: False, JSON: True}
 """Content type → whether it is JSON."""
 _ENCODINGS: Final = {"": "", "identity": "", GZIP: GZIP}
 _BODIES: Final = 16
-"""Bytes of bodies that are read at once, over all clients, in largest requests; with more, clients send again."""
+"""Number of largest requests whose bodies may be read concurrently, over all clients; above it, clients send again."""
 _LIGHT: Final = {(False, ""): 1_200_000, (False, GZIP): SMALL, (True, ""): 16_000, (True, GZIP): 2_000}
-"""Bytes of a body that is read on the event loop, by JSON or not and compression: in 1 ms, in 30 ms if the spans are tiny.
+"""Largest body in bytes that is read on the event loop, by JSON or not and compression: in 1 ms, in 30 ms for tiny spans.
 
-A thread costs a switch each way, a twentieth of what a batch of 512 spans takes, and holds the interpreter for 5 ms at a time.
+A thread costs two switches, a twentieth of the time for a batch of 512 spans, and holds the interpreter for 5 ms at a time.
 """
 
 _Head = Mapping[bytes, bytes]
@@ -244,15 +246,15 @@ _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class OtlpHttp:
-    """OTLP over HTTP: a bare ASGI application that takes protobuf and JSON, also gzipped, and answers in the request's format.
+    """OTLP over HTTP: an ASGI application that accepts protobuf and JSON, also gzipped, and answers in the request's format.
 
     It runs on an event loop; requests that would block the loop are answered on a thread.
 
     Args:
-        door: answers requests.
-        token: token that clients must send; None = they need none.
-        most: bytes of a body as it comes.
-        pool: threads for requests that take long.
+        door: handler of the requests.
+        token: token that clients must send; None = no token is needed.
+        most: largest received body, in bytes.
+        pool: threads for slow requests.
     """
 
     def __init__(self, door: ExportHandler, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
@@ -266,7 +268,7 @@ class OtlpHttp:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        head = dict[bytes, bytes](scope["headers"])  # ASGI gives names in lower case
+        head = dict[bytes, bytes](scope["headers"])  # ASGI's header names are in lower case
         is_json = _is_json(head.get(b"content-type", b""))
         answer = self._refuse(scope, head, is_json)
         if answer is None:
@@ -275,7 +277,7 @@ class OtlpHttp:
             await _send(send, answer)
 
     def _refuse(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> ExportResponse | None:
-        """Return the refusal of a request by its head alone; None if its body is to be read."""
+        """Return the refusal of a request by its head; None if its body must be read."""
         wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
             return self._door.refuse(*wrong, is_json=bool(is_json))
@@ -289,7 +291,7 @@ class OtlpHttp:
         if scope["method"] != "POST":
             return "method", HTTPStatus.METHOD_NOT_ALLOWED, "there is POST"
         if self._token is not None and not self._token.is_in(head.get(b"authorization", b"").decode("latin-1")):
-            return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is asked for, in the header Authorization"
+            return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is required, in the header Authorization"
         if is_json is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"content types are {PROTOBUF} and {JSON}"
         if _encoding(head.get(b"content-encoding", b"")) is None:
@@ -300,7 +302,7 @@ class OtlpHttp:
     async def _read_and_answer(
         self, path: str, head: _Head, receive: _Receive, *, is_json: bool
     ) -> ExportResponse | None:
-        """Return the answer; None if the client hung up before the body had come."""
+        """Return the answer; None if the client hung up before the body was complete."""
         body = await self._read(receive)
         if body is None:
             return None
@@ -313,7 +315,7 @@ class OtlpHttp:
         return await answered(ExportRequest(path, body, is_json, encoding, headers), self._door, self._pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
-        """Return a body, of a too large one slightly more than is allowed; None if the client hung up."""
+        """Return a body; for a too large one slightly more than the limit; None if the client hung up."""
         parts, size = list[bytes](), 0
         try:
             while True:
@@ -332,27 +334,27 @@ class OtlpHttp:
 
 
 async def answered(request: ExportRequest, door: ExportHandler, pool: DaemonPool) -> ExportResponse:
-    """Return the door's answer, made on a thread if it takes long.
+    """Return the handler's answer, made on a thread if it takes long.
 
-    If all threads of a proxy wait for its backend, further requests are refused: queued ones would go on when their clients
-    have long given up, and have sent them again.
+    If all threads of a proxy wait for its backend, further requests are refused: queued ones would continue long after their
+    clients have given up, and have sent them again.
     """
     if not door.waits and len(request.body) <= _LIGHT[request.is_json, request.encoding]:
-        return door.answer(request)  # sooner than a thread is asked to
+        return door.answer(request)  # faster than on a thread
     if (waits_for := door.waits_for) is not None and pool.is_busy:
         return door.refuse_for_now(waits_for, is_json=request.is_json)
     return await asyncio.get_running_loop().run_in_executor(pool, door.answer, request)
 
 
-@lru_cache(64)  # there are few, and they come with every request
+@lru_cache(64)  # few values, and one with every request
 def _is_json(content_type: bytes) -> bool | None:
-    """Whether a body is JSON; None if it is neither JSON nor protobuf."""
+    """Return whether a body is JSON; None if it is neither JSON nor protobuf."""
     return _TYPES.get(content_type.decode("latin-1").partition(";")[0].strip().lower())
 
 
 @lru_cache(64)
 def _encoding(named: bytes) -> str | None:
-    """Return the compression of a body, empty without one; None for an unknown one."""
+    """Return the compression of a body, empty if uncompressed; None for an unknown one."""
     return _ENCODINGS.get(named.decode("latin-1").strip().lower())
 
 

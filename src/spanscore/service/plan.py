@@ -1,4 +1,4 @@
-"""Plan: what ``serve`` would do with a configuration, and what prevents it. Nothing is opened or contacted."""
+"""The plan of ``serve`` for ``check``: its listeners and mode, and the errors of its configuration. No port is opened."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from spanscore.service.auth import certificate, token_of
 _EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
 _STOP_S = 5.0
-"""Time for the requests that have come to be answered, when no new ones are accepted."""
+"""Seconds for answering received requests after new ones are refused."""
 
 
 def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
-    """Return ``grpc`` and ``http`` → address; without a listener that is off."""
+    """Return ``grpc`` and ``http`` → address; a disabled listener is left out."""
     given = {"grpc": serve.grpc, "http": serve.http}
     return {name: listen_address(text) for name, text in given.items() if text is not None}
 
 
 def stop_s_of(serve: ServeSettings) -> int:
-    """Return the seconds at the end in which requests that have come are answered: as long as a proxy's backend may take.
+    """Return the seconds at the end for answering received requests: as long as a proxy's backend may take.
 
-    A request that is cut off comes again, and the spans that the backend took meanwhile would be there twice.
+    A request that is cut off is sent again, and spans that the backend has accepted meanwhile would be duplicated.
     """
     waits_s = serve.forward.timeout + 1 if serve.mode == "proxy" and serve.forward is not None else 0
     return ceil(max(_STOP_S, min(waits_s, serve.drain)))
 
 
 def told(serve: ServeSettings) -> Iterator[str]:
-    """Yield lines on what ``serve`` would do."""
+    """Yield lines on the listeners and the mode of ``serve``."""
     where = ", ".join(f"{name} {address}" for name, address in addresses(serve).items())
     how = [
         "tls" if serve.tls else "plain text",
@@ -47,10 +47,12 @@ def told(serve: ServeSettings) -> Iterator[str]:
 
 
 def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
-    """Yield the errors of a configuration, and what is missing here, before anything listens."""
+    """Yield the errors of a configuration, and missing parts of this environment, before any port is opened."""
     listening = addresses(serve)
     if not listening:
-        yield ConfigurationError("serve.grpc and serve.http are both null: nothing could arrive; give one an address")
+        yield ConfigurationError(
+            "serve.grpc and serve.http are both null: no request could arrive; give one an address"
+        )
     if serve.mode == "proxy" and serve.forward is None:
         yield ConfigurationError(
             "serve.mode: proxy has nothing to forward to; give serve.forward.endpoint, or mode: tee"
@@ -62,32 +64,32 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
         except ConfigurationError as error:
             yield error
     lacking = [library for library in ("grpc", "httptools", "uvicorn", "uvloop") if find_spec(library) is None]
-    if lacking:  # the extra brings all of them
+    if lacking:  # the extra installs all of them
         yield MissingExtraError(lacking[0], "serve")
 
 
 def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSettings) -> None:
-    """Refuse to listen at the address to which scores, or the spans of a proxy, are sent: they would come back.
+    """Refuse a listener at the address to which scores, or the spans of a proxy, are sent: they would come back.
 
     Raises:
-        ConfigurationError: it would; the message says what to set.
+        ConfigurationError: the addresses are equal; the message names the setting to change.
     """
     variable = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
     for name, address in listening.items():
         if serve.forward is not None and serve.mode == "proxy" and _is_there(serve.forward.endpoint, address):
             raise ConfigurationError(
-                f"serve.forward.endpoint: {serve.forward.endpoint} is serve.{name} itself; give that of the backend"
+                f"serve.forward.endpoint: {serve.forward.endpoint} is serve.{name} itself; give the address of the backend"
             )
         for signal, endpoint in own_endpoints().items():
             if _is_there(endpoint, address):
                 raise ConfigurationError(
                     f"serve.{name}: scores ({signal}) would be sent to {endpoint}, which is this listener ({address}). "
-                    f"Set {variable} to the backend or Collector that is to have them, or let serve.{name} listen elsewhere"
+                    f"Set {variable} to the backend or Collector for scores, or let serve.{name} listen elsewhere"
                 )
 
 
 def mode_told(serve: ServeSettings) -> str:
-    """Return a line on the way of the spans."""
+    """Return a line on the path of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
     where = "nowhere"
@@ -109,12 +111,12 @@ def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> 
         if lacks and not serve.insecure and not _is_loopback(address.host):
             yield ConfigurationError(
                 f"serve.{name}: {address} can be reached by others, without {lacks}; give serve.tls and serve.token_file, "
-                "or say insecure: true where something else guards it"
+                "or insecure: true if something else guards it"
             )
 
 
 def _is_there(endpoint: str, address: ListenAddress) -> bool:
-    """Whether an endpoint is the address of this listener."""
+    """Return whether an endpoint is the address of this listener."""
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
     if (parts.port or _PORTS.get(parts.scheme)) != address.port or not address.port:
         return False

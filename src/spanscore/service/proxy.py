@@ -1,4 +1,4 @@
-"""Proxy: holds spans that may be scored, forwards all others at once, and the held ones with their scores."""
+"""The OTLP proxy: holds spans that may be scored, forwards all others at once, and forwards the held ones with their scores."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
 
 _CONNECTIONS: Final = 32
-"""Connections that are kept open; more requests at once open more, which are closed again."""
+"""Connections that are kept open; further requests open connections that are closed again."""
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-encoding", "content-length", "content-type", "expect", "host", "te", "transfer-encoding"}
 )
-"""Headers of one connection or one body: never passed on, even if they are listed."""
+"""Headers of one connection or one body: never forwarded, even if they are listed."""
 
 
 class Forwarder:
-    """Sends requests on to one backend. Any thread; blocks until the backend answers, or is silent for ``timeout``.
+    """Forwards requests to one backend. Any thread; blocks until the backend answers, or is silent for ``timeout``.
 
     Args:
-        settings: endpoint of the backend, and the headers that go along.
+        settings: endpoint of the backend, and the names of forwarded headers.
 
     Attributes:
-        sent: requests that the backend took.
-        failed: requests that it did not take, or that did not reach it.
-        last_error: error of the latest of these, with its time; empty without one.
+        sent: number of requests that the backend accepted.
+        failed: number of requests that it rejected, or that did not reach it.
+        last_error: latest error, with its time; empty without an error.
     """
 
     def __init__(self, settings: ForwardSettings) -> None:
@@ -51,20 +51,20 @@ class Forwarder:
         self.last_error = ""
 
     def passed(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of a request that go along with it, names in lower case."""
+        """Return the headers of a request that are forwarded, names in lower case."""
         return {name.lower(): value for name, value in headers.items() if name.lower() in self._listed}
 
     def send(
         self, path: str, body: bytes, *, content_type: str = PROTOBUF, encoding: str = "", headers: Mapping[str, str]
     ) -> BackendAnswer:
-        """Send a request on and return what came back. Never raises.
+        """Forward a request and return the answer. Never raises.
 
         Args:
-            path: of the signal: ``/v1/traces``.
-            body: as it came.
-            content_type: likewise.
-            encoding: likewise: its compression; empty without one.
-            headers: of the request; those that are not listed stay here.
+            path: path of the signal: ``/v1/traces``.
+            body: body as received.
+            content_type: content type of the body.
+            encoding: compression of the body; empty = uncompressed.
+            headers: headers of the request; unlisted ones are not forwarded.
         """
         sent = {**self.passed(headers), "content-type": content_type}
         answer = self._client.post(path, body, {**sent, "content-encoding": encoding} if encoding else sent)
@@ -83,18 +83,18 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True)
 class HeldSpans:
-    """The ``ForwardTarget`` of the held spans of one request.
+    """The held spans of one request; implements ``ForwardTarget``.
 
     Attributes:
-        sender: takes them to the backend.
-        headers: headers of the request that go along.
+        sender: sends them to the backend.
+        headers: forwarded headers of the request.
     """
 
     sender: OutboxSender
     headers: Mapping[str, str]
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-        """Send a span with these attributes behind its own. Any thread; never raises, does not block."""
+        """Send a span with these attributes added to its own. Any thread; never raises, does not block."""
         raw = span.raw
         if attributes:
             try:
@@ -105,16 +105,16 @@ class HeldSpans:
 
 
 class Proxy:
-    """Stands between clients and their backend: holds the spans that may be scored, sends on everything else at once, and the
-    held spans with their scores. Any thread; blocks while the backend has not answered.
+    """Forwards the requests of clients to their backend, and holds the spans that may be scored until they have their scores.
 
-    A client gets the backend's own answer to what was sent on at once, and only then are spans held: of a request that the
-    backend refuses nothing is held, and its client sends all of it again, to this proxy or to another one.
+    Any thread; blocks until the backend answers. Other spans are forwarded at once, and the client gets the backend's answer
+    to them. Spans are held only after that answer: if the backend rejects a request, none of its spans are held, and the client
+    sends all of it again, to this proxy or to another one.
 
     Args:
-        settings: endpoint of the backend, and the headers that go along.
-        spans: takes the spans, and claims those that may be scored.
-        max_bytes: bytes of held spans that wait for the backend.
+        settings: endpoint of the backend, and the names of forwarded headers.
+        spans: receiver of the spans, which claims spans that may be scored.
+        max_bytes: limit of held spans that wait for the backend, in bytes.
     """
 
     def __init__(self, settings: ForwardSettings, spans: OtlpSpans, *, max_bytes: int) -> None:
@@ -124,15 +124,15 @@ class Proxy:
         self._sender = OutboxSender(self._outbox, self._post, "spanscore-forward")
 
     def overloaded(self) -> str | None:
-        """Return ``forward`` while too much waits for the backend; None if there is room."""
+        """Return ``forward`` while too many spans wait for the backend; None if there is room."""
         return "forward" if self._outbox.is_full else None
 
     def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
-        """Hold the spans of a request that may be scored, and send on the rest; without such spans the request as it came.
+        """Hold the spans that may be scored, and forward the rest; a request without such spans is forwarded unchanged.
 
         Args:
-            request: the request as it came.
-            body: its body in protobuf, without compression.
+            request: the received request.
+            body: its body in protobuf, uncompressed.
             taken: the parsed body.
         """
         looked = self._spans.look(taken, keep=True)
@@ -143,7 +143,7 @@ class Proxy:
         return answer
 
     def signal(self, request: ExportRequest) -> ExportResponse:
-        """Send a request of any signal on as it came."""
+        """Forward a request of any signal unchanged."""
         answer = self._forwarder.send(
             request.path,
             request.body,
@@ -154,7 +154,7 @@ class Proxy:
         return _answer_to(request, answer)
 
     def state(self) -> tuple[int, int, str]:
-        """Return requests sent, requests that failed, and the latest failures, for ``status()``. Any thread."""
+        """Return the numbers of sent and failed requests, and the latest failures, for ``status()``. Any thread."""
         requests, held = self._forwarder, self._outbox.counts()
         notes = [f"latest {requests.last_error}"] if requests.last_error else []
         notes += [f"{held.waiting:,} held spans wait for it"] if held.waiting else []
@@ -162,7 +162,7 @@ class Proxy:
         return requests.sent, requests.failed, "; ".join(notes)
 
     def close(self, timeout_s: float) -> bool:
-        """Send what waits, and end. False: there was no time for all of it; the rest is counted as lost."""
+        """Send the waiting spans, and end. False: the time was too short, and the rest counts as lost."""
         is_sent = self._sender.close(timeout_s)
         self._forwarder.close()
         if not is_sent:
@@ -192,14 +192,14 @@ def _log_loss(reason: str | None) -> None:
 
 
 def _answer_to(request: ExportRequest, backend: BackendAnswer) -> ExportResponse:
-    """Return the backend's answer, with its own body if it has one."""
-    if backend.is_success:  # a success with a body of another type is a success, too: gRPC cannot carry that body
+    """Return the backend's answer, with its body if it has one."""
+    if backend.is_success:  # a success counts with any type of body, but gRPC cannot carry another type
         same = backend.content_type.partition(";")[0].strip().lower() == request.content_type
         body = backend.body if same else b"{}" if request.is_json else b""
         return ExportResponse(HTTPStatus.OK, body, request.content_type)
     wait_s = int(backend.retry_after) if backend.retry_after.isdecimal() else None
     if wait_s is None and backend.status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait_s = LATER_S  # over gRPC it would not be sent again without
+        wait_s = LATER_S  # gRPC clients do not send again without it
     answer = refusal(backend.status, f"the backend: {backend.error}", is_json=request.is_json, retry_after_s=wait_s)
     if backend.body:
         answer = answer._replace(body=backend.body, content_type=backend.content_type)
@@ -207,9 +207,9 @@ def _answer_to(request: ExportRequest, backend: BackendAnswer) -> ExportResponse
 
 
 def rest_of(body: bytes, kept: Iterable[WireSpan]) -> bytes | None:
-    """Return a request without the held spans, and otherwise as it came; None if no span is left.
+    """Return a request without the held spans, otherwise unchanged; None if no span is left.
 
-    Invalid spans and unknown fields go on: the backend decides on them.
+    Invalid spans and unknown fields are forwarded, because the backend decides on them.
     """
     gone = {span.raw for span in kept}
     request = RequestSkeleton.FromString(body)
@@ -222,6 +222,6 @@ def rest_of(body: bytes, kept: Iterable[WireSpan]) -> bytes | None:
 
 
 def _remove(values: Any, is_gone: Callable[[Any], bool]) -> None:
-    """Delete values of a field one by one: to add all others again takes five times as long."""
+    """Delete values of a field one by one, because adding all others again takes five times as long."""
     for index in [index for index, value in enumerate(values) if is_gone(value)][::-1]:
         del values[index]

@@ -1,9 +1,9 @@
-"""RekeyedTopic: messages of a topic → another topic, keyed by conversation, for ``spanscore worker --rekey``.
+"""Copies messages of a Kafka topic to another topic, keyed by conversation, for ``spanscore worker --rekey``.
 
     read ─▶ waits by trace ─(the trace is quiet)─▶ its conversation is the key ─▶ written ─▶ acknowledged ─▶ committed
 
-The spans of a trace wait for each other, as any of them may name the conversation. They leave as they came, with the times of
-their messages. Refused messages are written again every second.
+The spans of a trace wait for each other, because any of them may name the conversation. They are written unchanged, with the
+times of their messages. Rejected messages are written again every second.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.service.kafka_topic import PartitionEnd, PartitionOffsets, read_message
 
 _REMEMBERED: Final = 100_000
-"""Traces whose key is remembered, for spans that come late."""
+"""Number of traces whose key is remembered, for late spans."""
 _CLOSE_S, _MS, _MESSAGE_BYTES = 5.0, 1_000_000, 400
 
 
 class _Message(NamedTuple):
-    """The spans of one trace in one message; ``at_ns`` is when it was read, by the clock of its partition."""
+    """The spans of one trace in one message; ``at_ns``: time of reading, by the clock of its partition."""
 
     trace_id: bytes
     partition: int
@@ -43,16 +43,16 @@ class _Message(NamedTuple):
 
 
 class RekeyedTopic:
-    """Has the methods of ``Topic``. The reader's thread, unless a method names another.
+    """Has the methods of ``Topic``. For the reader's thread, unless a method names another thread.
 
     Args:
         carrier: writes to the other topic.
-        spans: a receiver that takes nothing: its translations find the conversation, and its counts are in ``/status``.
-        settings: a trace is quiet after ``units.idle_timeout``, one without a root after ``units.orphan_wait``.
+        spans: a receiver without units: its normalizers find the conversation, and its counts are in ``/status``.
+        settings: a trace is quiet after ``units.idle_timeout``, a trace without a root after ``units.orphan_wait``.
 
     Attributes:
         offsets: partition → its offsets; any thread may read ``oldest_ns``.
-        dropped: traces that waited when their partition went; the next reader writes them.
+        dropped: number of traces that waited at the revocation of their partition; the next reader writes them.
     """
 
     def __init__(self, carrier: KafkaCarrier, spans: OtlpSpans, settings: Configuration) -> None:
@@ -61,7 +61,7 @@ class RekeyedTopic:
         self._most_bytes, self._max_age_ns = settings.serve.limits.inflated, int(settings.kafka.max_open_age * 1e9)
         self._clocks: dict[int, StreamClock] = {}
         self._waiting: dict[bytes, list[_Message]] = defaultdict(list)
-        self._unanswered: Counter[bytes] = Counter()  # trace → messages that are written and not acknowledged
+        self._unanswered: Counter[bytes] = Counter()  # trace → number of written messages without an acknowledgement
         self._answers: deque[tuple[_Message, str | None]] = deque()  # from the carrier's thread
         self._keys: dict[bytes, str] = {}
         self._bytes = self._sent = self._refused = self.dropped = 0
@@ -69,11 +69,11 @@ class RekeyedTopic:
         spans.forward = lambda: (self._sent, self._refused, carrier.state())
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
-        """Read a partition from now on; it makes no difference whether others have read it before."""
+        """Start to read a partition; earlier readers of the partition make no difference."""
         self.offsets[partition], self._clocks[partition] = PartitionOffsets(), StreamClock(steady_ns())
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
-        """Take a message. A message that cannot be parsed is counted, and raises no error."""
+        """Accept a message. A message that cannot be parsed is counted, and raises no error."""
         now_ns, clock = steady_ns(), self._clocks[partition]
         at_ns = now_ns if log_ns is None else log_ns
         clock.read(at_ns, now_ns)
@@ -90,7 +90,7 @@ class RekeyedTopic:
         self.offsets[partition].read(offset, traces.keys(), at_ns)
 
     def hand_over(self) -> None:
-        """Note which messages the brokers have acknowledged or refused."""
+        """Note the messages that the brokers have acknowledged or rejected."""
         while self._answers:
             message, reason = self._answers.popleft()
             self._bytes -= len(message.body) + _MESSAGE_BYTES
@@ -106,11 +106,11 @@ class RekeyedTopic:
         getattr(self._clocks[partition], what)(steady_ns())
 
     def pressure(self) -> str:
-        """Return ``bytes`` if too much waits to read more; else an empty text."""
+        """Return ``bytes`` if too many spans wait to read more; otherwise an empty text."""
         return "bytes" if self._bytes >= self._bounds.bytes or len(self._waiting) >= self._bounds.traces else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
-        """Write the traces that are quiet, and return the offset up to which each partition is settled."""
+        """Write the quiet traces, and return the offset up to which each partition is settled."""
         now_ns = {partition: clock.now_ns(steady_ns()) for partition, clock in self._clocks.items()}
         for trace_id, messages in [*self._waiting.items()]:
             at_ns, has_root = now_ns[messages[-1].partition], any(message.has_root for message in messages)
@@ -123,15 +123,15 @@ class RekeyedTopic:
         return answer
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
-        """Do nothing: ``settled_offsets`` returns every offset, also those that it has returned before."""
+        """Do nothing, because ``settled_offsets`` returns every offset each time."""
 
     def at_work(self, partitions: Collection[int]) -> bool:
-        """Whether a message of these partitions is not acknowledged yet."""
+        """Return whether a message of these partitions has no acknowledgement yet."""
         self.hand_over()
         return any(trace in self._unanswered for partition in partitions for trace in self.offsets[partition].traces())
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
-        """Leave partitions, and forget their waiting messages, which are read again. Return their ends."""
+        """Leave partitions: drop their waiting messages, which are read again, and return their ends."""
         self.hand_over()
         left = {partition: PartitionEnd.of(self.offsets[partition], self._is_open) for partition in partitions}
         for partition in partitions:
@@ -163,7 +163,7 @@ class RekeyedTopic:
             if len(self._keys) >= _REMEMBERED:
                 self._keys.clear()
             spans = [span for message in messages for span in taken_apart(message.body).spans]
-            spans.sort(key=lambda span: bool(span.parent_id))  # the topmost one is asked first
+            spans.sort(key=lambda span: bool(span.parent_id))  # the topmost span first
             self._keys[trace_id] = next(filter(None, map(self._conversation, spans)), trace_id.hex())
         for message in messages:
             self._unanswered[trace_id] += 1

@@ -1,4 +1,4 @@
-"""Requests of ``serve``: limits of size and time, and the answer for both wires."""
+"""Limits of size and time for the requests of ``serve``, and its answers over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 from spanscore.service.zlib_ng import InflateError, inflater
 
 READ_S: Final = 30.0
-"""Time for a whole request, from its first byte on: exporters themselves give up after 10 s."""
+"""Seconds for a whole request, from its first byte on: exporters give up after 10 s."""
 FIRST_BYTE_S: Final = 5.0
-"""Time for the first byte of a connection without a request with the token so far: exporters send at once."""
+"""Seconds until the first byte on a connection without an authenticated request so far: exporters send at once."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_PARTS: Final = 16
-"""Members of a gzip body: each costs a copy of the rest, so 16 MB of empty ones would take minutes. Exporters write one."""
+"""Most members of a gzip body: each costs a copy of the rest, so 16 MB of empty ones take minutes. Exporters write one."""
 
 
 class TooLargeError(ValueError):
-    """A body inflates to more than is allowed."""
+    """A body inflates to more than the limit."""
 
 
 class NotCompressedError(ValueError):
@@ -29,24 +29,24 @@ class NotCompressedError(ValueError):
 
 
 def gunzipped(body: bytes, most: int) -> bytes:
-    """Return a body without its compression; no more than ``most`` bytes of it are ever in memory.
+    """Return an inflated body; no more than ``most`` bytes of it are ever in memory.
 
     Raises:
-        TooLargeError: it would be longer.
-        NotCompressedError: it is no gzip, or of too many parts.
+        TooLargeError: the body would be larger.
+        NotCompressedError: the body is not gzip, or has too many members.
     """
     parts, left = list[bytes](), most
     while body:  # RFC 1952: members, one after another
         if len(parts) == _MOST_PARTS:
-            raise NotCompressedError(f"the body is of more than {_MOST_PARTS} parts")
+            raise NotCompressedError(f"the body has more than {_MOST_PARTS} gzip members")
         inflating = inflater()
-        size = int.from_bytes(body[-4:], "little")  # as a gzip states it itself: zlib takes no more memory then
+        size = int.from_bytes(body[-4:], "little")  # the size that gzip states, so that zlib allocates no more
         try:
             part = inflating.decompress(body, min(left, size) + 1)
             if inflating.unconsumed_tail and len(part) <= left:  # longer than stated
                 part += inflating.decompress(inflating.unconsumed_tail, left + 1 - len(part))
         except InflateError as error:
-            raise NotCompressedError("the body is no gzip") from error
+            raise NotCompressedError("the body is not gzip") from error
         left -= len(part)
         if left < 0:
             raise TooLargeError(f"the body inflates to more than {most:,} bytes")
@@ -60,12 +60,12 @@ def gunzipped(body: bytes, most: int) -> bytes:
 # --- answers: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response" ---
 #
 # A request that may be sent again gets 429 or 503 with ``Retry-After``, and over gRPC ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``
-# with a ``RetryInfo`` in its details, without which exporters drop it. Any other request is sent once.
+# with a ``RetryInfo`` in its details, without which exporters drop it. Clients do not repeat any other request.
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 LATER_S: Final = 1
-"""Seconds after which a client is asked to send again: some units will have closed."""
+"""Seconds after which a client should send again: some units will have closed."""
 
 _GRPC: Final[Mapping[int, int]] = {
     HTTPStatus.OK: 0,
@@ -89,14 +89,14 @@ _REJECTED: Final = {"traces": "rejectedSpans", "logs": "rejectedLogRecords", "me
 
 
 class ExportResponse(NamedTuple):
-    """An answer, for either wire.
+    """An answer over gRPC or HTTP.
 
     Attributes:
-        status: status of HTTP.
-        body: body of HTTP; the message of gRPC if ``grpc`` is 0.
+        status: HTTP status.
+        body: HTTP body; the gRPC message if ``grpc`` is 0.
         content_type: content type of ``body``.
-        headers: headers of HTTP, beside those of the body.
-        grpc: status code of gRPC; 0 = OK.
+        headers: HTTP headers, in addition to those of the body.
+        grpc: gRPC status code; 0 = OK.
         details: serialized ``google.rpc.Status`` of a refusal; empty for a success.
         message: message of the status, without content of the request.
     """
@@ -111,12 +111,12 @@ class ExportResponse(NamedTuple):
 
 
 def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_json: bool = False) -> ExportResponse:
-    """Return the answer to a request that was taken.
+    """Return the answer to an accepted request.
 
     Args:
         signal: ``traces``, ``logs`` or ``metrics``; only a partial success depends on it.
-        rejected: spans, records or points of it that were not taken.
-        why: the fields of these that were wrong.
+        rejected: number of its spans, records or points that were rejected.
+        why: the invalid fields of these.
         is_json: whether the request is in JSON.
     """
     if not rejected:
@@ -131,7 +131,7 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
         ExportTraceServiceResponse,
     )
 
-    # The three signals have them under the same field numbers.
+    # The field numbers are the same for the three signals.
     part = ExportTracePartialSuccess(rejected_spans=rejected, error_message=why)
     return ExportResponse(HTTPStatus.OK, ExportTraceServiceResponse(partial_success=part).SerializeToString())
 
@@ -140,15 +140,15 @@ _ALL: Final = ExportResponse(HTTPStatus.OK, b"")
 _ALL_IN_JSON: Final = ExportResponse(HTTPStatus.OK, b"{}", JSON)
 
 
-@lru_cache(maxsize=64)  # refusals are few, and under overload come by the thousand
+@lru_cache(maxsize=64)  # few different refusals, but thousands under overload
 def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None) -> ExportResponse:
-    """Return the answer to a request that was not taken.
+    """Return the answer to a refused request.
 
     Args:
-        status: status of HTTP; the code of gRPC follows from it.
-        message: what is wrong and what to do, from a closed list: it quotes nothing.
+        status: HTTP status; the gRPC code follows from it.
+        message: the error and the remedy, one of a fixed list, without content of the request.
         is_json: whether the request is in JSON.
-        retry_after_s: seconds after which it may be sent again; None = never.
+        retry_after_s: seconds after which the client may send again; None = never.
     """
     from google.rpc.error_details_pb2 import RetryInfo
     from google.rpc.status_pb2 import Status

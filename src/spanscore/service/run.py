@@ -1,4 +1,4 @@
-"""``serve``: a configuration → a running service, until a signal ends it and what it has taken is scored."""
+"""Runs ``serve``: starts the scorer and the listeners of a configuration, and drains them after a signal."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from spanscore.service.proxy import Proxy
 
 _FOR_SCORES: Final = 0.8
-"""Share of the drain for scores, in a proxy: the rest is for the held spans."""
+"""Share of a proxy's drain for scores; the rest is for the held spans."""
 _FOR_DISK_S: Final = 35.0
-"""A little longer than a spool waits for another program's lock: then its units have ended."""
+"""Seconds, a little longer than a spool waits for another program's lock, after which units have ended."""
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 
 
 def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
-    """Listen until SIGTERM or SIGINT, then drain; a second one ends the process at once. The main thread.
+    """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process at once. The main thread.
 
     Args:
-        config: the configuration's file.
-        overrides: key of ``serve`` → what is in force instead.
-        say: tells the operator a line.
+        config: configuration file.
+        overrides: key of ``serve`` → value that replaces the file's.
+        say: prints a line for the operator.
 
     Raises:
-        ConfigurationError: something is wrong, before anything is accepted; the message says what to do.
+        ConfigurationError: something is wrong, before any request is accepted; the message has the remedy.
     """
     settings = read_settings(config).settings
     chosen = _override(settings.serve, overrides)
     refuse_problems(config, problems(chosen))
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC prints a line for each failed handshake
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise gRPC prints a line for each failed handshake
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
@@ -57,13 +57,13 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
-        scorer.shutdown(0.0)  # without effect after a drain
+        scorer.shutdown(0.0)  # has no effect after a drain
 
 
 def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
-    """Return the handler of a scorer's requests, and the proxy that sends them on; None = they are not sent on."""
+    """Return the handler of a scorer's requests, and the proxy that forwards them; None = requests are not forwarded."""
     spans = scorer._otlp_spans(units)
-    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse clients without it
+    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse clients without the token
     if chosen.mode != "proxy" or chosen.forward is None:
         return ExportHandler(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
     from spanscore.service.proxy import Proxy
@@ -74,8 +74,8 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[
 
 
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
-    """Return a function that waits until the units of a request are on the disk; None if no unit can close with a request."""
-    line = scorer._line  # what feeds a scorer is a part of it
+    """Return a function that waits until a request's units are on the disk; None if no unit can close with a request."""
+    line = scorer._line  # a source is a part of the scorer
     if line.delivery is None or units.idle_timeout:
         return None
     return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
@@ -86,7 +86,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
 
     door, proxy = door_of(scorer, chosen, units)
     if scorer._line.delivery is not None:
-        scorer.start_workers()  # jobs of other processes do not wait for the first request
+        scorer.start_workers()  # jobs of other processes must not wait for the first request
     listeners = Listeners(door, chosen)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
@@ -101,7 +101,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
 async def _until_signal(
     scorer: OnlineScorer, listeners: Listeners, door: ExportHandler, chosen: ServeSettings, say: Say
 ) -> float:
-    """Listen until a signal asks for a drain; return when the drain is to be over, on the steady clock."""
+    """Listen until a signal requests a drain; return the end of the drain, on the steady clock."""
     signals = Signals()
     await listeners.start()
     spare_collections()

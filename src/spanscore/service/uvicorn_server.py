@@ -1,8 +1,8 @@
-"""A uvicorn that is a part of a process: it handles no signals, logs nothing, and bounds the time of each client.
+"""A uvicorn server inside a process: it handles no signals, logs nothing, and limits the time of each client.
 
-uvicorn (0.54) has a timeout for idle connections and none for a head or a body that never ends, and httptools bounds no head;
-its default of 5 s for idle ones is when most exporters send next, which then find the connection closed. So a connection may
-be idle for long once a request with the token has come on it; before that it is a stranger's, which has little time and room.
+uvicorn (0.54) has a timeout for idle connections, but none for a head or a body that never ends, and httptools does not limit
+the head. Its default of 5 s for idle connections is about the interval of most exporters, which then find the connection
+closed. So a connection may be idle for long after an authenticated request; before that its time and size are short.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from spanscore.service.requests import FIRST_BYTE_S
 IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
-"""Connections at once; requests on further ones are answered 503, which exporters send again."""
+"""Highest number of connections; requests on further ones are answered 503, which exporters send again."""
 STRANGERS: Final = CONNECTIONS // 4
-"""Connections at once on which no request with the token has come; with one more the oldest is closed."""
+"""Highest number of connections without an authenticated request; one more closes the oldest."""
 
 
 class _Limits:
     """Limits that all connections of a listener share.
 
     Args:
-        token: token that a request must have; None = any request will do.
-        read_s: time for a whole request, seconds.
+        token: token that a request must have; None = any request counts as authenticated.
+        read_s: time limit for a whole request, in s.
 
     Attributes:
-        read_s: that time.
-        first_byte_s: time until a stranger begins a request, seconds.
-        strangers: connections without a request with the token so far, the oldest first.
+        read_s: time limit for a whole request, in s.
+        first_byte_s: time limit until a stranger starts a request, in s.
+        strangers: connections without an authenticated request so far, the oldest first.
     """
 
     def __init__(self, token: BearerToken | None, read_s: float) -> None:
@@ -49,7 +49,7 @@ class _Limits:
         self.strangers: dict[_Bounded, None] = {}
 
     def meet(self, connection: _Bounded) -> None:
-        """Take in a new connection, in the place of the oldest stranger if there are too many."""
+        """Add a new connection; if there are too many strangers, close the oldest."""
         self.strangers[connection] = None
         if len(self.strangers) > STRANGERS:
             oldest = next(iter(self.strangers))
@@ -57,7 +57,7 @@ class _Limits:
             oldest.let_go()
 
     def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether the head of a request holds the token."""
+        """Return whether the head of a request has the token."""
         if self._token is None:
             return True
         header = next((value for name, value in headers if name == b"authorization"), b"")
@@ -65,7 +65,7 @@ class _Limits:
 
 
 class _Bounded(HttpToolsProtocol):
-    """Closes a connection whose request is not whole in time, or whose head is too long."""
+    """Closes a connection if its request is incomplete after the time limit, or its head is too long."""
 
     def __init__(self, *args: Any, limits: _Limits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -107,12 +107,12 @@ class _Bounded(HttpToolsProtocol):
         super().on_message_complete()
 
     def let_go(self) -> None:
-        """Close it."""
+        """Close the connection."""
         if not self.transport.is_closing():
             self.transport.close()
 
     def _close_after(self, seconds: float | None) -> None:
-        """Close it after so many seconds from now, instead of the time that was set before; None = never."""
+        """Close the connection after this many seconds from now, replacing the earlier limit; None = never."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.let_go)
@@ -124,7 +124,7 @@ class _Embedded(uvicorn.Server):
         self.up = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say when it accepts."""
+        """Start, and set ``up`` as soon as the server accepts."""
         await super().startup(sockets)
         self.up.set()
 
@@ -137,19 +137,19 @@ class _Embedded(uvicorn.Server):
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """Return a function that makes an event loop of uvloop."""
     factory = uvicorn.Config("", loop="uvloop").get_loop_factory()
-    assert factory is not None  # only "none" has none
+    assert factory is not None  # only the loop "none" has no factory
     return factory
 
 
 class HttpListener:
-    """Serves an ASGI application on a socket that listens already.
+    """Serves an ASGI application on a bound socket.
 
     Args:
         application: answers requests.
         listening: the socket; closed at the end.
         serve: certificate and limits.
-        token: token that clients must send; None = they need none.
-        read_s: time for a whole request, from its first byte on, seconds.
+        token: token that clients must send; None = no token is needed.
+        read_s: time limit for a whole request, from its first byte on, in s.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class HttpListener:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to accept."""
+        """Start to accept requests."""
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
         up = asyncio.create_task(self._server.up.wait())
         await asyncio.wait({up, self._serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +195,7 @@ class HttpListener:
             await self._serving  # raises the error of the start
 
     async def stop(self) -> None:
-        """Accept nothing more, answer what has come, and close every connection."""
+        """Accept no further request, answer the received ones, and close every connection."""
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving

@@ -1,4 +1,4 @@
-"""``worker``: a configuration → a process that scores what a spool and a topic hold, until a signal ends it."""
+"""Runs ``worker``: scores the units of a spool and a topic by a configuration, and drains after a signal."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _LOOK_AGAIN_S: Final = 0.5
 
 
 def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
-    """Score until SIGTERM or SIGINT, then drain; a second one ends the process at once. The main thread.
+    """Score until SIGTERM or SIGINT, then drain; a second signal ends the process at once. The main thread.
 
     Args:
-        config: the configuration's file.
-        wait_s: how long at most it is waited for what is to be read from, at the start.
-        say: tells the operator a line.
-        rekey: topic to which the topic of the configuration is written, keyed by conversation; empty = it is scored.
+        config: configuration file.
+        wait_s: longest wait at the start for the broker or the disk, in s.
+        say: prints a line for the operator.
+        rekey: topic to which the topic of the configuration is copied, keyed by conversation; empty = it is scored.
 
     Raises:
-        SourceUnavailable: broker or disk are not there.
-        ConfigurationError: something else is wrong, before anything is read; the message says what to do.
+        SourceUnavailable: the broker or the disk is not available.
+        ConfigurationError: something else is wrong, before any unit is read; the message has the remedy.
     """
     settings = checked(config, rekey=rekey)
     if (spool := None if rekey else spool_of(settings)) is not None:
@@ -47,14 +47,14 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     try:
         _work(scorer, settings, rekey, wait_s, say)
     finally:
-        scorer.shutdown(0.0)  # without effect after a drain
+        scorer.shutdown(0.0)  # has no effect after a drain
 
 
 def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
-    """Return the configuration of a file, checked for a number of processes, and for a topic to which they write.
+    """Return the configuration of a file, checked for a number of processes, and for a topic that they write.
 
     Raises:
-        ConfigurationError: something in it is wrong, or missing here.
+        ConfigurationError: it is invalid, or a part of this environment is missing.
     """
     settings = read_settings(config).settings
     refuse_problems(config, problems(settings, 1 if rekey else processes))
@@ -64,17 +64,17 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
 
 
 def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield variables of one of several processes: no two can serve one page, or spend one budget.
+    """Yield the environment variables of one of several processes, which have separate pages and separate budgets.
 
     Args:
-        place: of the process among all, from 0 on: the first has the port of the file.
-        processes: how many share the work.
-        settings: of the file.
+        place: number of the process, from 0 on; process 0 has the port of the file.
+        processes: number of processes.
+        settings: configuration of the file.
     """
     page = settings.serve_metrics
     if page is not None and page.port:
         yield f"{semconv.SETTINGS_ENV_PREFIX}SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
-    if settings.kafka is None:  # else its share is that of the partitions it has
+    if settings.kafka is None:  # otherwise its share is that of its partitions
         yield (
             f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__REPLICA_SHARE",
             str(settings.judge.model_dump()["replica_share"] / processes),
@@ -115,11 +115,11 @@ def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: flo
 
 
 async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settings: Configuration, say: Say) -> float:
-    """Read until a signal asks for a drain; return when the drain is to be over, on the steady clock."""
+    """Read until a signal requests a drain; return the end of the drain, on the steady clock."""
 
     def unready() -> str:
-        """Return why something is not read; empty if all is. A damaged spool that was moved aside is no reason."""
-        spool = file_of(scorer._line.queue)  # what feeds a scorer is a part of it
+        """Return the reason for which a source is not read; empty if all are. A damaged spool that was moved does not count."""
+        spool = file_of(scorer._line.queue)  # a source is a part of the scorer
         spool_fault = None if spool is None or spool.room(0) is None else spool.state().fault
         return "; ".join(filter(None, [spool_fault, "" if source is None else source.unready()]))
 
@@ -127,7 +127,7 @@ async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settin
     spare_collections()
     lines = [] if (spool := spool_of(settings)) is None else [f"spool: {spool.path}"]
     lines += [] if source is None else source.told()
-    versions = scorer.status().evaluator_version  # two workers with other versions are not of one configuration
+    versions = scorer.status().evaluator_version  # workers of one configuration have equal versions
     lines += [f"evaluator version: {', '.join(f'{metric} {version}' for metric, version in versions.items())}"]
     open_pages(scorer, signals, unready, lines)
     for line in (*lines, *scores_told(scorer)):

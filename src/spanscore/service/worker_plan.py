@@ -1,4 +1,4 @@
-"""What ``worker`` would read and do with a configuration, and what prevents it. Nothing is opened or contacted."""
+"""The plan of ``worker`` for ``check``: its sources, and the errors of its configuration. No source is opened."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.catalog.configured import per_session
 
 _NOTHING = (
-    "there is nothing for a worker to read. Give it the spool that an application on this machine writes, which says "
-    "score_here: false there (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "
+    "there is nothing for a worker to read. Name the spool that an application on this machine writes with score_here: "
+    "false (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "
     '(kafka: {brokers: ["127.0.0.1:9092"], topic: otlp_spans}), or both'
 )
 
 _CUT = (
-    "--processes {}: the topic is keyed by trace, so that each process would have a part of each conversation, and a metric "
+    "--processes {}: the topic is keyed by trace, so each process would get a part of each conversation, but a metric "
     "scores whole ones (per: session). Key the topic by conversation and set kafka.key: conversation, or start one process"
 )
 
 
 def reads(settings: Configuration) -> bool:
-    """Whether a configuration has a spool or a topic that a worker could read."""
+    """Return whether a configuration has a spool or a topic that a worker can read."""
     return settings.kafka is not None or spool_of(settings) is not None
 
 
 def spool_of(settings: Configuration) -> Spool | None:
-    """Return the spool of a worker, which scores the units in it; None = absent."""
+    """Return the spool of a worker, which scores its units; None = no spool."""
     spool = settings.spool
     return None if spool is None else spool.model_copy(update={"score_here": True})
 
 
 def told(settings: Configuration) -> Iterator[str]:
-    """Yield lines on what ``worker`` would do."""
+    """Yield lines on the sources of ``worker``."""
     if (spool := spool_of(settings)) is not None:
-        yield f"scores what is in the spool {spool.path}"
+        yield f"scores the units in the spool {spool.path}"
     if (kafka := settings.kafka) is not None:
         where = ", ".join(kafka.brokers)
         yield f"reads the topic {kafka.topic} of {where} ({kafka.security.protocol}), in the group {kafka.group}"
         if kafka.logs_topic is not None:
             yield f"joins the content of log records in the topic {kafka.logs_topic} to their spans"
     if settings.remote_scoring is not None:
-        yield "sends nothing to another process: it is the one that scores"
+        yield "sends nothing to another process: this process scores"
 
 
 def is_keyed_by_conversation(settings: Configuration) -> bool:
-    """Whether one worker reads all turns of a conversation, as the configuration states it."""
+    """Return whether one worker reads all turns of a conversation, by the configuration."""
     is_keyed = settings.kafka is not None and settings.kafka.key == "conversation"
     return is_keyed or settings.sessions.replicas == "sticky"
 
 
 def problems(settings: Configuration, processes: int = 1) -> Iterator[ConfigurationError]:
-    """Yield the errors of a configuration, and what is missing here, before anything is read.
+    """Yield the errors of a configuration, and missing parts of this environment, before any unit is read.
 
     Args:
         settings: the configuration.
-        processes: workers that one command starts.
+        processes: number of workers that one command starts.
     """
     if not reads(settings):
         yield ConfigurationError(_NOTHING)

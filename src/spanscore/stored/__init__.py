@@ -1,1 +1,1 @@
-"""Trace stores and data sets: evaluate(), replay, explain, annotations import; no live traffic."""
+"""Work on stored data: trace stores, data sets, ``evaluate()``, replay, explain, import of annotations. No live traffic."""

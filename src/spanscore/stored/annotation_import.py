@@ -1,4 +1,4 @@
-"""Import of labels: they go to sinks without a scorer, so no judge is made and no key is needed."""
+"""Imports labels into the sinks without a scorer, so that no judge is made and no API key is needed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.wiring.outputs import exports_content
 
 _BATCH: Final = 500
-"""Labels between two flushes: the SDK's queue holds 2,048 spans, and drops further ones."""
+"""Labels between two flushes, because the SDK's queue holds 2,048 spans and drops further ones."""
 _FLUSH_S: Final = 30.0
 
 
 class AnnotationImport:
-    """Sends labels, one after the other. Blocks.
+    """Sends labels one after the other. Blocks.
 
     Args:
-        settings: settings with their scales, outputs and service name.
-        metrics: names that no label may have.
-        providers: providers that export them; None = those of the environment.
+        settings: settings with the scales of labels, the outputs and the service name.
+        metrics: names that a label must not have.
+        providers: providers of the export; None = those of the environment.
     """
 
     def __init__(self, settings: ScorerSettings, metrics: list[str], *, providers: Providers | None = None) -> None:
@@ -47,7 +47,7 @@ class AnnotationImport:
 
     @classmethod
     def of(cls, config: Path | None) -> Self:
-        """Return an import with the settings of a configuration; None = with the defaults."""
+        """Return an import with the settings of a configuration file; None = with the defaults."""
         if config is None:
             return cls(ScorerSettings(), [])
         settings = read_settings(config).settings
@@ -55,7 +55,7 @@ class AnnotationImport:
         return cls(settings, names)
 
     def send(self, label: Annotation) -> str:
-        """Send a label; return ``sent``, ``repeated`` if it has no news, or the reason why it is refused."""
+        """Send a label; return ``sent``, ``repeated`` if it changes nothing, or the reason for a refusal."""
         try:
             checked = self._scales.checked(label)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Reading of samples from JSON lines, JSON, CSV, parquet and data frames; a bad record is named and skipped."""
+"""Reads samples from JSON lines, JSON, CSV, parquet and data frames. A bad record is reported and skipped."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
 _OURS = LABEL_KEYS | {"times", "turns"}
-"""Columns of other commands."""
+"""Columns that other commands write."""
 _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
 _NAMED = 3
-"""Bad records that an error names."""
+"""Bad records that an error lists at most."""
 WIDEST_CELL = 2**31 - 1
-"""Characters of a cell at most: the csv module's own limit of 131,072 is less than a long context."""
+"""Longest cell in characters: the csv module's default of 131,072 is too short for some contexts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class BadRecord:
     """A record that is not a sample.
 
     Attributes:
-        line: line of a file of lines or cells, else place of the record, from 1.
+        line: line in a file of lines or cells, otherwise place of the record, from 1.
         reason: the reason, without a quotation.
         id: id of the record; None = it has none, or cannot be read.
     """
@@ -56,7 +56,7 @@ class ReadRecord(NamedTuple):
         line: line or place, as in ``BadRecord``.
         sample: the sample, or the bad record.
         id: id of the record; None = it has none.
-        unread: names of its columns that hold no field of a sample.
+        unread: names of its columns without a field of a sample.
     """
 
     line: int
@@ -90,7 +90,7 @@ def _id(own: Any) -> str | int | None:
 
 
 def records_of(samples: Any) -> Iterable[Any]:
-    """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; else the items of a value.
+    """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; otherwise a value's items.
 
     Raises:
         ConfigurationError: the value is a dict of several data sets, such as the splits of a ``DatasetDict``.
@@ -112,7 +112,7 @@ def records_of(samples: Any) -> Iterable[Any]:
 
 
 def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
-    """Return the error for bad records alone; it names the first few."""
+    """Return the error for a file with bad records only; it lists the first few."""
     first = "\n".join(f"  {record}" for record in bad[:_NAMED])
     return SampleError(f"none of {len(bad)} records is a sample:\n{first}")
 
@@ -121,11 +121,11 @@ def read_samples(path: str | Path) -> Iterator[ReadRecord]:
     """Yield the records of a file in order.
 
     JSON lines, CSV and parquet (which needs pyarrow) are read line by line; JSON (a list of records, or one object of
-    columns) is read whole. The format follows from the ending; without a known one, and for ``-``, standard input, from the
-    first character. The separator of CSV is the one by which its first line names most fields.
+    columns) is read as a whole. The format follows from the file's ending. Without a known ending, and for ``-`` (standard
+    input), it follows from the first character. The CSV separator is the one that gives most known columns in the first line.
 
     Raises:
-        ConfigurationError: the file cannot be opened, is not text, or is broken JSON. Raised when the first record is read.
+        ConfigurationError: the file cannot be opened, is not text, or is invalid JSON. Raised at the first record.
     """
     if Path(path).suffix.lower() == ".parquet":
         yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
@@ -162,7 +162,7 @@ def _opened(path: str | Path) -> Iterator[TextIO]:
 
 
 def _encoding(path: str | Path) -> str:
-    """Return UTF-16 for a file that begins with its mark, as Excel writes "Unicode text"; else UTF-8."""
+    """Return UTF-16 for a file that begins with its mark, as Excel's "Unicode text" does; otherwise UTF-8."""
     if str(path) == "-":
         return "UTF-8"
     with Path(path).open("rb") as stream:
@@ -173,7 +173,7 @@ def _of_parquet(path: Path) -> Iterator[Any]:
     """Yield the rows of a parquet file.
 
     Raises:
-        ConfigurationError: it cannot be read, or pyarrow is not installed.
+        ConfigurationError: the file cannot be read, or pyarrow is not installed.
     """
     try:
         parquet: Any = import_module("pyarrow.parquet")
@@ -196,14 +196,14 @@ def _format_of(path: str | Path, first: str) -> str:
         return "lines"
     opens = first.lstrip()[:1]
     if ending == ".json":
-        return "json" if opens == "[" or not _is_object(first) else "lines"  # many call their lines .json
+        return "json" if opens == "[" or not _is_object(first) else "lines"  # files of JSON lines often end in .json
     if ending in (".csv", ".tsv") or opens not in ("{", "["):
         return "csv"
     return "lines" if opens == "{" and _is_object(first) else "json"
 
 
 def _is_object(line: str) -> bool:
-    """Whether a line alone is a record: not the beginning of an object, nor an object that holds the records."""
+    """Return whether one line is a record: not the start of an object, and not an object that contains the records."""
     try:
         record = json_in(line)
     except ValueError:
@@ -226,7 +226,7 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
     csv.field_size_limit(WIDEST_CELL)
     opening = next(lines, "")
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
-    separator = max(header, key=lambda each: len(_known_in(header[each])))  # of equal ones the first: the comma
+    separator = max(header, key=lambda each: len(_known_in(header[each])))  # if equal, the first one: the comma
     rows = csv.DictReader(chain([opening], lines), delimiter=separator)
     if not _known_in(rows.fieldnames or ()):
         seen = max(header.values(), key=len)
@@ -248,7 +248,7 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
 
 
 def _known_in(names: Iterable[Any]) -> frozenset[str]:
-    """Return the fields of a sample that some columns hold."""
+    """Return the fields of a sample that some columns contain."""
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
@@ -263,13 +263,13 @@ def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
 
 
 def _records_in(document: Mapping[str, Any]) -> list[Any]:
-    """Return the records that an object holds; the object itself if it is a record."""
+    """Return the records that an object contains; the object itself if it is a record."""
     held = _held_by(document)
     return [document] if held is None else held
 
 
 def _held_by(document: Mapping[str, Any]) -> list[Any] | None:
-    """Return the records of an object that holds them in columns, by index, or under a usual name; None for a record."""
+    """Return the records of an object with columns, with an index, or with a usual name for them; None for a record."""
     if _known_in(document):
         return _columns(document)
     names = (name for name in ("samples", "data", "rows") if isinstance(document.get(name), list))

@@ -1,4 +1,4 @@
-"""Scoring of stored samples: each metric with its deadline, a failure as a value; and a hash of each metric's setup."""
+"""Scores stored samples: a deadline for each metric, failures as values, and a hash of each metric's setup."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from spanscore.stored.dataset import BadRecord, ReadRecord, none_is_a_sample, re
 from spanscore.stored.evaluation_result import Result, Row, RowFile, row_key
 
 _ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
-"""Methods of judges, embedders and models that send a request."""
+"""Methods of judges, embedders and models that send a request to a model."""
 _PARAMETERS: Final = ("temperature", "top_p", "seed")
-"""Attributes that are hashed of a judge or model without ``drawing``."""
+"""Attributes that are hashed for a judge or model without ``drawing``."""
 _BYTES: Final = 8
 
 
 def made_by(metric: Metric) -> str:
     """Return a hash of the parts of a metric that its evaluator version leaves out.
 
-    These are the address and parameters of its judge, and the user's own code. A later run takes over rows with the same
-    hash alone. The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
+    These are the address and parameters of its judge, and the user's own code. A later run reuses only rows with an equal hash.
+    The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
 
     Returns:
         16 hex digits; empty for a built-in metric without a judge.
@@ -75,7 +75,7 @@ def _judge_setup(value: Any) -> Any:
     """
     if isinstance(value, Jury):
         return [*map(_judge_setup, value.members)]
-    judge = getattr(value, "asked", value)  # of embeddings: the judge that asks for them
+    judge = getattr(value, "asked", value)  # for embeddings: the judge that requests them
     if isinstance(value, type) or is_offline(judge) or not any(callable(getattr(judge, name, None)) for name in _ASKED):
         return None
     inner = unwrapped(judge)
@@ -114,16 +114,16 @@ def _plain(value: Any) -> Any:
 
 
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called after each sample with the samples done and their number (None = not known); must not block."""
+"""Callback after each sample, with the samples done and their number (None = unknown); must not block."""
 Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
 MOST_AT_ONCE = 10_000
-"""Samples at once: each is a task of the loop, made at the start."""
+"""Highest number of concurrent samples: each is a task of the loop, made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _COLUMNS_NAMED = 8
 _LAST_ROWS_S = 5.0
-"""An interrupted run gets so long to write its rows."""
+"""Time for an interrupted run to write its rows, in s."""
 
 
 async def evaluate(
@@ -138,26 +138,26 @@ async def evaluate(
 ) -> Result:
     """Score stored samples and return the rows with their means.
 
-    Failures are rows with an outcome and without a value; they are in no mean. A record that is no sample is counted and
-    named in ``Result.bad``.
+    Failures are rows with an outcome and without a value; they are in no mean. A record that is not a sample is counted and
+    listed in ``Result.bad``.
 
     Args:
         samples: samples; records with the field names of ragas, today's (``user_input`` …) or the former (``question`` …); a
             data set of ragas or Hugging Face; a data frame; or the path of a file of records (JSON lines, JSON, CSV, parquet).
-            Asked for one by one.
-        metrics: no two with the same name; a name stands for a built-in that needs no judge.
-        concurrency: samples at once, all metrics of each side by side. Judges keep to their own limit.
+            It is read one record at a time.
+        metrics: metrics with different names; a text is the name of a built-in metric without a judge.
+        concurrency: concurrent samples; all metrics of a sample run concurrently. Judges keep to their own limits.
         timeout: seconds for one metric on one sample.
         progress: called after each sample with (done, total or None).
-        out: a ``.jsonl`` or ``.csv`` file to which rows are written as they come. What stands there of the same sample, metric
-            version and judge, at the same address with the same parameters, is taken over and not paid for again, except
-            failures. A function or class of your own counts by its text.
-        cache: a chat model is asked equal questions once in this call. False asks every one, also of a judge that has a cache
-            of its own: to see how much its answers differ.
+        out: a ``.jsonl`` or ``.csv`` file to which rows are written during the run. Rows already there are reused without
+            paying again, except failures, if sample, metric version and judge (address and parameters) are equal. Your own
+            function or class is compared by its text.
+        cache: whether equal questions to a chat model are sent once in this call. False sends each one, even to a judge with
+            a cache, to show how much its answers vary.
 
     Raises:
-        ConfigurationError: no metrics, two of one name, or a file that cannot be read or written.
-        SampleError: there are records, and none is a sample.
+        ConfigurationError: no metrics, two metrics of one name, or a file that cannot be read or written.
+        SampleError: there are records, but no sample.
     """
     scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
     if loop.on_loop():
@@ -177,7 +177,7 @@ def evaluate_sync(
     out: str | Path | None = None,
     cache: bool = True,
 ) -> Result:
-    """``evaluate``, blocking; also inside a running loop (Jupyter). Interrupted, what was scored is in ``out``."""
+    """Run ``evaluate``, blocking; also inside a running loop (Jupyter). After an interrupt, ``out`` has the scores so far."""
     scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
     scoring.block(samples)
     return scoring.result()
@@ -186,13 +186,13 @@ def evaluate_sync(
 class Scoring:
     """One pass over a data set with the parts of live scoring, without sampling; ``result()`` may be called at any time.
 
-    Samples are read one by one as places become free: a data set of any length takes the memory of its rows alone.
+    Samples are read one by one as workers become free: memory is needed only for the rows, for data sets of any length.
 
     Args:
         metrics: as in ``evaluate``, like ``concurrency``, ``timeout``, ``progress``, ``out`` and ``cache``.
         fresh: whether rows in ``out`` are scored again.
-        redactor: applied to every text before a judge gets it; if it fails, the sample's scores end ``redaction_error``.
-        purse: budgets that pay the judges; once they are spent, scores end ``budget_exhausted``. None = no budget.
+        redactor: applied to every text before a judge gets it; if it fails, the sample's scores end as ``redaction_error``.
+        purse: budgets that pay the judges; after they are spent, scores end as ``budget_exhausted``. None = no budget.
         batch: run whose batches have the judges' questions; None = each question is sent at once.
     """
 
@@ -257,7 +257,7 @@ class Scoring:
             raise none_is_a_sample(self._bad)
 
     def block(self, samples: Source) -> None:
-        """Score all samples, blocking. An exception in the caller's thread (Ctrl-C) stops the questions, too."""
+        """Score all samples, blocking. An exception in the caller's thread (Ctrl-C) also stops open questions."""
         future = loop.submit(self.run(samples))
         try:
             future.result()
@@ -292,13 +292,13 @@ class Scoring:
                 self._done += 1
             if self._progress is not None:
                 self._progress(self._done + len(self._bad), self._total)
-            await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
+            await asyncio.sleep(0)  # without this, a data set with only reused rows would block the loop
 
     async def _score(self, read: ReadRecord, sample: Sample, rows: dict[str, Row]) -> None:
-        """Add each row as it comes: paid rows are kept, also if the sample's other metrics are cut short."""
+        """Add each row as soon as it is ready, so that paid rows are kept if the sample's other metrics are interrupted."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
-        occurrence = self._seen[digest]  # equal samples that came before
+        occurrence = self._seen[digest]  # number of equal samples before this one
         self._seen[digest] += 1
         keys = {
             name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
@@ -310,8 +310,8 @@ class Scoring:
         wanted = [name for name in keys if name not in rows]
         samples = Samples.of(sample)
         if wanted and self._hooks.redactor is not None:
-            samples = await asyncio.to_thread(self._hooks.apply, samples)  # it may compute, and holds up no judge
-        unit = Unit(UnitKey(int(content, 16), occurrence + 1), ())  # named after the content: score ids stay the same
+            samples = await asyncio.to_thread(self._hooks.apply, samples)  # a redactor must not delay judges
+        unit = Unit(UnitKey(int(content, 16), occurrence + 1), ())  # from the content, so that score ids are stable
         async with aclosing(self._evaluation.each(Job(unit, samples, dict.fromkeys(wanted, _ALWAYS)))) as scores:
             async for score in scores:
                 name = score.metric
@@ -329,7 +329,7 @@ def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
 
 
 def _not_read(columns: Sequence[Any]) -> Iterator[str]:
-    """Yield a line on columns without a field, those first whose name is near that of a field."""
+    """Yield a line on columns without a field; columns with a name close to that of a field come first."""
     hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
     named = [f"{name!r}{hint and f' ({hint})'}" for name, hint in sorted(hints.items(), key=lambda pair: not pair[1])]
     more = f" and {len(named) - _COLUMNS_NAMED} more" if len(named) > _COLUMNS_NAMED else ""
@@ -338,9 +338,9 @@ def _not_read(columns: Sequence[Any]) -> Iterator[str]:
 
 
 class _Records:
-    """Samples with their place and line, one by one, for several workers.
+    """Samples with their place and line, given one by one to several workers.
 
-    A thread waits for standard input: on the loop it would hold up the judges' answers.
+    A thread reads standard input, because on the loop it would delay the judges' answers.
     """
 
     def __init__(self, samples: Source) -> None:

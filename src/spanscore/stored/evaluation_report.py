@@ -1,4 +1,4 @@
-"""A result on the same page that ``spanscore report`` makes of live traces."""
+"""Writes the result of an evaluation as the HTML page that ``spanscore report`` makes for live traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spanscore.stored.evaluation_result import Result
 
 
 def check_report(path: Path) -> None:
-    """Refuse a path to which no page can be written, before anything is paid for.
+    """Refuse a path that cannot be written, before a judge is paid.
 
     Raises:
         ConfigurationError: the folder is missing, the path is a folder, or a library is missing.

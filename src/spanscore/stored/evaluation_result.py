@@ -1,4 +1,4 @@
-"""The result of scoring a data set: rows, their file, and summaries."""
+"""The result of scoring a data set: its rows, their file, and summaries per metric."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
     Attributes:
         line: line of the sample in its file, or its place, from 1.
         id: id of the sample in its record; None = it has none.
-        key: 32 hex digits, the same for the same sample, metric version, judge model and votes. Equal samples have different
+        key: 32 hex digits, equal for equal sample, metric version, judge model and votes. Repeated equal samples get different
             keys. A later run finds paid rows by their keys.
         metric: name of the metric.
         version: version of the metric.
@@ -46,9 +46,9 @@ class Row:
         explanation: the judge's words or the counts behind the value; may quote the sample.
         error_type: name of the error; None = there was no error.
         judge_model: model of the judge; None = the metric has no judge.
-        source: ``fallback`` if another judge than the configured one was asked; else None.
+        source: ``fallback`` if a fallback judge was used; otherwise None.
         judge_calls: number of calls of the judge.
-        cached_calls: number of these calls that were answered without a request: no draws of their own.
+        cached_calls: number of these calls that were answered from a cache, so they are not independent draws.
         input_tokens: tokens that the judge read.
         output_tokens: tokens that the judge wrote.
         cost_usd: price in US dollars; None = no price is known.
@@ -109,7 +109,7 @@ class Row:
 
     @property
     def settled(self) -> bool:
-        """Whether another evaluation would give the same: a failed one may succeed, or the configured judge be back."""
+        """Whether another evaluation would give the same; False after a failure, or for a score of a fallback judge."""
         return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
 
 
@@ -178,7 +178,7 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
         ending: ``.jsonl`` or ``.csv``; None = that of the file.
 
     Raises:
-        ConfigurationError: the ending is another one, or the file cannot be written.
+        ConfigurationError: the file has another ending, or cannot be written.
     """
     file = Path(path)
     form = _format(file, ending)
@@ -189,26 +189,26 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
 
 
 class RowFile:
-    """The file of a run's rows, which are written as they come: paid rows are on disk, also when the process is killed.
+    """The file of a run's rows. Rows are written as soon as they are ready, so that they survive a killed process.
 
     Args:
-        path: a ``.jsonl`` or ``.csv`` file, whose rows are kept.
+        path: a ``.jsonl`` or ``.csv`` file; its rows are kept.
         fresh: whether rows of an earlier run are dropped.
 
     Raises:
-        ConfigurationError: the ending is another one, the file has other lines than rows, or it cannot be written.
+        ConfigurationError: the file has another ending, contains other lines than rows, or cannot be written.
     """
 
     def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
         self.path = Path(path)
         self._form = _format(self.path)
         self._known = {} if fresh else {row.key: row for row in _read(self.path, self._form)}
-        write_rows(self.path, self._known.values())  # without a line that was cut off, and proof that it can be written
+        write_rows(self.path, self._known.values())  # drops an incomplete line, and shows that the file is writable
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
 
     def settled(self, key: str, made_by: str) -> Row | None:
-        """Return the row of an earlier run; None if there is no such row, it failed, or another judge or code made it."""
+        """Return the row of an earlier run; None if it is missing, it failed, or another judge or code made it."""
         row = self._known.get(key)
         return row if row is not None and row.settled and row.made_by == made_by else None
 
@@ -224,7 +224,7 @@ class RowFile:
             self._stream.flush()
 
     def close(self, rows: Iterable[Row]) -> int:
-        """Write the run's rows in their order; return the number of rows of other samples, metrics or versions behind them."""
+        """Write the run's rows in order; return the number of rows of other samples, metrics or versions after them."""
         self._stream.close()
         mine = list(rows)
         keys = {row.key for row in mine}
@@ -237,7 +237,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a ``.jsonl`` or ``.csv`` file; a missing file has none.
 
     Raises:
-        ConfigurationError: the ending is another one, or the file has other lines than rows.
+        ConfigurationError: the file has another ending, or contains other lines than rows.
     """
     yield from _read(path, _format(path))
 
@@ -257,12 +257,12 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeError, csv.Error) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
+    if strange > 1 or (strange and not read):  # a killed run may leave one incomplete line
         raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
 
 
 def _row(record: Mapping[str, Any]) -> Row | None:
-    """Return the row of a line or of cells; None if it is another record, or was cut off before its last column."""
+    """Return the row of a line or of cells; None if it is another record, or incomplete."""
     if record.get(COLUMNS[-1]) is None:
         return None
     try:
@@ -277,14 +277,14 @@ _NAMED = 5
 """Bad lines that are printed one by one."""
 _WIDEST_NAME = 22
 """Characters of a metric's name on one line of the table."""
-_LOWER = "↓: a lower mean is better; quality and its 95 % interval are 1 where it is good."
+_LOWER = "↓: a lower mean is better; quality and its 95 % interval are 1 for the best value."
 _REASONS = 3
 """Different reasons of one outcome that are printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One metric over a data set, by the configured judge; rows that a fallback judged are counted apart.
+    """One metric over a data set, by the configured judge; rows of a fallback judge are counted separately.
 
     Attributes:
         metric: name of the metric.
@@ -297,8 +297,8 @@ class Summary:
         passed: share of ``pass`` among the rows with a label, [0, 1]; None = there is no label.
         direction: ``higher`` or ``lower``, the better end of the metric's own scale.
         outcomes: outcome → number of rows.
-        failed: number of rows whose evaluation failed; they are in no mean.
-        fallback: number of rows that a fallback judged; of the other numbers only tokens and cost include them.
+        failed: number of rows with a failed evaluation; they are in no mean.
+        fallback: number of rows of a fallback judge; of the other numbers only tokens and cost include them.
         input_tokens: tokens that the judges read.
         output_tokens: tokens that the judges wrote.
         cost_usd: price in US dollars of the rows with a known one; None = no price is known.
@@ -323,7 +323,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The rows of a scored data set, in the order of the samples and metrics; ``print`` it for a table.
+    """The rows of a scored data set, in the order of samples and metrics; ``print`` it for a table.
 
     Attributes:
         rows: one row per sample and metric that was reached.
@@ -347,7 +347,7 @@ class Result:
         """Return the mean of a metric's values, on its own scale; None if there is no value.
 
         Raises:
-            KeyError: no such metric was asked for.
+            KeyError: the metric was not scored.
         """
         return self.summary(metric).mean
 
@@ -355,7 +355,7 @@ class Result:
         """Return the summary of one metric.
 
         Raises:
-            KeyError: no such metric was asked for.
+            KeyError: the metric was not scored.
         """
         if metric not in self.scales:
             raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
@@ -368,15 +368,15 @@ class Result:
         return [self.summary(metric) for metric in self.scales]
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write the rows as JSON lines, whatever the file's ending."""
+        """Write the rows as JSON lines, for any file ending."""
         write_rows(path, self.rows, ending=".jsonl")
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows as CSV, whatever the file's ending."""
+        """Write the rows as CSV, for any file ending."""
         write_rows(path, self.rows, ending=".csv")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summaries and counts as plain values, for another program."""
+        """Return the summaries and counts as JSON types, for another program."""
         return {
             "samples": self.samples,
             "rows": len(self.rows),
@@ -396,7 +396,7 @@ class Result:
         return capture.get()
 
     def __rich__(self) -> Any:
-        """Return the table with the lines on reasons, bad records and price below it."""
+        """Return the table with lines on reasons, bad records and price below it."""
         from rich.console import Group
         from rich.text import Text
 
@@ -430,7 +430,7 @@ class Result:
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
-        """Return lines with the frequent reasons of each outcome, the rest of it, and the rows of a fallback."""
+        """Return lines with the frequent reasons of each outcome, the number of other reasons, and the rows of a fallback."""
         metric = summary.metric
         lines = []
         for outcome, rows in summary.outcomes.items():
@@ -460,10 +460,10 @@ class Result:
 
 
 def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scale) -> Summary:
-    """Return the summary of a metric; ``own`` are the rows that the configured judge made."""
+    """Return the summary of a metric; ``own``: rows of the configured judge."""
     values = _known(row.value for row in own)
     labels = _known(row.label for row in own)
-    qualities = zip(_known(row.quality for row in own), repeat(1.0), strict=False)  # all were taken
+    qualities = zip(_known(row.quality for row in own), repeat(1.0), strict=False)  # every sample was chosen
     quality, low, high = mean_interval(qualities) or (None, None, None)
     return Summary(
         metric=metric,
@@ -502,7 +502,7 @@ def _cells(summary: Summary, *, two: bool) -> list[str]:
 
 
 def _broken(name: str) -> str:
-    """Break a long name behind underscores: a table of 80 columns would cut it anywhere."""
+    """Break a long name after underscores, because a table of 80 columns would cut it anywhere."""
     lines = [""]
     for part in name.split("_"):
         lines[-1:] = [lines[-1], part] if len(lines[-1]) + len(part) > _WIDEST_NAME else [lines[-1] + part]

@@ -1,4 +1,4 @@
-"""Explanations of stored traces, for ``spanscore explain`` and ``spanscore.explain``, without a judge."""
+"""Explains how stored traces are read, without a judge, for ``spanscore explain`` and ``spanscore.explain``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_TEXT: Final = (
 
 _NO_ROOT: Final = (
     "send all spans of the trace: a sampler or a filter of the writer or the Collector has dropped one; in spanscore serve,"
-    " units.orphan_wait is how much later it may come"
+    " units.orphan_wait is the time for which it may arrive later"
 )
 
 
@@ -45,16 +45,16 @@ def explain(
     texts: bool = True,
     **options: Any,
 ) -> list[ExplainedTrace]:
-    """Return an explanation of each trace among the spans: its tree, its units, and what would have them scored.
+    """Return an explanation of each trace among the spans: its tree, its units, and how to get missing parts scored.
 
-    No judge is asked, and no scorer is made. ``print`` an explanation for its tree.
+    No judge is called, and no scorer is made. ``print`` an explanation to see its tree.
 
     Args:
-        spans: lines of OTLP-JSON (of spans, or of logs with content), ended spans of OpenTelemetry's SDK, or what a store of
-            ``spanscore replay`` yields; mixed, in any order.
-        config: file of a configuration whose keys are in force; None = the defaults are.
-        texts: whether question, answer, contexts and calls have their texts, redacted; else they have their places alone.
-        options: arguments of ``OnlineScorer`` on how spans are read: ``extract``, ``units``, ``capture`` and ``redactor``. They
+        spans: lines of OTLP-JSON (of spans, or of logs with content), ended spans of OpenTelemetry's SDK, or the traces of a
+            ``spanscore replay`` store; mixed, in any order.
+        config: configuration file; None = the defaults.
+        texts: whether question, answer, contexts and calls include their redacted texts; otherwise only their places.
+        options: arguments of ``OnlineScorer`` for reading spans: ``extract``, ``units``, ``capture`` and ``redactor``. They
             replace the keys of ``config``.
 
     Returns:
@@ -89,12 +89,12 @@ class _Seen:
     """A span of a trace with its claim.
 
     Attributes:
-        wire: the span as it came.
+        wire: the span as it arrived.
         data: the decoded span.
         role: role of its scope.
         claimed: whether it may belong to a unit.
-        by: name of the translation that reads it; None = no translation does.
-        raised: error that a translation raised on it; empty = there was none.
+        by: name of the normalizer that reads it; None = no normalizer.
+        raised: error of a normalizer on this span; empty = no error.
     """
 
     wire: WireSpan
@@ -106,7 +106,7 @@ class _Seen:
 
     @property
     def note(self) -> str:
-        """Reason why the span is not read; empty if it is read, or has no content under other names."""
+        """Reason for which the span is not read; empty if it is read, or has no content under other names."""
         if self.role is Role.OURS:
             return "an evaluation"
         if self.role is Role.IGNORED:
@@ -115,12 +115,12 @@ class _Seen:
 
 
 class TraceExplainer:
-    """Explains one trace after the other. One thread.
+    """Explains traces one after the other. One thread.
 
     Args:
-        settings: settings on which spans are read, and how.
-        metrics: metrics whose fields are searched; empty = question and answer alone.
-        texts: whether parts have their texts.
+        settings: settings for reading spans.
+        metrics: metrics with the fields to look for; empty = only question and answer.
+        texts: whether parts include their texts.
 
     Attributes:
         reader: makes the units.
@@ -151,7 +151,7 @@ class TraceExplainer:
 
     def _seen(self, trace: StoredTrace) -> Iterator[_Seen]:
         claims = self.reader.claims
-        for wire in {span.span_id: span for span in reversed(trace.spans)}.values():  # the first of two stays
+        for wire in {span.span_id: span for span in reversed(trace.spans)}.values():  # the first of two duplicates
             try:
                 data = span_data_of(wire)
             except UnreadableRequest:
@@ -172,10 +172,10 @@ class TraceExplainer:
         return self._unit_explainer.unit(unit, "" if root is None else _above(root, seen), raw)
 
     def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
-        """Return the reasons why a trace makes no unit, and the changes that would have it make some."""
+        """Return the reasons for which a trace has no unit, and the changes that would give it one."""
         others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
-            return "it holds evaluations alone", ["explain the file that has the spans of the application"]
+            return "it contains only evaluations", ["explain the file that has the spans of the application"]
         reasons = [*self._why_none(others)]
         if not reasons:
             names = _listed({entry.data.name for entry in others})
@@ -183,7 +183,7 @@ class TraceExplainer:
         return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
     def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the reasons for which spans make no unit, with the changes for each."""
+        """Yield the reasons for which spans have no unit, with the changes for each."""
         ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
             yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
@@ -193,10 +193,10 @@ class TraceExplainer:
             changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
             yield f"unknown writer: {_listed(unknown)}", changes
         if top := self._orphan(seen):
-            yield f"the root is not there: a span is missing above {top.data.name}", [_NO_ROOT]
+            yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
     def _orphan(self, seen: Sequence[_Seen]) -> _Seen | None:
-        """Return a span of a unit whose root never came; None if there is no such span."""
+        """Return a span of a unit without a root; None if there is no such span."""
         here = {entry.wire.span_id for entry in seen}
         tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
         return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
@@ -205,13 +205,13 @@ class TraceExplainer:
         unheard = self.reader.claims.unheard
         for scope in sorted(scopes):
             if scope.startswith(self._ignored):
-                yield f"units.ignore_scopes leaves out {scope}: take it from there"
+                yield f"units.ignore_scopes excludes {scope}: remove it from there"
             else:
                 yield f"units.ignore_scopes: [{unheard.get(scope, semconv.CAPTURE_SCOPE)}] has {scope} read in its place"
 
 
 def _other_names(span: SpanData) -> str:
-    """Return the remedy for texts under names that no translation reads; empty if the span has no such texts."""
+    """Return the remedy for texts under names that no normalizer reads; empty if the span has no such texts."""
     lacking = conventional(span, nothing=lambda: _NOTHING).no_content
     return "" if lacking is None else lacking.hint
 
@@ -223,11 +223,11 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
     above = seen.get(root.data.parent_id or 0)
     if above is None:
         return "its parent is not among these spans"
-    return "it began when the run above it had ended" if above.by else "no span above it is read"
+    return "it began after the end of the run above it" if above.by else "no span above it is read"
 
 
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
-    """Yield the key that makes several units of a trace one: the scope of an application's span above all of them."""
+    """Yield the key that joins several units of a trace: the scope of an application's span above all of them."""
     tops = [
         entry
         for entry in seen.values()

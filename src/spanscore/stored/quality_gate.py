@@ -1,4 +1,4 @@
-"""The gate of a data set: bounds on each metric's quality, and the outcome as JUnit."""
+"""The quality gate for a data set: checks bounds on each metric's quality, and writes the verdict in JUnit's format."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from spanscore.stored.evaluation_result import Result, Row
 
 MAX_UNSCORED: Final = 0.05
 LEAVE_OUT: Final = (
-    "a case without a score is no drop, and no pass. A metric's applies_when leaves out cases that it is not for; cases "
-    "without its fields go into a file of their own; cases that were removed need a new baseline"
+    "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases; put cases "
+    "without its fields into a separate file; removing cases needs a new baseline"
 )
-"""The way to a complete run."""
+"""Advice for a complete run."""
 _FALLBACK, _NOT_READ, _GONE = "judged by a fallback", "not read", "not in this run"
-"""Reasons for which a case has no score, beside the outcomes."""
+"""Reasons for a case without a score, in addition to the outcomes."""
 _SAME: Final = 1e-9
-"""Largest difference of qualities that is rounding."""
+"""Differences of qualities up to this are rounding."""
 _Cases: TypeAlias = dict[tuple[str, str], Row]
 """Case and metric → row."""
 
 
 @dataclass(frozen=True, slots=True)
 class QualityBounds:
-    """The bounds of a run: how far the quality of each metric may fall against a baseline, and how low it may be.
+    """The bounds of a run: how far the quality of each metric may fall below a baseline, and its lowest value.
 
     Attributes:
         baseline: rows of an earlier run; None = there is no baseline.
         max_drop: metric → largest fall of its mean quality, [0, 1].
         least: metric → lowest mean quality, [0, 1].
-        max_unscored: share of a metric's cases that may have no score, for any reason but its ``applies_when``, [0, 1].
-        replaces: whether the run replaces the baseline, so that cases of it may be gone.
+        max_unscored: share of a metric's cases that may have no score, except cases that its ``applies_when`` excludes, [0, 1].
+        replaces: whether the run replaces the baseline, so that cases of the baseline may be missing.
 
     Raises:
-        ConfigurationError: a bound is no number from 0 to 1.
+        ConfigurationError: a bound is not a number from 0 to 1.
     """
 
     baseline: Sequence[Row] | None = None
@@ -64,7 +64,7 @@ class QualityBounds:
         """Refuse bounds that cannot be checked.
 
         Raises:
-            ConfigurationError: a bound names no metric of these, or a fall is bounded without scores to fall from.
+            ConfigurationError: a bound names an unknown metric, or a drop is bounded without scores in the baseline.
         """
         for option, bounds in (("--max-drop", self.max_drop), ("--min", self.least)):
             if unknown := sorted(bounds.keys() - {*metrics}):
@@ -76,7 +76,7 @@ class QualityBounds:
         scored = dict.fromkeys(row.metric for row in self.baseline or () if row.quality is not None)
         if self.baseline is not None and (unscored := sorted(self.max_drop.keys() - scored.keys())):
             raise ConfigurationError(
-                f"--max-drop names {unscored[0]!r}, of which the baseline has no score; it has scores of "
+                f"--max-drop names {unscored[0]!r}, but the baseline has no score of it; it has scores of "
                 f"{names_listed(scored) or 'nothing'}; --update-baseline writes it anew"
             )
 
@@ -87,7 +87,7 @@ class QualityBounds:
             ConfigurationError: two cases have one id, or no case is in the baseline.
         """
         theirs = [row.id for row in self.baseline or ()]
-        if not theirs or None in ids or None in theirs:  # without a baseline; or cases are compared by their lines
+        if not theirs or None in ids or None in theirs:  # no baseline, or cases are compared by line
             return
         twice = next((case for case, times in Counter(ids).items() if times > 1), None)
         if twice is not None:
@@ -98,7 +98,7 @@ class QualityBounds:
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """A case whose quality has changed by a metric.
+    """A case with a changed quality by a metric.
 
     Attributes:
         case: id of the case, or its line.
@@ -117,7 +117,7 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricGate:
-    """One metric at the gate.
+    """The verdict on one metric.
 
     Attributes:
         metric: name of the metric.
@@ -125,7 +125,7 @@ class MetricGate:
         before: mean quality of the same cases in the baseline; None = there are no such cases.
         change: mean of now − before over the cases in both, with its 95 % interval; None = there are no such cases.
         cases: number of cases with a score in both.
-        unscored: share of its cases without a score, [0, 1]; cases that its ``applies_when`` leaves out do not count.
+        unscored: share of its cases without a score, [0, 1]; cases that its ``applies_when`` excludes do not count.
         no_score: reason → number of cases without a score: an outcome, "not read" (a bad line), "not in this run" (a case of
             the baseline), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
         lost: number of cases without a score that have one in the baseline.
@@ -150,7 +150,7 @@ class MetricGate:
 
     @property
     def lacks(self) -> str:
-        """Return the cases without a score in words, with their reasons; empty without one and the metric is complete."""
+        """The cases without a score in words, with their reasons; empty if the metric is complete."""
         without = sum(self.no_score.values())
         if not without:
             return "no case has a score on both sides" * self.incomplete
@@ -162,14 +162,14 @@ class MetricGate:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The result of a run at the gate.
+    """The verdict on a run.
 
     Attributes:
         metrics: metrics in the run's order.
-        changes: cases whose quality fell, the largest fall first, and behind them those whose quality rose.
+        changes: cases with a lower quality, the largest drop first, then cases with a higher one.
         not_in_baseline: number of scored cases of this run without a score in the baseline.
         not_in_run: number of scored cases of the baseline without a score in this run.
-        by_line: whether cases were identified by their lines, as some have no id.
+        by_line: whether cases were identified by line, because some have no id.
     """
 
     metrics: tuple[MetricGate, ...]
@@ -189,7 +189,7 @@ class GateResult:
         return not any(metric.failed for metric in self.metrics)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values, for another program."""
+        """Return the verdict as JSON types, for another program."""
         metrics = {
             metric.metric: {**asdict(metric), "change": metric.change and metric.change._asdict()}
             for metric in self.metrics
@@ -202,9 +202,9 @@ class GateResult:
 def checked(gate: QualityBounds, result: Result) -> GateResult:
     """Return the verdict on a run.
 
-    Each case is compared with itself, so that the spread between cases cancels out of the difference. A drop whose 95 %
-    interval holds 0 is noise, with a note. A drop beyond it that is larger than allowed fails. A case without a score is no
-    drop and no pass: too many of them make the run incomplete.
+    Each case is compared with itself, so that the variation between cases cancels out of the difference. A drop with a 95 %
+    interval that contains 0 is noise, with a note. A larger drop than allowed beyond noise fails. A case without a score is
+    neither a drop nor a pass: too many of them make the run incomplete.
 
     Raises:
         ConfigurationError: the gate names a metric that was not scored, or no case of the run is in the baseline.
@@ -229,7 +229,7 @@ def checked(gate: QualityBounds, result: Result) -> GateResult:
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """The scored cases of the baseline (``known``) and of the run (``now``); both are empty without a baseline."""
+    """The scored cases of the baseline (``known``) and of the run (``now``); both empty without a baseline."""
 
     known: _Cases
     now: _Cases
@@ -240,7 +240,7 @@ class _Both:
         """Return the cases of a baseline and of a run.
 
         Raises:
-            ConfigurationError: no case of the run, scored or not, is in the baseline; or several have one id.
+            ConfigurationError: no case of the run, scored or not, is in the baseline; or several cases have one id.
         """
         if baseline is None:
             return cls({}, {}, by_line=False)
@@ -257,7 +257,7 @@ class _Both:
         return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
 
     def lost(self, metric: str) -> set[str]:
-        """Return the cases with a score of a metric in the baseline, and none now."""
+        """Return the cases with a score of a metric in the baseline, but not now."""
         return {case for case, of in self.known if of == metric and (case, of) not in self.now}
 
 
@@ -274,14 +274,14 @@ def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: boo
     without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
     reasons = Counter(why for case, why in without if why != NOT_APPLICABLE or case in lost)
     gone = lost.difference(_cases_of(result, by_line))
-    nameless = sum(bad.id is None and not by_line for bad in result.bad)  # each may be a case of the baseline
+    nameless = sum(bad.id is None and not by_line for bad in result.bad)  # each may also be a case of the baseline
     reasons += Counter({_NOT_READ: len(result.bad), _GONE: max(0, len(gone) - nameless)})
     cases = len(rows) - len(without) + reasons.total()
     return reasons, reasons.total() / cases if cases else 0.0
 
 
 def _why_unscored(row: Row) -> str | None:
-    """Return the reason why a row has no score of the configured judge; None if it has one."""
+    """Return the reason for which a row has no score of the configured judge; None if it has one."""
     if row.outcome is Outcome.SCORED:
         return None if row.source is None else _FALLBACK
     return NOT_APPLICABLE if row.outcome is Outcome.NOT_APPLICABLE else row.outcome.value
@@ -319,14 +319,14 @@ def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _Both)
 
 
 def _check_drop(allowed: float | None, gap: MeanInterval | None) -> tuple[list[str], list[str]]:
-    """Return the sentences that a drop is too large, or that a drop of this size is noise."""
+    """Return sentences on a drop that is too large, and sentences on a drop within the noise."""
     if allowed is None or gap is None or not -gap.mean > allowed + _SAME:
         return [], []
     low, high = sorted((-gap.low, -gap.high))
     drop = f"{-gap.mean:.3f} (95 %: {low:.3f} to {high:.3f})"
     if gap.high < 0.0:
         return [f"fell by {drop}; allowed is {allowed:g}"], []
-    return [], [f"the drop of {drop} is inside the noise: the interval holds 0; more cases would tell"]
+    return [], [f"the drop of {drop} is within the noise: the interval contains 0; more cases would decide it"]
 
 
 def _scored(rows: Iterable[Row], by_line: bool) -> _Cases:
@@ -343,7 +343,7 @@ def _case(row: Row | BadRecord, by_line: bool) -> str:
 
 
 def _quality(row: Row) -> float:
-    return row.quality or 0.0  # only of rows that have one
+    return row.quality or 0.0  # called only for rows with a quality
 
 
 def _twice(case: str) -> str:
@@ -352,13 +352,13 @@ def _twice(case: str) -> str:
 
 def _no_overlap(theirs: str, ours: str) -> str:
     return (
-        f"no case of this run is in the baseline, whose first is {theirs!r} and here it is {ours!r}: cases are told apart by "
+        f"no case of this run is in the baseline: its first case is {theirs!r}, here it is {ours!r}. Cases are identified by "
         "their id, or by their line; --update-baseline begins a new one"
     )
 
 
 def write_junit(result: GateResult, path: Path, *, suite: str) -> None:
-    """Write a file in JUnit's format for a CI to show, with a test per metric and without content of a case.
+    """Write a file in JUnit's format, which a CI can show, with one test per metric and without content of a case.
 
     Args:
         result: result of the gate.

@@ -1,4 +1,4 @@
-"""Replay of a trace source: its units are handed to a scorer at a pace, with a journal of scores and counts."""
+"""Replays a trace source: gives its units to a scorer at a limited rate, with a journal of scores, and counts."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _BEGINNING: Final = b'{"resourceSpans":'
 
 
 class Journal(SpanExporter):
-    """A file of scored units as OTLP-JSON lines, which a report shows and a resumed replay reads first.
+    """A file of scored units as OTLP-JSON lines, for reports and for resuming a replay.
 
-    A line is appended when a score is there; the spans of its unit are appended before it, once. ``sink`` writes on the
-    span thread; the other methods are called on the thread of the replay.
+    Each score is appended as a line; the spans of its unit are appended before its first score. ``sink`` writes on the span
+    thread; the other methods are called on the thread of the replay.
 
     Args:
-        path: path of the file; only its owner may read it, as it holds prompts and answers.
-        waits: whether lines wait for ``commit``, as an exported score counts only when it has arrived.
+        path: path of the file; only its owner may read it, because it contains prompts and answers.
+        waits: whether lines wait for ``commit``, because an exported score counts only after its delivery.
         under_way: units that are scored at once at most.
 
     Attributes:
@@ -62,7 +62,7 @@ class Journal(SpanExporter):
         sink: sink of the scorer, which writes its scores to the file.
 
     Raises:
-        ConfigurationError: the file cannot be written, another replay writes it, or it holds something else.
+        ConfigurationError: the file cannot be written, another replay is writing it, or it has other content.
     """
 
     def __init__(self, path: Path, *, waits: bool = False, under_way: int = MOST_UNDER_WAY) -> None:
@@ -83,11 +83,11 @@ class Journal(SpanExporter):
         provider.add_span_processor(SimpleSpanProcessor(self))
         providers = Providers(
             provider, NoOpMeterProvider(), NoOpLoggerProvider()
-        )  # else by the environment, and they leave
+        )  # otherwise the environment would choose, and the spans would be exported
         self.sink = EvaluationSpans(providers, content=True)
 
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
-        """Keep a unit's spans until its first score is there; the oldest are dropped when there are too many."""
+        """Keep a unit's spans until its first score; if there are too many units, the oldest are dropped."""
         self._expected[key] = spans
         if len(self._expected) > self._most_expected:
             self._expected.pop(next(iter(self._expected)), None)
@@ -105,26 +105,26 @@ class Journal(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def commit(self) -> None:
-        """Write the lines that wait."""
+        """Write the waiting lines."""
         lines, self._waiting = self._waiting, []
         if not self._file.closed:
             self._file.writelines(lines)
             self._file.flush()
 
     def close(self) -> None:
-        """Close and unlock the file; lines that wait are lost."""
+        """Close and unlock the file; waiting lines are lost."""
         self._file.close()
         self._lock.let_go()
 
     @staticmethod
     def spans(path: Path) -> Iterator[SpanData]:
-        """Yield the spans of a journal; a last line that a killed process has not finished is skipped."""
+        """Yield the spans of a journal; an incomplete last line of a killed process is skipped."""
         with path.open(encoding="utf-8", errors="replace") as lines:
             yield from read_spans(line for line in lines if line.endswith("\n") or _is_whole(line.encode()))
 
 
 def _opened(path: Path) -> IO[str]:
-    """Return the file to append to, without a last line that a killed process has not finished."""
+    """Return the file, opened for appending, without an incomplete last line of a killed process."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb+") as file:
         end = file.seek(0, os.SEEK_END)
         while end and file.seek(end - 1) is not None and file.read(1) != b"\n":
@@ -136,8 +136,8 @@ def _opened(path: Path) -> IO[str]:
         elif _BEGINNING.startswith(last[: len(_BEGINNING)]):
             file.truncate(end)
         else:
-            raise ConfigurationError(f"{path} is no file of a replay: name that of one, or a new one")
-    path.chmod(0o600)  # it may have been there, and others' to read
+            raise ConfigurationError(f"{path} is not a file of a replay: name such a file, or a new one")
+    path.chmod(0o600)  # an existing file may be readable by others
     return path.open("a", encoding="utf-8")
 
 
@@ -151,18 +151,18 @@ def _is_whole(line: bytes) -> bool:
 
 @dataclass(slots=True)
 class ReplayTally:
-    """Counts of what a replay or a preview has read and scored so far; a sink, which counts scores on the span thread.
+    """Counts of units and scores so far in a replay or a preview. As a sink, it counts scores on the span thread.
 
     Attributes:
         source: the source that is read; it counts its traces.
         metadata_keys: keys of metadata that sampling rules read.
-        lacking: key of metadata → number of units whose root lacks it.
+        lacking: key of metadata → number of units with a root that lacks it.
         units: number of units that started in time.
-        with_content: number of those units whose spans hold content.
+        with_content: number of those units with content on their spans.
         dialects: name of the dialect that reads a unit → number of units.
         taken: metric → number of units that it takes and has not scored.
         skipped: metric → number of units that it takes and has scored already.
-        from_store: number of decisions to score that stand on a score in the store.
+        from_store: number of decisions to score that follow from a score in the store.
         anew: number of the other decisions to score.
         outcomes: metric → outcome → number of scores; units without a sample are not counted.
         scored: number of scores with a value.
@@ -188,7 +188,7 @@ class ReplayTally:
     usd: float | None = None
 
     def read(self, stored: StoredUnit, plan: UnitPlan) -> None:
-        """Count a unit and its plan."""
+        """Count a unit with its plan."""
         self.units += 1
         self.with_content += stored.has_content
         root = stored.unit.root
@@ -219,7 +219,7 @@ class ReplayTally:
         """Do nothing: the counts are up to date."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the counts as JSON types."""
         return {
             "traces": self.source.traces_read,
             "units": self.units,
@@ -248,9 +248,9 @@ class ReplayScorer:
     """The scorer of a replay.
 
     Attributes:
-        scorer: a scorer without the parts that belong to live traffic.
-        settings: settings that are in force.
-        notes: parts of the configuration that are not in force, a sentence each.
+        scorer: a scorer without the parts for live traffic.
+        settings: the applied settings.
+        notes: parts of the configuration that are not applied, a sentence each.
     """
 
     scorer: OnlineScorer
@@ -267,18 +267,18 @@ def replay_scorer(
     metrics: Sequence[Metric] | None = None,
     under_way: int = MOST_UNDER_WAY,
 ) -> ReplayScorer:
-    """Return a scorer with the metrics, rates and rules of a configuration, without the parts of live traffic.
+    """Return a scorer with the metrics, rates and rules of a configuration, without the parts for live traffic.
 
     Args:
         config: configuration of the live scorer.
-        emits: whether evaluation spans leave by its providers, and scores reach its own sinks.
+        emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks.
         answers: file for the judge's answers, unless the configuration names one; None = no file.
         sinks: further sinks.
         metrics: metrics of the configuration that score units; None = they are made from it.
         under_way: units that are scored at once at most.
 
     Raises:
-        ConfigurationError: the configuration is wrong, or scores conversations alone.
+        ConfigurationError: the configuration is wrong, or it scores only conversations.
     """
     read = read_settings(config)
     settings = read.settings
@@ -290,7 +290,7 @@ def replay_scorer(
         session_metrics = arguments["sessions"].metrics
         names = ", ".join(metric.name for metric in session_metrics)
         notes = [f"conversations are not replayed: {names} scores none"] * bool(session_metrics)
-        notes += ["second judges are not asked"] * bool(arguments["judge"].shadows)
+        notes += ["second judges are not called"] * bool(arguments["judge"].shadows)
         arguments |= _without_live_parts(arguments, sinks, emits=emits, under_way=under_way)
         scorer = OnlineScorer(**arguments)
     return ReplayScorer(scorer, ScorerSettings.of(arguments), notes)
@@ -300,7 +300,7 @@ def refuse_unready(config: Path) -> None:
     """Make the metrics of a configuration once, without writing a file.
 
     Raises:
-        ConfigurationError: they cannot be made; the message names the key, the library or the setting.
+        ConfigurationError: a metric cannot be made; the message names the key, the library or the setting.
     """
     read = read_settings(config)
     judge = read.settings.judge.model_copy(update={"cache": None})
@@ -310,10 +310,10 @@ def refuse_unready(config: Path) -> None:
 
 
 def _arguments(config: Path, settings: Configuration, metrics: Sequence[Metric] | None = None) -> dict[str, Any]:
-    """Return a configuration as arguments of ``OnlineScorer``, without the sections by which other processes would score."""
+    """Return a configuration as arguments of ``OnlineScorer``, without the sections for scoring in other processes."""
     arguments = scorer_arguments(settings.model_copy(update={"spool": None, "remote_scoring": None}), metrics)
     if not arguments["metrics"]:
-        raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
+        raise ConfigurationError(f"{config} scores only whole conversations, which are not replayed")
     return arguments
 
 
@@ -322,9 +322,9 @@ def _without_live_parts(
 ) -> dict[str, Any]:
     """Return the arguments of ``OnlineScorer`` that a replay replaces.
 
-    - The queue has room for all units under way, so that none is lost.
-    - A budget lowers no rate: the configuration's rates decide, and the rest of a window ends ``budget_exhausted``.
-    - Unless spans are emitted, the providers export nothing, whatever exporters the environment names.
+    - The queue has room for all units in progress, so that none is lost.
+    - A budget does not lower rates: the configured rates apply, and units above a window's budget end as ``budget_exhausted``.
+    - Unless spans are emitted, the providers export nothing, for any exporters in the environment.
     """
     outputs, judge, limits = arguments["outputs"], arguments["judge"], arguments["limits"]
     silent: dict[str, Any] = {
@@ -366,10 +366,10 @@ class Replay:
     Attributes:
         tally: counts of the run, with its source.
         reader: makes the units of a trace.
-        door: receiver of stored units of a scorer, whose sampler decides on them.
-        per_second: units that are handed over in a second at most; infinite = as fast as they are scored.
-        limit: number of units that some metric scores at most; None = all.
-        again: whether units that have been scored are scored again.
+        door: the scorer's receiver of stored units, whose sampler decides on them.
+        per_second: highest rate at which units are handed over; infinite = as fast as they are scored.
+        limit: highest number of units that any metric scores; None = all.
+        again: whether units with a score are scored again.
         journal: file of the scored units; None = no file.
         most_under_way: units that are scored at once at most.
         on_progress: called after each trace, and while the run waits.
@@ -394,7 +394,7 @@ class Replay:
         self.door.replayed = self.tally.state
 
     def run(self, *, dry: bool = False) -> None:
-        """Read the source and have its units scored; return when the last of them is. Ctrl-C ends it: its scores stay.
+        """Read the source and score its units; return after the last score. Ctrl-C ends it, and scores so far are kept.
 
         Args:
             dry: whether units are only counted.
@@ -412,7 +412,7 @@ class Replay:
             self._wait()
 
     def _wait(self, most: int = 0) -> None:
-        """Wait until at most so many units are under way."""
+        """Wait until at most ``most`` units are in progress."""
         while self.door.under_way > most:
             self.on_progress()
             self.sleep(_LOOK_S)

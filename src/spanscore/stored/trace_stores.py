@@ -1,4 +1,4 @@
-"""Trace stores: Jaeger and Tempo over HTTP, and the source that a command reads."""
+"""Clients of the trace stores Jaeger and Tempo over HTTP, and the source of spans that a command reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 _TRIES: Final = 3
 _WAIT_S: Final = 1.0
-"""Wait before the second try, unless the store names one in ``Retry-After``; twice that before the third."""
+"""Seconds before the second try, unless the store sends ``Retry-After``; twice that before the third."""
 _LONGEST_WAIT_S: Final = 60.0
 _TIMEOUT_S: Final = 60.0
 _OVERLOADED: Final = 429
@@ -64,9 +64,11 @@ class StoreClient:
     def __init__(self, url: str, *, sleep: Callable[[float], None] = time.sleep, timeout_s: float = _TIMEOUT_S) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.username or parts.password:
-            raise ConfigurationError("the address of a store holds a name or a password, which is not asked with")
+            raise ConfigurationError(
+                "the address of a store contains a name or a password, which requests do not use; remove it"
+            )
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ConfigurationError(f"{url!r} is no address of a store; write for example http://localhost:16686")
+            raise ConfigurationError(f"{url!r} is not an address of a store; write for example http://localhost:16686")
         self.url = url.rstrip("/")
         self._sleep = sleep
         self._timeout_s = timeout_s
@@ -99,11 +101,11 @@ class StoreClient:
                     raise ConfigurationError(f"{self.url}: {because}") from None
                 retry_s = retry_after_s(error.headers.get("Retry-After", ""))
                 wait_s = wait_s if retry_s is None else min(retry_s, _LONGEST_WAIT_S)
-            except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # half a body is no JSON
-                because = "what it answers is not what was asked for, or not all of it"
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # an incomplete body is not JSON
+                because = "its answer has another form than expected, or is incomplete"
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", None)
-                because = f"no whole answer ({type_name(error) if reason is None else reason})"
+                because = f"no complete answer ({type_name(error) if reason is None else reason})"
             if left:
                 self._sleep(wait_s)
         raise StoreUnavailable(because)
@@ -112,7 +114,7 @@ class StoreClient:
 # --- search by time windows ------------------------------------------------------------------------------------------
 
 LIMIT: Final = 200
-"""Traces that one search lists at most: Jaeger sends all their spans with them."""
+"""Traces that one search lists at most, because Jaeger sends all their spans with them."""
 _WIDTH_S: Final = 3_600.0
 _FEW: Final = 4
 _HIGHER: Final = 4
@@ -131,8 +133,8 @@ def listed(
 ) -> Iterator[bytes | Unread]:
     """Yield all trace ids of a store that lists a limited number per search and has no pages.
 
-    A window whose search reaches the limit is halved, as it may hold more. A window that cannot be halved is searched
-    again with a higher limit. After a nearly empty window the next one is twice as long.
+    A window with a search that reaches the limit is halved, because it may contain more. A window that cannot be halved is
+    searched again with a higher limit. After a nearly empty window the next one is twice as long.
 
     Args:
         start_s: seconds since the epoch, included.
@@ -140,13 +142,13 @@ def listed(
         ask: lists the ids between two times, up to a limit.
         least_s: shortest window that the store can search, in seconds.
         limit: number of ids that a search lists at most while the window can be shorter.
-        where: place of the store in the error: ``at http://localhost:16686``.
+        where: address of the store for the error message: ``at http://localhost:16686``.
 
     Yields:
         Each id once, roughly in the order of time, and the windows that could not be searched.
 
     Raises:
-        ConfigurationError: the first search failed: the store is not there.
+        ConfigurationError: the first search failed, so the store is not reachable.
     """
     seen, width_s, at_s = set[bytes](), _WIDTH_S, start_s
     answered = False
@@ -156,7 +158,7 @@ def listed(
             ids = ask(at_s, until_s, limit)
         except StoreUnavailable as error:
             if not answered:
-                raise ConfigurationError(f"no store lists its traces {where}: {error}") from None
+                raise ConfigurationError(f"no store answers a search {where}: {error}") from None
             yield Unread(f"the traces {_describe_window(at_s, until_s)}", str(error))
             at_s = until_s
             continue
@@ -178,7 +180,7 @@ def listed(
 def _raise_limit(
     ask: Callable[[int], Sequence[bytes]], ids: Sequence[bytes], limit: int
 ) -> tuple[Sequence[bytes], str]:
-    """Search a full window with ever higher limits; return its ids, and the reason why there may be more."""
+    """Search a full window with increasing limits; return its ids, and the reason why there may be more."""
     highest = _HIGHEST * limit
     while len(ids) >= limit:
         if limit >= highest:
@@ -212,19 +214,19 @@ _NOT_ATTRIBUTES: Final = frozenset(
         *("w3c.tracestate", "error", "internal.span.format"),
     }
 )
-"""Tags that Jaeger itself makes of the other parts of a span."""
+"""Tags that Jaeger makes from other parts of a span."""
 
 
 @dataclass(slots=True)
 class JaegerStore:
-    """The traces of one Jaeger, by its API v3, which gives OTLP, or by the JSON of its user interface.
+    """The traces of one Jaeger, by its API v3, which returns OTLP, or by the JSON API of its user interface.
 
     Attributes:
         client: client of the query API.
         query: parameters of the search: ``service``, which Jaeger requires, ``operation``, ``tags``, ``minDuration`` …
         start_s: begin of the search, seconds since the epoch.
         end_s: end of the search, seconds since the epoch.
-        otlp: whether API v3 is used; None = if this Jaeger has it.
+        otlp: whether API v3 is used; None = use it if this Jaeger has it.
         lost: facts that the JSON of the user interface lacks, a sentence each; empty with API v3.
     """
 
@@ -249,7 +251,7 @@ class JaegerStore:
         except StoreNotFound:
             return False
         except StoreUnavailable as error:
-            raise ConfigurationError(f"{self.client.url} is no Jaeger that answers: {error}") from None
+            raise ConfigurationError(f"{self.client.url} is not a Jaeger that answers: {error}") from None
 
     def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
         window = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(limit)}
@@ -300,7 +302,7 @@ def _read_ids(traces: Any) -> Sequence[bytes]:
 
 
 def _convert_page(answer: Any) -> Sequence[Any]:
-    """Return ``resourceSpans`` with one span each, as each span has its own process and scope.
+    """Return ``resourceSpans`` with one span each, because each span has its own process and scope.
 
     Tags become attributes, a reference the parent, ``otel.scope.name`` the scope and ``w3c.tracestate`` the trace state.
     """
@@ -361,12 +363,12 @@ def _attribute(tag: Mapping[str, Any]) -> dict[str, Any]:
 
 _IDS: Final = {"traceId": 32, "spanId": 16, "parentSpanId": 16}
 """Id → number of its hex digits."""
-_CUT: Final = "the store left out some of its spans, as it is too large"
+_CUT: Final = "the store left out some of its spans, because the trace is too large"
 
 
 @dataclass(slots=True)
 class TempoStore:
-    """The traces of one Tempo: a search lists their ids, and each is requested by itself.
+    """The traces of one Tempo: a search lists their ids, then each trace is requested.
 
     Attributes:
         client: client of the API.
@@ -436,7 +438,7 @@ _STORES: Final[Mapping[str, tuple[str, Callable[..., TraceStore]]]] = {
 _PATIENCE_S: Final = 7 * 86_400.0
 """Time before the end that a store is searched by default."""
 _MOST_NAMED: Final = 20
-"""Parts that could not be read and are named one by one."""
+"""Unread parts that are listed one by one."""
 
 
 @dataclass(slots=True)
@@ -452,7 +454,7 @@ class TraceSource:
         traces_read: number of traces that were read so far.
         outside: number of units that started outside the bounds.
         unread: parts that could not be read.
-        unread_total: number of parts that could not be read, with those that are not kept.
+        unread_total: number of parts that could not be read, including parts that are not kept in ``unread``.
     """
 
     name: str
@@ -541,16 +543,14 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
     url, _, parameters = address.partition("?")
     query = _query(parameters)
     if not query.get(needed):
-        raise ConfigurationError(
-            f"{source!r} does not say {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…"
-        )
+        raise ConfigurationError(f"{source!r} has no {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…")
     end_s = time.time() if until_s is None else until_s
     start_s = end_s - _PATIENCE_S if since_s is None else since_s
     return make(StoreClient(url), query, start_s, end_s)
 
 
 def _query(parameters: str) -> dict[str, str]:
-    """Return the parameters; ``q`` is the last of them, as TraceQL has an ``&&`` of its own."""
+    """Return the parameters; ``q`` must be the last one, because TraceQL contains ``&&``."""
     before, q, traceql = f"&{parameters}".partition("&q=")
     query = dict(parse_qsl(before.strip("&"), keep_blank_values=True))
     return query | {"q": unquote(traceql)} if q else query
@@ -574,6 +574,6 @@ def time_of(text: str, now_s: float) -> float:
         date = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"{text!r} is no time; write how long ago, such as 7d or 12h, or 2026-07-01T12:00:00Z"
+            f"{text!r} is not a time; write how long ago, such as 7d or 12h, or 2026-07-01T12:00:00Z"
         ) from None
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

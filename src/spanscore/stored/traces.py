@@ -1,4 +1,4 @@
-"""Whole traces of stored spans in any order; files of OTLP-JSON lines are one such store."""
+"""Joins stored spans in any order into whole traces; reads files of OTLP-JSON lines as one kind of trace store."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TraceStore(Protocol):
     """Reads a store once, from the beginning. Blocks; one thread.
 
     Attributes:
-        lost: facts that the store does not keep of a span, with their effects, a sentence each; empty until they are known.
+        lost: facts about a span that the store does not keep, with their effects, a sentence each; empty until known.
     """
 
     lost: Sequence[str]
@@ -64,7 +64,7 @@ class TraceStore(Protocol):
         """Yield each trace once, whole.
 
         Raises:
-            ConfigurationError: there is no such store, or it refuses. Raised when the first trace is asked for.
+            ConfigurationError: the store does not exist, or refuses. Raised at the first trace.
         """
 
 
@@ -74,20 +74,20 @@ _MOST_BYTES: Final = 64_000_000
 """Bytes of spans in memory; with Python's objects some 100 MB."""
 _PARTS: Final = 256
 _SPAN_BYTES: Final = 400
-"""Memory of a span beside its own bytes."""
+"""Memory of a span in bytes, in addition to its own bytes."""
 _LENGTH: Final = Struct(">Q")
 _LOG_RECORD: Final = "spanscore.log_record"
 _FRAGMENT: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
 
 
 class GatheredTraces:
-    """Spans by trace, in bounded memory. A context manager, which removes its files at the end.
+    """Collects spans by trace, in bounded memory. A context manager, which removes its files at the end.
 
-    Spans above the bound go to files of a temporary folder, by a hash of their trace. Each file is small enough to be read
-    whole. Only its owner may read it, as it holds what the spans hold.
+    Spans above the bound go to files in a temporary folder, by a hash of their trace. Each file is small enough to be read as a
+    whole. Only its owner may read it, because it contains content.
 
     Args:
-        most_bytes: bytes of spans in memory at most.
+        most_bytes: highest number of bytes of spans in memory.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -97,7 +97,7 @@ class GatheredTraces:
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> GatheredTraces:
-        """Return it."""
+        """Return the collection."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,7 +114,7 @@ class GatheredTraces:
             self._put_away()
 
     def add_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Add content of log records, for spans that came, or will."""
+        """Add content of log records, for spans that have arrived or will arrive."""
         self.add([_fragment(record) for record in records])
 
     def traces(self) -> Iterator[StoredTrace]:
@@ -150,14 +150,14 @@ def _each(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
 
 
 def _fragment(record: ContentRecord) -> WireSpan:
-    """Return a record as a span that has its ids and its event alone, so that it is gathered, and put away, as spans are."""
+    """Return a record as a span with only its ids and its event, so that it is stored like a span."""
     trace_id, span_id = record.ids[0].to_bytes(16), record.ids[1].to_bytes(8)
     ids = Span(trace_id=trace_id, span_id=span_id, name=_LOG_RECORD, start_time_unix_nano=1, end_time_unix_nano=1)
     return WireSpan(trace_id, span_id, b"", False, ids.SerializeToString() + event_bytes(record.event), _FRAGMENT)
 
 
 def _joined(spans: list[WireSpan]) -> list[WireSpan]:
-    """Return the spans of a trace, each with the events that came in log records."""
+    """Return the spans of a trace, each with the events from log records."""
     records = [span for span in spans if span.origin.scope_name == _LOG_RECORD]
     if not records:
         return spans
@@ -181,13 +181,13 @@ _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjs
 
 
 class OtlpFiles:
-    """Traces in OTLP-JSON lines, as the Collector's ``file`` exporter writes and rotates them.
+    """Traces in OTLP-JSON lines, in the form in which the Collector's ``file`` exporter writes and rotates them.
 
-    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and named.
+    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and reported.
 
     Args:
         path: path of the file or folder.
-        most_bytes: bytes of spans in memory at most, beyond which they go to the disk.
+        most_bytes: highest number of bytes of spans in memory; further spans go to the disk.
 
     Raises:
         ConfigurationError: there is no file to read.
@@ -212,7 +212,7 @@ def _files_of(path: Path) -> Sequence[Path]:
     if not path.is_dir():
         if not path.is_file():
             raise ConfigurationError(
-                f"{path} is no file or folder; a source is one, or jaeger:http://host:16686?service=NAME, or "
+                f"{path} is not a file or folder; a source is one, or jaeger:http://host:16686?service=NAME, or "
                 "tempo:http://host:3200?q={…}"
             )
         return [path]
@@ -230,7 +230,7 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
                 if line.strip():
                     yield from take_line(gathered, f"{file.name} line {number}", line)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        yield Unread(f"{file.name} after line {number}", "the compressed file is damaged or not whole")
+        yield Unread(f"{file.name} after line {number}", "the compressed file is damaged or incomplete")
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -249,7 +249,7 @@ def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unre
             return
         taken = taken_apart(from_json(line))
     except UnreadableRequest as error:
-        yield Unread(name, f"no OTLP trace request ({error.because})")
+        yield Unread(name, f"not an OTLP trace request ({error.because})")
         return
     gathered.add(taken.spans)
     for because, spans in taken.rejected.items():

@@ -1,4 +1,4 @@
-"""Units of a stored trace with the scores that are known of them, the metrics that score them now, and their cases."""
+"""Reads the units of a stored trace with their known scores, plans which metrics score them now, and collects cases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ANNOTATOR: Final = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 
 @dataclass(slots=True)
 class EvaluatedUnit:
-    """The scores and sampling decisions of one unit, as its evaluation spans have them.
+    """The scores and sampling decisions of one unit, as read from its evaluation spans.
 
     Attributes:
         decided: metric → sampling decision of its latest score.
@@ -64,7 +64,7 @@ class EvaluatedUnit:
         return max(revisions, default=None)
 
     def add(self, span: SpanData) -> None:
-        """Add an evaluation span of the unit, in any order: the latest revision has the score and the decision."""
+        """Add an evaluation span of the unit, in any order; the latest revision determines the score and the decision."""
         attributes = span.attributes
         metric = as_text(attributes[semconv.EVALUATION_NAME])
         revision = int(plain_number(attributes.get(semconv.SCORE_REVISION)) or 0)
@@ -86,14 +86,14 @@ class EvaluatedUnit:
             self.decided[metric] = UpstreamDecision(True, threshold, rule)
 
     def __or__(self, later: EvaluatedUnit) -> EvaluatedUnit:
-        """Return both together; of two decisions or latest scores of a metric ``later`` has the one that counts."""
+        """Return both together; if both have a decision or latest score of a metric, that of ``later`` counts."""
         metrics = {**self.scores, **later.scores}
         scores = {metric: self.scores.get(metric, {}) | later.scores.get(metric, {}) for metric in metrics}
         return EvaluatedUnit(self.decided | later.decided, scores, self.found | later.found)
 
 
 class EvaluatedUnits:
-    """The scores of units, as evaluation spans have them."""
+    """The scores of many units, as read from their evaluation spans."""
 
     def __init__(self) -> None:
         self._units: dict[UnitKey, EvaluatedUnit] = {}
@@ -113,23 +113,23 @@ class EvaluatedUnits:
                 self._units.setdefault(UnitKey(span.trace_id, span.parent_id), EvaluatedUnit()).add(span)
 
     def of(self, key: UnitKey) -> EvaluatedUnit:
-        """Return the scores of a unit; without any the value is empty."""
+        """Return the scores of a unit; without scores an empty value."""
         return self._units.get(key) or EvaluatedUnit()
 
 
 NO_CONTENT = "none with content: capture.content was off; set Capture(content=True), in a file capture: {content: true}"
-"""End of a sentence on the units of a source: the reason and the setting that changes it."""
+"""End of a sentence about units without content: the reason, and the setting that changes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredUnit:
-    """A unit as a store has it.
+    """A unit from a store.
 
     Attributes:
-        unit: the unit, whose root has its sampling decisions.
-        dialect: name of the translation that reads it; empty = no translation does.
+        unit: the unit; its root has the sampling decisions.
+        dialect: name of the dialect that reads it; empty = no dialect.
         evaluated: its scores so far.
-        spans: its spans, still in the bytes that came.
+        spans: its spans as the original bytes.
     """
 
     unit: Unit
@@ -139,22 +139,22 @@ class StoredUnit:
 
     @property
     def has_content(self) -> bool:
-        """Whether a span of the unit holds a prompt, an answer or a document."""
+        """Whether a span of the unit has a prompt, an answer or a document."""
         return any(semconv.is_content(name) for span in self.unit.spans for name in span.attributes)
 
 
 class UnitReader:
-    """Makes the units of one trace after the other, by the rules of spans that come over the wire. One thread.
+    """Makes the units of traces one after the other, by the rules for received spans. One thread.
 
     Args:
-        settings: settings on which spans are read, and how.
-        known: scores that are known beside those of the traces.
+        settings: settings for reading spans.
+        known: known scores, in addition to those in the traces.
 
     Attributes:
-        translator: translations of the spans, which count them.
+        translator: normalizers of the spans, which also count them.
         claims: decides which spans may belong to a unit.
-        mended: defect of a span that was mended → number of spans.
-        orphans: number of spans of units whose root is missing.
+        mended: defect that was corrected → number of spans.
+        orphans: number of spans of units without a root.
     """
 
     def __init__(self, settings: ScorerSettings, known: EvaluatedUnits | None = None) -> None:
@@ -193,7 +193,7 @@ class UnitReader:
             yield StoredUnit(replace(unit, spans=tuple(spans)), self._dialect(unit, came), evaluated, members)
 
     def _dialect(self, unit: Unit, came: Mapping[int, WireSpan]) -> str:
-        """Return the translation of the first span with content, the speaker before others; empty if none reads the unit."""
+        """Return the dialect of the first span with content, the speaker first; empty if no dialect reads the unit."""
         order = [span for span in (unit.content_span, *unit.spans) if span is not None and span.operation is not None]
         first = next((span for span in order if span.no_content is None), unit.root)
         wire = None if first is None else came.get(first.span_id)
@@ -219,13 +219,13 @@ def _read(span: WireSpan) -> list[SpanData]:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """The metrics that score a stored unit now, and as which revision.
+    """The metrics that score a stored unit now, and the revision of their scores.
 
     Attributes:
         units: units to hand over, one for each revision among its metrics.
         taken: metrics that score the unit now.
-        skipped: metrics that sampling chose and that have scored the unit already.
-        from_store: metrics that sampling chose by a decision of the store; the other decisions are made anew.
+        skipped: metrics that sampling chose and that have already scored the unit.
+        from_store: metrics that sampling chose by a decision in the store; the other decisions are made anew.
     """
 
     units: Sequence[Unit]
@@ -239,13 +239,13 @@ def plan_of(
 ) -> UnitPlan:
     """Return the plan of a unit.
 
-    A metric with a score in its present version is left out. A failed evaluation is tried again, one revision above it.
+    A metric with a score in its present version is left out. A failed evaluation is repeated with the next revision.
 
     Args:
         stored: the unit.
         metrics: metrics that score units.
         decide: unit → decision of the sampler for each metric.
-        again: whether a metric with a score scores the unit again, one revision above it.
+        again: whether a metric with a score scores the unit again, with the next revision.
     """
     decisions = decide(stored.unit)
     chosen = [metric for metric in metrics if decisions[metric.name].take]
@@ -265,7 +265,7 @@ def plan_of(
 
 
 def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], revision: int) -> Unit:
-    """Return a unit that no other of the chosen metrics scores."""
+    """Return a copy of a unit that only the named metrics score."""
     others = {
         name: UpstreamDecision(False, decision.threshold, decision.rule)
         for name, decision in decisions.items()
@@ -288,9 +288,9 @@ class CaseCounts:
     Attributes:
         units: number of units.
         unscored: number of units without a score.
-        matched: number of units of which a condition holds.
-        without_content: reason → number of matched units whose spans have no content.
-        unusable: reason → number of matched units of which no sample can be made for another reason.
+        matched: number of units that meet a condition.
+        without_content: reason → number of matched units without content on their spans.
+        unusable: reason → number of matched units that give no sample for another reason.
         metrics: metrics with a score of some unit.
     """
 
@@ -308,12 +308,12 @@ def find_cases(
     read_samples: Callable[[Unit], Samples],
     counts: CaseCounts,
 ) -> Iterator[CollectedCase]:
-    """Yield a case for each unit of which a condition holds and a sample can be made.
+    """Yield a case for each unit that meets a condition and gives a sample.
 
     Args:
         units: units of a store.
-        conditions: conditions, one of which is enough; empty = every unit is wanted.
-        read_samples: reader that makes the samples of a unit, redacted.
+        conditions: alternative conditions; empty = every unit matches.
+        read_samples: makes the redacted samples of a unit.
         counts: counts of the units, which are updated.
     """
     for stored in units:
@@ -337,7 +337,7 @@ def find_cases(
 
 
 def _read_root_scores(unit: Unit) -> Mapping[str, FoundScore]:
-    """Return the scores on the unit's own span: the only ones if evaluation spans are off."""
+    """Return the scores on the unit's own span, which are the only ones if evaluation spans are off."""
     attributes = {} if unit.root is None else unit.root.attributes
     names = (name for name in attributes if name.startswith(semconv.SCORE) and name not in _NO_SCORE)
     return {
@@ -362,9 +362,9 @@ def fold_cases(cases: Iterable[CollectedCase]) -> list[CollectedCase]:
 
 
 def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[CollectedCase]:
-    """Draw cases without replacement, each with a chance in proportion to the units for which it stands, 1/probability.
+    """Draw cases without replacement, each with a chance proportional to the units that it represents, 1/probability.
 
-    So rules that score some traffic more often do not shape the draw. A case with an unknown probability stands for itself.
+    So rules that score some traffic more often do not bias the draw. A case with an unknown probability represents only itself.
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res.
     """
     random, kept = Random(seed), list[tuple[float, int, CollectedCase]]()
