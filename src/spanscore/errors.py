@@ -91,9 +91,10 @@ class JudgeError(SpanscoreError):
 
     ``error_type`` is one of a closed list. Errors of the answer: ``declined``, ``cut``, ``too_long``, ``too_big``,
     ``unparseable``, ``empty``. Errors of the request: ``no_such_model``, ``not_allowed``, ``connection``, ``unavailable``,
-    ``timeout``, ``http_<status>``. Errors of a question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``. Also
-    ``budget``, ``unknown_step`` (lexical judge), ``jury_incomplete`` (fewer than two jurors answered), and ``judge_error`` for
-    every other error. A user's judge may raise others.
+    ``timeout``, ``http_<status>``. Errors of a question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``.
+    Errors of a batch: ``batch_expired``, ``batch_cancelled``, ``batch_failed``. Also ``budget``, ``unknown_step`` (lexical
+    judge), ``jury_incomplete`` (fewer than two jurors answered), and ``judge_error`` for every other error. A user's judge may
+    raise others.
 
     Args:
         message: the error, without a quotation of the prompt or the answer.

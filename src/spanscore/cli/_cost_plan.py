@@ -18,6 +18,7 @@ from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
+from spanscore.judges.batches.run import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, samples_with
@@ -240,6 +241,7 @@ class CostPlan:
         input_tokens: tokens that the judge reads.
         output_tokens: tokens that the judge writes.
         usd: None if the judge's model has no price.
+        batch_usd: of a score by batches; None if the model has no price, or its provider no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
         alone: cost without ``bundle``; None = the metric has no bundle, or its cost was measured.
         usd_alone: USD without ``bundle``; None = the metric has no bundle, or the judge's model has no price.
@@ -252,6 +254,7 @@ class CostPlan:
     input_tokens: int
     output_tokens: int
     usd: float | None
+    batch_usd: float | None
     counted_by: str
     most_usd: float | None = None
     alone: Cost | None = None
@@ -360,7 +363,8 @@ def cost_lines(
         yield f"cost of a score, {sizes}:"
     for cost in paid:
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
-        yield f"  {cost.metric}: {_format_cost(cost)}{measured}"
+        batch = "" if cost.batch_usd is None else f"; by --batch {format_usd(1_000 * cost.batch_usd)} USD per 1,000"
+        yield f"  {cost.metric}: {_format_cost(cost)}{measured}{batch}"
     yield from _bundle_lines(costs)
     for budget in budgets:
         per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
@@ -521,7 +525,8 @@ def _plan_row(
     joins = bool(paid and parameters.get("bundle") and not is_measured)
     alone = sizes.cost_of(metric, name, {**parameters, "bundle": False} if joins else parameters) if paid else _FREE
     cost = sizes.bundle_cost_of(bundled) if joins else alone
-    plan = _plan_cost(metric, cost, _price_each(settings, paid, cost), is_measured=is_measured)
+    by_batch = _price_each(settings, paid, cost, at_batch_price=True)
+    plan = _plan_cost(metric, cost, _price_each(settings, paid, cost), by_batch, is_measured=is_measured)
     if joins:
         plan = replace(plan, alone=alone, usd_alone=_sum_known(_price_each(settings, paid, alone)))
     return plan if jury.then is None else _add_then(settings, plan, jury.then, cost)
@@ -532,35 +537,44 @@ def _add_then(settings: Configuration, plan: CostPlan, then: ChatModelSettings, 
     return replace(plan, most_usd=_sum_known([plan.usd, *_price_each(settings, [then], cost)]))
 
 
-def _plan_cost(metric: str, cost: Cost, prices: Sequence[float | None], *, is_measured: bool) -> CostPlan:
+def _plan_cost(
+    metric: str, cost: Cost, prices: Sequence[float | None], by_batch: Sequence[float | None], *, is_measured: bool
+) -> CostPlan:
     """Return the cost of a score.
 
     Args:
         cost: of one juror; of all together if it was measured.
         prices: USD of the cost for each juror; None = the model has no price.
+        by_batch: USD of the cost for each juror by batches; None = the model has no price, or its provider no batches.
         is_measured: whether the cost was measured.
     """
     times = 1 if is_measured else len(prices)
-    total = _sum_known(prices)
+    usd, batch_usd = _sum_known(prices), _sum_known(by_batch)
+    share = times / max(1, len(prices))
     return CostPlan(
         metric=metric,
         calls=times * cost.calls,
         input_tokens=times * cost.input_tokens,
         output_tokens=times * cost.output_tokens,
-        usd=None if total is None else total * times / max(1, len(prices)),
+        usd=None if usd is None else usd * share,
+        batch_usd=None if batch_usd is None else batch_usd * share,
         counted_by=cost.counted_by,
         beginnings=cost.beginnings,
     )
 
 
-def _price_each(settings: Configuration, judges: Sequence[ChatModelSettings], cost: Cost) -> list[float | None]:
-    """Return the USD of a cost at the prices of each judge; None for a model without a price."""
-    prices = (price_in(settings, judge) for judge in judges)
-    free = not cost.calls
-    return [
-        0.0 if free else None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens)
-        for price in prices
-    ]
+def _price_each(
+    settings: Configuration, judges: Sequence[ChatModelSettings], cost: Cost, *, at_batch_price: bool = False
+) -> list[float | None]:
+    """Return the USD of a cost at the prices of each judge; None for a model without a price, or a provider without batches."""
+    if not cost.calls:
+        return [0.0 for _ in judges]
+    prices = (
+        price_in(settings, judge) if not at_batch_price or judge.model.partition(":")[0] in PROVIDERS else None
+        for judge in judges
+    )
+    tokens = cost.input_tokens, cost.output_tokens
+    return [None if price is None else cost_usd(price, *tokens, at_batch_price=at_batch_price) for price in prices]
 
 
 def _largest_factors(

@@ -24,6 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.config.judging import JurySettings
@@ -35,13 +36,14 @@ from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
+from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.catalog.configured import embedder_of, judge_named, judge_of, make_metric, of_juries
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
-from spanscore.stored.evaluation import Scoring
+from spanscore.stored.evaluation import CONCURRENCY, MOST_AT_ONCE, Scoring
 from spanscore.stored.evaluation_report import check_report, write_report
 from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
 from spanscore.stored.quality_gate import (
@@ -225,6 +227,8 @@ class ScoreRun:
         names: names of metrics, separated by commas; empty = the metrics of ``config``.
         judge: empty = the judge of ``config``; without ``config`` the offline judge.
         embeddings: empty = those of ``config``; otherwise the offline ones if the judge is offline, or no embeddings.
+        concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
+        batch: whether the judge is called by its provider's batch endpoint.
         timeout: seconds for one metric on one sample; 0 = that of ``config``, otherwise the scorer's default.
         gate: options of the quality gate.
     """
@@ -238,7 +242,8 @@ class ScoreRun:
     report: Path | None
     resume: bool
     cache: bool
-    concurrency: int
+    concurrency: int | None
+    batch: bool
     timeout: float
     as_json: bool
     gate: QualityGate
@@ -258,22 +263,27 @@ class ScoreRun:
             check_report(self.report)
         total = _count_records(self.file, gate)
         notes = Terminal(stderr=True, highlight=False, markup=False)
-        if (
-            configured is None
-            and not self.judge
-            and any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
-        ):
-            offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
-            notes.print(offline, soft_wrap=True)
-        scoring = self._score(metrics, configured, total, notes)
+        if configured is None and not self.judge:
+            _note_offline(metrics, notes)
+        batch = open_batch_run(metrics, self.out, "--out", notes) if self.batch else None
+        scoring = self._score(metrics, configured, total, notes, batch)
         result = scoring.result()
         held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
         self._print(result, held, configured)
-        for note in self._notes(result, scoring):
+        for note in self._notes(result, scoring, batch):
             notes.print(note, soft_wrap=True)
         if result.interrupted:
             return INTERRUPTED
         return 0 if held is None else exit_code(held)
+
+    def cancel_batches(self) -> None:
+        """Cancel the open batches of an earlier run, and print their numbers.
+
+        Raises:
+            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
+        """
+        metrics = self._metrics(self._read_configuration())
+        typer.echo(cancel_open_batches(metrics, self.out, "--out"))
 
     def _read_configuration(self) -> ConfigReport | None:
         if self.config is None:
@@ -287,16 +297,22 @@ class ScoreRun:
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
 
     def _score(
-        self, metrics: Sequence[Metric], configured: ConfigReport | None, total: int | None, console: Terminal
+        self,
+        metrics: Sequence[Metric],
+        configured: ConfigReport | None,
+        total: int | None,
+        console: Terminal,
+        batch: BatchRun | None,
     ) -> Scoring:
         """Score the file behind a progress bar, until its end or Ctrl-C."""
         settings = configured.settings if configured else ScorerSettings()
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
-        with Progress(*columns, PausedAccounts(Accounts(metrics)), console=console) as bar:
+        with Progress(*columns, PausedAccounts(Accounts(metrics)), BatchColumn(batch), console=console) as bar:
             task = bar.add_task("scored", total=total)
             scoring = Scoring(
                 metrics,
-                concurrency=self.concurrency,
+                concurrency=self.concurrency or (CONCURRENCY if batch is None else MOST_AT_ONCE),
+                batch=batch,
                 timeout=self.timeout or settings.limits.timeout,
                 out=self.out,
                 fresh=not self.resume,
@@ -323,7 +339,7 @@ class ScoreRun:
             redactor = redactor_in(configured.settings.redactor) if configured else None
             write_report(result, self.report, source=self.file, redactor=redactor)
 
-    def _notes(self, result: Result, scoring: Scoring) -> Iterator[str]:
+    def _notes(self, result: Result, scoring: Scoring, batch: BatchRun | None) -> Iterator[str]:
         if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
             yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps the scored rows")
         if self.out is not None:
@@ -335,6 +351,13 @@ class ScoreRun:
             yield f"The page of {len(result.rows)} rows is {self.report}; open {self.report.absolute().as_uri()}"
         if result.interrupted:
             yield "Interrupted: the scores until then are above." + (" Run it again to continue." if self.out else "")
+            yield from interrupted_batches(batch, "the same command")
+
+
+def _note_offline(metrics: Sequence[Metric], notes: Terminal) -> None:
+    if any(is_offline(getattr(metric, "_judge", None)) for metric in metrics):
+        offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
+        notes.print(offline, soft_wrap=True)
 
 
 class PausedAccounts(ProgressColumn):
@@ -352,6 +375,18 @@ class PausedAccounts(ProgressColumn):
             for state in away
         )
         return Text("; ".join(sentences), style="yellow")
+
+
+class BatchColumn(ProgressColumn):
+    """A column with the progress of a batch run."""
+
+    def __init__(self, batch: BatchRun | None) -> None:
+        super().__init__()
+        self._batch = batch
+
+    def render(self, task: Task) -> Text:
+        """Return the open batches and their answers; empty without a batch."""
+        return Text("" if self._batch is None or task.finished else str(self._batch))
 
 
 def named_clocks() -> tuple[ProgressColumn, ...]:

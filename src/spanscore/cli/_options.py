@@ -32,6 +32,20 @@ UnitsUntil = Annotated[
 ]
 TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store since 7d, 12h, 2026-07-01T12:00Z.")]
 TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store before 7d, 12h, 2026-07-01T12:00Z.")]
+InBatches = Annotated[
+    bool,
+    typer.Option(
+        "--batch",
+        help="Ask the judge by its provider's batch endpoint (openai:MODEL, anthropic:MODEL), at half price. Each step of a "
+        "metric takes up to a day. The ids of the batches are in a file beside the scores, FILE.batches.",
+    ),
+]
+CancelBatches = Annotated[
+    bool,
+    typer.Option(
+        "--batch-cancel", help="Score nothing: cancel the batches that the same command with --batch has sent."
+    ),
+]
 
 
 def refuse_unwritable(*paths: Path | None) -> None:

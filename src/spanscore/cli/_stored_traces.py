@@ -15,11 +15,13 @@ from typing import Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.cli._part_plans import session_metrics_in
 from spanscore.config.collect import condition_of
+from spanscore.core import loop
 from spanscore.core.files import whole_file
 from spanscore.core.job import SampledUnit
 from spanscore.core.printable import TextTable, format_count, format_number, format_usd, names_listed
@@ -29,14 +31,25 @@ from spanscore.core.span import Unit
 from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError, SampleError, writing
+from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.score_context import suppressed_context
+from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric
 from spanscore.report import write
-from spanscore.stored.replay import Journal, Replay, ReplayScorer, ReplayTally, refuse_unready, replay_scorer
+from spanscore.stored.replay import (
+    MOST_IN_BATCHES,
+    MOST_UNDER_WAY,
+    Journal,
+    Replay,
+    ReplayScorer,
+    ReplayTally,
+    refuse_unready,
+    replay_scorer,
+)
 from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import (
     NO_CONTENT,
@@ -71,11 +84,14 @@ def _make_tally(report: ConfigReport, source: TraceSource) -> ReplayTally:
     return ReplayTally(source, keys)
 
 
-def _costs_per_unit(report: ConfigReport, sizes: Sizes) -> Mapping[str, UnitCost]:
+def _costs_per_unit(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
     """Return metric → cost of one score, as in ``spanscore check``; metrics with an unknown cost are left out."""
     names = [metric.name for metric in report.metrics]
     costs = costs_of(report.of_metrics, names, sizes)
-    return {cost.metric: UnitCost(cost.calls, cost.input_tokens + cost.output_tokens, cost.usd) for cost in costs}
+    return {
+        cost.metric: UnitCost(cost.calls, cost.input_tokens + cost.output_tokens, cost.batch_usd if batch else cost.usd)
+        for cost in costs
+    }
 
 
 @contextmanager
@@ -221,6 +237,8 @@ _PAGE: Final = "report.html"
 _A_DAY_S: Final = 86_400.0
 _END_S: Final = 10.0
 """Time at Ctrl-C for units that are being scored, and for sending the last evaluation spans."""
+_BATCH_END_S: Final = 2.0
+"""Time for the last scores, if Ctrl-C ends a run whose other units wait for batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +256,7 @@ class ReplayRun:
     again: bool
     out: Path | None
     emit: bool
+    batch: bool
     as_json: bool
 
     def run(self) -> bool:
@@ -258,7 +277,8 @@ class ReplayRun:
         for note in (*made.notes, *beforehand):
             notes.print_line(note)
         reader = UnitReader(made.settings, evaluated)
-        with _show_progress(notes, lambda: str(tally.state())) as on_progress:
+        batch = self._open_batch_run(made, file, notes)
+        with _show_progress(notes, lambda: _describe_progress(tally, batch)) as on_progress:
             replay = Replay(
                 tally=tally,
                 reader=reader,
@@ -267,19 +287,20 @@ class ReplayRun:
                 limit=self.limit,
                 again=self.again,
                 journal=journal,
+                most_under_way=self._most_under_way,
                 on_progress=on_progress,
             )
-            interrupted, arrived = self._run_replay(replay, made)
+            interrupted, arrived = self._run_replay(replay, made, batch)
         if not (interrupted or tally.units or self._may_be_empty(source)):
             raise ConfigurationError(source.describe_emptiness())
-        costs = [*_plan_costs(report, tally)] if self.dry_run else None
+        costs = [*_plan_costs(report, tally, batch=self.batch)] if self.dry_run else None
         if self.as_json:
             document: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(source.store.lost)}
             document |= {} if costs is None else {"dry_run": True, "cost": costs}
             typer.echo(json.dumps(document, indent=2))
         else:
             _print_summary(tally, made, reader, costs)
-        for note in self._notes_afterwards(tally, file, interrupted=interrupted, arrived=arrived):
+        for note in self._notes_afterwards(tally, file, batch, interrupted=interrupted, arrived=arrived):
             notes.print_line(note)
         if self.emit and not (arrived or interrupted):
             raise ConfigurationError(
@@ -287,6 +308,17 @@ class ReplayRun:
                 "delivered score is not doubled; with --resume FILE no judge is called twice"
             )
         return interrupted
+
+    def cancel_batches(self) -> None:
+        """Cancel the open batches of an earlier run, and print their numbers.
+
+        Raises:
+            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
+        """
+        report = valid(self.config)
+        with report.as_written.told():  # the report's own metrics have the offline judge
+            metrics = metrics_of(report.settings)
+        typer.echo(cancel_open_batches(metrics, self.resume or (self.out or _FOLDER) / _SCORES, "--resume"))
 
     def _may_be_empty(self, source: TraceSource) -> bool:
         """Whether the user gave a time range, which may contain no unit, and the source could be read."""
@@ -318,29 +350,49 @@ class ReplayRun:
             raise ConfigurationError(f"{file} exists already: --resume {file} continues it, --out names another folder")
         return file
 
+    @property
+    def _most_under_way(self) -> int:
+        return MOST_IN_BATCHES if self.batch else MOST_UNDER_WAY
+
+    def _open_batch_run(self, made: ReplayScorer, file: Path | None, notes: Terminal) -> BatchRun | None:
+        if not self.batch or self.dry_run:
+            return None
+        run = open_batch_run(made.scorer._stored_units().metrics, file, "--resume", notes)
+        loop.run(run.begin())
+        return run
+
     def _open_journal(self, file: Path | None) -> Journal | None:
         if file is None or self.dry_run:
             return None
         refuse_unready(self.config)
-        return Journal(file, waits=self.emit)
+        return Journal(file, waits=self.emit, under_way=self._most_under_way)
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key
             return replay_scorer(self.config, metrics=unit_metrics(report))
         if journal is None:
-            return replay_scorer(self.config, emits=self.emit, sinks=[tally])
+            return replay_scorer(self.config, emits=self.emit, sinks=[tally], under_way=self._most_under_way)
         answers = journal.path.with_name(f"{journal.path.name}.answers")
-        return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=[tally, journal.sink])
+        return replay_scorer(
+            self.config,
+            emits=self.emit,
+            answers=answers,
+            sinks=[tally, journal.sink],
+            under_way=self._most_under_way,
+        )
 
-    def _run_replay(self, replay: Replay, made: ReplayScorer) -> tuple[bool, bool]:
+    def _run_replay(self, replay: Replay, made: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
         """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""
-        interrupted, arrived = False, True
+        interrupted, arrived, whole = False, True, False
         try:
             replay.run(dry=self.dry_run)
+            whole = True
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            arrived = made.scorer.shutdown(_END_S)
+            arrived = made.scorer.shutdown(_END_S if whole or batch is None else _BATCH_END_S)
+            if batch is not None:
+                loop.run(batch.close(whole=whole))
             if replay.journal is not None:
                 if arrived:
                     replay.journal.commit()
@@ -357,7 +409,7 @@ class ReplayRun:
             )
 
     def _notes_afterwards(
-        self, tally: ReplayTally, file: Path | None, *, interrupted: bool, arrived: bool
+        self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, arrived: bool
     ) -> Iterator[str]:
         if self.dry_run:
             yield from [_INTERRUPTED] * interrupted
@@ -366,6 +418,7 @@ class ReplayRun:
         if interrupted:
             again = "" if file is None else f" To continue: --resume {file}"
             yield f"Interrupted: the scores until then are kept.{again}"
+            yield from interrupted_batches(batch, f"the command with --resume {file}")
         elif file is not None and arrived and not unpaid:
             _remove_answers(file)
         if unpaid:
@@ -374,6 +427,10 @@ class ReplayRun:
             return
         yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
         yield _write_page(file)
+
+
+def _describe_progress(tally: ReplayTally, batch: BatchRun | None) -> str:
+    return "; ".join(filter(None, (str(tally.state()), "" if batch is None else str(batch))))
 
 
 def _remove_answers(file: Path) -> None:
@@ -402,9 +459,9 @@ def _read_evaluated(file: Path | None) -> EvaluatedUnits:
     return evaluated
 
 
-def _plan_costs(report: ConfigReport, tally: ReplayTally) -> Iterator[dict[str, Any]]:
+def _plan_costs(report: ConfigReport, tally: ReplayTally, *, batch: bool) -> Iterator[dict[str, Any]]:
     """Yield the cost of the units that each metric takes; None = unknown. Without a price, ``usd`` is also None."""
-    costs = _costs_per_unit(report, Sizes())
+    costs = _costs_per_unit(report, Sizes(), batch=batch)
     for name in (metric.name for metric in report.metrics):
         units = tally.taken[name]
         yield {"metric": name, "units": units, **costs.get(name, UnitCost()).times(units)._asdict()}

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spanscore.cli._options import CancelBatches, InBatches
 from spanscore.core.printable import printable
 
 
@@ -69,9 +70,18 @@ def evaluate(
             help="Send equal questions to a model once. --no-cache sends each one, to show how much the answers vary.",
         ),
     ] = True,
+    batch: InBatches = False,
+    batch_cancel: CancelBatches = False,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="N", help="Samples that are scored at the same time.")
-    ] = 32,
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Samples that are scored at the same time. Default: 32, with --batch 10,000.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -119,8 +129,8 @@ def evaluate(
     [bold]spanscore evaluate samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out
     scores.jsonl[/bold]
 
-    Ctrl-C keeps the scores so far; the same command continues from there. Samples without a score are counted by reason and are
-    in no mean.
+    Ctrl-C keeps the scores so far; the same command continues from there, with --batch also a day later. Samples without a
+    score are counted by reason and are in no mean.
 
     With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than is
     allowed and by more than noise. It is 3 if more than --max-unscored of a metric's cases have no score. Unreadable lines and
@@ -139,7 +149,7 @@ def evaluate(
         max_unscored=max_unscored,
         junit=junit,
     )
-    ended = ScoreRun(
+    score_run = ScoreRun(
         file=file,
         names=metrics,
         config=config,
@@ -150,9 +160,12 @@ def evaluate(
         resume=resume,
         cache=cache,
         concurrency=concurrency,
+        batch=batch,
         timeout=timeout,
         as_json=as_json,
         gate=gate,
-    ).run()
-    if ended:
-        raise typer.Exit(ended)
+    )
+    if batch_cancel:
+        score_run.cancel_batches()
+    elif exit_code := score_run.run():
+        raise typer.Exit(exit_code)

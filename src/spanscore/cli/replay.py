@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import INTERRUPTED, UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, CancelBatches, InBatches, UnitsSince, UnitsUntil
 
 
 def replay(
@@ -20,6 +20,7 @@ def replay(
             "exporter), 'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
         ),
     ],
+    *,
     since: UnitsSince = "",
     until: UnitsUntil = "",
     rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Highest rate of units: 50/s, 700/min.")] = "",
@@ -52,6 +53,8 @@ def replay(
             help="Send evaluation spans by OTEL_EXPORTER_OTLP_* and write no files; the spans have the times of their units.",
         ),
     ] = False,
+    batch: InBatches = False,
+    batch_cancel: CancelBatches = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Score stored traces, with the sampling decisions and score ids that they have live, or would have had.
@@ -64,7 +67,7 @@ def replay(
     typer.echo("Replay: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import ReplayRun
 
-    interrupted = ReplayRun(
+    replay_run = ReplayRun(
         config=config,
         source=source,
         since=since,
@@ -76,7 +79,10 @@ def replay(
         again=again,
         out=out,
         emit=emit,
+        batch=batch,
         as_json=as_json,
-    ).run()
-    if interrupted:
+    )
+    if batch_cancel:
+        replay_run.cancel_batches()
+    elif replay_run.run():
         raise typer.Exit(INTERRUPTED)

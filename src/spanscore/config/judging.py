@@ -179,7 +179,7 @@ class PriceSettings(SettingsPart):
         output: price of output tokens.
         cached_input: price of input tokens that the provider reads from its cache; None = as ``input``.
         cache_write: price of input tokens that the provider writes to its cache; None = as ``input``.
-        batch: share of these prices that is billed for answers at the batch price (``service_tier: flex``).
+        batch: share of these prices that is billed for answers at the batch price (``service_tier: flex``, ``--batch``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)

@@ -22,8 +22,9 @@ _LEAST_IN_CENTS = 0.1
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 score", "2,300 scores"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return a number with its noun: "1 score", "2,300 scores", "2 batches"."""
+    ending = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def format_number(number: float | None, unknown: str = "?") -> str:

@@ -22,6 +22,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample, Samples
 from spanscore.core.span import Unit, UnitKey
 from spanscore.errors import ConfigurationError
+from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.effects.middleware import unwrapped
@@ -117,7 +118,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
-_MOST_AT_ONCE = 10_000
+MOST_AT_ONCE = 10_000
 """Highest number of concurrent samples: each is a task of the loop, made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _COLUMNS_NAMED = 8
@@ -192,6 +193,7 @@ class Scoring:
         fresh: whether rows in ``out`` are scored again.
         redactor: applied to every text before a judge gets it; if it fails, the sample's scores end as ``redaction_error``.
         purse: budgets that pay the judges; after they are spent, scores end as ``budget_exhausted``. None = no budget.
+        batch: run whose batches have the judges' questions; None = each question is sent at once.
     """
 
     def __init__(
@@ -206,9 +208,10 @@ class Scoring:
         cache: bool = True,
         redactor: Redactor | None = None,
         purse: BudgetLedger | None = None,
+        batch: BatchRun | None = None,
     ) -> None:
-        if not 1 <= concurrency <= _MOST_AT_ONCE:
-            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
+        if not 1 <= concurrency <= MOST_AT_ONCE:
+            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {MOST_AT_ONCE:,}")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
@@ -219,6 +222,7 @@ class Scoring:
         self._progress = progress
         self._file = None if out is None else RowFile(out, fresh=fresh)
         self._answers = MemoryAnswers() if cache else None
+        self._batch = batch
         self._seen: Counter[bytes] = Counter()
         self._rows: dict[int, dict[str, Row]] = {}
         self._done = 0
@@ -234,6 +238,8 @@ class Scoring:
         """Score all samples. On spanscore's loop."""
         self._total = len(samples) if isinstance(samples, Sequence) and not isinstance(samples, str) else None
         records = _Records(samples)
+        if self._batch is not None:
+            await self._batch.begin()
         with answers_kept(self._answers):
             workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
         try:
@@ -242,6 +248,8 @@ class Scoring:
         finally:
             for worker in workers:
                 worker.cancel()
+            if self._batch is not None:
+                await self._batch.close(whole=self._whole)
             if self._file is not None:
                 self.left_in_file = self._file.close(self.result().rows)
             self._ended.set()
@@ -274,6 +282,8 @@ class Scoring:
     async def _work(self, records: _Records) -> None:
         while (record := await records.next()) is not None:
             place, read = record
+            if self._batch is not None:
+                await self._batch.room()
             self._unread |= dict.fromkeys(read.unread)
             if isinstance(read.sample, BadRecord):
                 self._bad.append(read.sample)

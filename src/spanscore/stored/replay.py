@@ -36,8 +36,12 @@ from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan_of
 from spanscore.wiring.from_config import scorer_arguments
 
-_EXPECTED: Final = 1_000
-"""Units with spans in memory: several times the number of concurrently scored units."""
+MOST_UNDER_WAY: Final = 128
+"""Units at once: enough for 32 workers and their waiting units."""
+MOST_IN_BATCHES: Final = 5_000
+"""Units at once whose questions wait for batches. Their content is in memory."""
+_LEAST: Final = 1_000
+"""Least places of the queue, and of units whose spans are kept; twice as many as units at once if these are more."""
 _BEGINNING: Final = b'{"resourceSpans":'
 """First bytes of every line."""
 
@@ -51,6 +55,7 @@ class Journal(SpanExporter):
     Args:
         path: path of the file; only its owner may read it, because it contains prompts and answers.
         waits: whether lines wait for ``commit``, because an exported score counts only after its delivery.
+        under_way: units that are scored at once at most.
 
     Attributes:
         path: path of the file.
@@ -60,9 +65,10 @@ class Journal(SpanExporter):
         ConfigurationError: the file cannot be written, another replay is writing it, or it has other content.
     """
 
-    def __init__(self, path: Path, *, waits: bool = False) -> None:
+    def __init__(self, path: Path, *, waits: bool = False, under_way: int = MOST_UNDER_WAY) -> None:
         self.path = path
         self._waits = waits
+        self._most_expected = max(_LEAST, 2 * under_way)
         self._waiting: list[str] = []
         self._expected: dict[UnitKey, Sequence[WireSpan]] = {}
         self._lock = ProcessLock(path)
@@ -83,7 +89,7 @@ class Journal(SpanExporter):
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
         """Keep a unit's spans until its first score; if there are too many units, the oldest are dropped."""
         self._expected[key] = spans
-        if len(self._expected) > _EXPECTED:
+        if len(self._expected) > self._most_expected:
             self._expected.pop(next(iter(self._expected)), None)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -233,7 +239,8 @@ class ReplayTally:
         }
 
 
-_QUEUE_BYTES: Final = 1_000_000_000
+_QUEUE_BYTES: Final = 100_000_000_000
+"""No bound: the number of units under way bounds their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +265,7 @@ def replay_scorer(
     answers: Path | None = None,
     sinks: Sequence[Sink] = (),
     metrics: Sequence[Metric] | None = None,
+    under_way: int = MOST_UNDER_WAY,
 ) -> ReplayScorer:
     """Return a scorer with the metrics, rates and rules of a configuration, without the parts for live traffic.
 
@@ -267,6 +275,7 @@ def replay_scorer(
         answers: file for the judge's answers, unless the configuration names one; None = no file.
         sinks: further sinks.
         metrics: metrics of the configuration that score units; None = they are made from it.
+        under_way: units that are scored at once at most.
 
     Raises:
         ConfigurationError: the configuration is wrong, or it scores only conversations.
@@ -282,7 +291,7 @@ def replay_scorer(
         names = ", ".join(metric.name for metric in session_metrics)
         notes = [f"conversations are not replayed: {names} scores none"] * bool(session_metrics)
         notes += ["second judges are not called"] * bool(arguments["judge"].shadows)
-        arguments |= _without_live_parts(arguments, sinks, emits=emits)
+        arguments |= _without_live_parts(arguments, sinks, emits=emits, under_way=under_way)
         scorer = OnlineScorer(**arguments)
     return ReplayScorer(scorer, ScorerSettings.of(arguments), notes)
 
@@ -308,7 +317,9 @@ def _arguments(config: Path, settings: Configuration, metrics: Sequence[Metric] 
     return arguments
 
 
-def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool) -> dict[str, Any]:
+def _without_live_parts(
+    arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool, under_way: int
+) -> dict[str, Any]:
     """Return the arguments of ``OnlineScorer`` that a replay replaces.
 
     - The queue has room for all units in progress, so that none is lost.
@@ -321,7 +332,8 @@ def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, 
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
     }
-    queue = {"queue_size": 1_000, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
+    size = max(_LEAST, 2 * under_way)  # one of several accounts may fill three quarters
+    queue = {"queue_size": size, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
     budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
         "judge": JudgeSettings(budget=budgets, replica_share=judge.replica_share, trace=judge.trace and emits),
@@ -344,8 +356,6 @@ def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, 
     }
 
 
-_MOST_UNDER_WAY: Final = 128
-"""Concurrent units: enough for 32 workers and their waiting units, and far fewer than the queue's capacity."""
 _LOOK_S: Final = 0.01
 
 
@@ -361,6 +371,7 @@ class Replay:
         limit: highest number of units that any metric scores; None = all.
         again: whether units with a score are scored again.
         journal: file of the scored units; None = no file.
+        most_under_way: units that are scored at once at most.
         on_progress: called after each trace, and while the run waits.
         clock: monotonic clock, in seconds.
         sleep: waits, in seconds.
@@ -373,6 +384,7 @@ class Replay:
     limit: int | None = None
     again: bool = False
     journal: Journal | None = None
+    most_under_way: int = MOST_UNDER_WAY
     on_progress: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -406,7 +418,7 @@ class Replay:
             self.sleep(_LOOK_S)
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
-        self._wait(_MOST_UNDER_WAY)
+        self._wait(self.most_under_way)
         if plan.taken:
             now_s = self.clock()
             if now_s < self._next_s:

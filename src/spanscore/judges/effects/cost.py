@@ -25,7 +25,7 @@ from spanscore.errors import (
     JudgeRateLimited,
 )
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Reservation, attempt, paid_from
-from spanscore.judges.effects.middleware import JudgeMiddleware, layers
+from spanscore.judges.effects.middleware import JudgeMiddleware, is_batched, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
 from spanscore.judges.rendering import question_tokens
@@ -183,7 +183,8 @@ class Priced(JudgeMiddleware):
                     return await self._answer(prompt)
                 return await self._paid(prompt, reservation)
         except asyncio.CancelledError as cancelled:
-            if is_our_cancellation(cancelled) and cancelled.args != (TOLD,):
+            # A batch goes on: the run that reads its answer records the call.
+            if is_our_cancellation(cancelled) and cancelled.args != (TOLD,) and not is_batched(self.judge):
                 record(given_up(prompt, self.model, time.perf_counter() - began_s))
             raise
 
@@ -217,7 +218,7 @@ class Priced(JudgeMiddleware):
                 continue
             usd = used.cost_usd
             if usd is None and self.table:
-                usd = _cost_of(used, self._price(used.model or self.model))
+                usd = _cost_of(used, self._price(used.model or self.model), at_batch_price=is_batched(self.judge))
             spent = spent.plus(Spent(usd or 0.0, tokens, 1.0))
         return spent
 
@@ -257,14 +258,14 @@ def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
     """Return a call of a judge with what it cost, where that is not known yet and its model has a price."""
-    return _with_cost(call, "", table_of(judge)) if call.cost_usd is None else call
+    return _with_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
 
 
-def _with_cost(used: R, model: str, table: Mapping[str, Price]) -> R:
+def _with_cost(used: R, model: str, table: Mapping[str, Price], *, at_batch_price: bool = False) -> R:
     if used.cost_usd is not None or not (used.input_tokens or used.output_tokens):
         return used
     price = price_of(used.model or model, table)
-    at_batch_price = getattr(used, "at_batch_price", False)  # of a reply
+    at_batch_price = at_batch_price or getattr(used, "at_batch_price", False)  # of a reply
     return used if price is None else replace(used, cost_usd=_cost_of(used, price, at_batch_price=at_batch_price))
 
 
@@ -294,8 +295,8 @@ def _is_billed(error: BaseException) -> bool:
     """Whether a failed request may be billed. A refusal is not; a request of unknown fate may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
-    refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED or error.error_type.startswith("http_")
-    return not refused
+    refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
+    return error.request_sent and not refused and not error.error_type.startswith(("http_", "batch_"))
 
 
 _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpent)
@@ -310,7 +311,8 @@ def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
     is_dearer = price.cache_write is not None and price.cache_write > price.input
-    return Spent(cost_usd(price, read, written, cache_write=read * is_dearer), read + written, 1.0)
+    usd = cost_usd(price, read, written, cache_write=read * is_dearer, at_batch_price=is_batched(judge))
+    return Spent(usd, read + written, 1.0)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

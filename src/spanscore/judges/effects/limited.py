@@ -20,7 +20,14 @@ from spanscore.errors import (
 )
 from spanscore.judges.effects.account import RequestSlot, checked_positive
 from spanscore.judges.effects.account_limiter import AccountLimiter, gate_of
-from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, layers, reads_instructions, unwrapped
+from spanscore.judges.effects.middleware import (
+    JudgeMiddleware,
+    account_of,
+    is_batched,
+    layers,
+    reads_instructions,
+    unwrapped,
+)
 from spanscore.judges.records import TOLD, failed_call, given_up, record
 from spanscore.judges.rendering import question_tokens, render
 from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
@@ -225,6 +232,8 @@ class RateLimited(JudgeMiddleware):
             JudgeRateLimited: it waited for longer than ``queue_timeout``.
             JudgeError: the last attempt's.
         """
+        if is_batched(self.judge):
+            return await self._ask_by_batch(prompt)
         gate, since_s, clock = self.gate.here(), asker().taken_s, asyncio.get_running_loop().time
         until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
@@ -245,6 +254,18 @@ class RateLimited(JudgeMiddleware):
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 with asker().waits():
                     await asyncio.sleep(self._dice(_longest_wait_s(failed)))
+
+    async def _ask_by_batch(self, prompt: Prompt) -> Reply:
+        """Ask without places, rates and deadlines, which batches do not have. A repeated question goes into a later batch."""
+        with asker().waits():
+            for _ in range(self.max_attempts - 1):
+                began_s = time.perf_counter()
+                try:
+                    return await self.judge.ask(prompt)
+                except (JudgeUnavailable, JudgeTimeout) as error:
+                    if error.request_sent:
+                        record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+            return await self.judge.ask(prompt)
 
     async def _attempt(self, gate: AccountLimiter, ticket: RequestSlot, prompt: Prompt, began_s: float) -> Reply:
         """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""

@@ -66,6 +66,11 @@ def unwrapped(judge: Judge) -> Judge:
     return innermost
 
 
+def is_batched(judge: Judge) -> bool:
+    """Whether a judge's questions go to its provider's batch endpoint."""
+    return getattr(unwrapped(judge), "batch", None) is not None
+
+
 def layers(judge: Judge) -> Iterator[Judge]:
     """Yield a judge, and what is inside each of its effects; the outermost first."""
     yield judge

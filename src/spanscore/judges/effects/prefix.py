@@ -10,7 +10,7 @@ from math import isfinite
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.threads import call_in_child
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, unwrapped
+from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, unwrapped
 from spanscore.judges.rendering import bytes_of, render
 from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
@@ -74,7 +74,7 @@ class CacheFilled(JudgeMiddleware):
     """A judge whose first question of a unit fills the provider's cache, before the questions that begin alike are sent.
 
     Questions that are sent at once would each be paid in full. The wait is outside of a metric's ``timeout``. A judge without
-    ``cached_from``, the least tokens of a beginning that its provider caches, is asked at once.
+    ``cached_from``, the least tokens of a beginning that its provider caches, is asked at once, and so is a judge in batches.
 
     Args:
         wait_s: seconds that a question waits at most for the answer to the first; 0 = all are sent at once.
@@ -93,7 +93,9 @@ class CacheFilled(JudgeMiddleware):
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask, after the answer to the first question that begins alike."""
         least_tokens: int | None = getattr(unwrapped(self.judge), "cached_from", None)
-        beginning = shared_beginning(prompt, least_tokens) if least_tokens is not None and self.wait_s else ""
+        if least_tokens is None or not self.wait_s or is_batched(self.judge):
+            return await self.judge.ask(prompt)
+        beginning = shared_beginning(prompt, least_tokens)
         if not beginning:
             return await self.judge.ask(prompt)
         key = id(asyncio.get_running_loop()), account_of(self.judge), hash(beginning)

@@ -13,12 +13,16 @@ from pydantic import BaseModel
 from spanscore.core.log import log_once, module_of, type_name
 from spanscore.core.prompt import Prompt, PromptOrder, Reply
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.batches.api import BatchApi
+from spanscore.judges.batches.run import BatchAccount, batch_api
+from spanscore.judges.effects.cache import key_of
 from spanscore.judges.effects.prefix import CACHED_FROM, shared_beginning
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import ParameterRefused, judge_error
 from spanscore.judges.langchain.message import (
     CUT,
     Exchange,
+    HeldRequest,
     at_batch_price,
     choices_of,
     exchanging,
@@ -276,6 +280,7 @@ class LangChainJudge:
         in_process: whether it computes in this process.
         own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
         notes: what must be known of it, a sentence each.
+        batch: account of a run whose batches have its questions; None = each question is sent at once.
     """
 
     reads_instructions = True
@@ -307,6 +312,7 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
+        self.batch: BatchAccount | None = None
         is_chat = not _is_text_model(type(asked))
         cache = _CACHES.get(module_of(type(asked)).partition(".")[0]) if is_chat and prompt_cache else None
         self._features = {
@@ -348,6 +354,10 @@ class LangChainJudge:
         model, bound = self._plain
         settings = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
         return {name: value for name, value in settings.items() if value is not None}
+
+    def batch_api(self) -> BatchApi | None:
+        """Return the batch endpoint of the model's provider; None without one in OpenAI's or Anthropic's form."""
+        return batch_api(self.account, self._plain.model)
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt, unseen by any instrumentation. Cancelled, it ends when its request has ended.
@@ -438,7 +448,10 @@ class LangChainJudge:
         has_many_parts = getattr(form.bound.model, "logprobs", None)  # of each token, and the user wants them
         heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
         try:
-            messages = await self._messages(prompt, form, heard)
+            if self.batch is None:
+                messages = await self._messages(prompt, form, heard)
+            else:
+                messages = await self._batched_messages(self.batch, prompt, form, heard)
         except Exception as error:
             raise judge_error(error, prompt.step, heard) from error
         return self._replies(prompt, messages, heard, time.perf_counter() - started_s)
@@ -457,7 +470,10 @@ class LangChainJudge:
                 input_tokens=sent,
                 output_tokens=received,
             )
-        model, is_cheap = model_of(messages, heard) or self.model, at_batch_price(messages, heard)
+        model, is_cheap = (
+            model_of(messages, heard) or self.model,
+            heard.stored is not None or at_batch_price(messages, heard),
+        )
         shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
         return [
             Reply(
@@ -474,6 +490,28 @@ class LangChainJudge:
             )
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))
         ]
+
+    async def _batched_messages(
+        self, batch: BatchAccount, prompt: Prompt, form: RequestForm, heard: Exchange
+    ) -> list[Any]:
+        """Call the model twice: for the request that it would send, and with the answer that a batch gave to it."""
+        async with batch.run.at_work():
+            request = await self._held_request(prompt, form)
+        heard.stored = await batch.run.answer(batch, key_of(self, prompt), request)
+        async with batch.run.at_work():
+            return await self._messages(prompt, form, heard)
+
+    async def _held_request(self, prompt: Prompt, form: RequestForm) -> HeldRequest:
+        """Return the request that the model would send, without sending it."""
+        held = Exchange(0.0, self._max_bytes, _MAX_PARTS, is_held=True)
+        try:
+            await self._messages(prompt, form, held)
+        except Exception:
+            if held.request is None:
+                raise
+        if held.request is None:
+            raise JudgeError(f"{prompt.step}: the client of {self.model} cannot be asked by batch")
+        return held.request
 
     async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ from spanscore.core.log import module_of, type_name
 from spanscore.core.threads import DaemonPool, call_in_child
 from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.langchain.errors import ParameterRefused, refusal_in
-from spanscore.judges.langchain.message import Exchange, exchange, is_believable, limits_in
+from spanscore.judges.langchain.message import Exchange, HeldRequest, StoredAnswer, exchange, is_believable, limits_in
 
 T = TypeVar("T")
 
@@ -203,6 +204,11 @@ class GuardedTransport:
         asked = exchange()
         if asked is None:
             return self._inner.handle_request(request)
+        if asked.is_held:
+            asked.request = HeldRequest(request.url.path, request.read(), request.headers.get("anthropic-beta", ""))
+            raise JudgeError("the request is kept for a batch")
+        if asked.stored is not None:
+            return _replay(asked.stored, request, asked)
         origin = (request.url.scheme, request.url.host, request.url.port)
         if asked.is_led_away(origin):
             raise JudgeError(
@@ -219,11 +225,7 @@ class GuardedTransport:
             _keep(asked, _read(answer, asked))
         finally:
             answer.close()
-        refusal = refusal_in(asked)
-        if (
-            refusal is not None and refusal.parameter is not None
-        ):  # ``langchain_openai`` prints a warning of it to stderr
-            raise ParameterRefused(refusal.parameter, refusal.status)
+        _raise_refused(asked)
         kept = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_BODY]
         return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
 
@@ -231,6 +233,24 @@ class GuardedTransport:
         """Close the connections, if they are ours."""
         if self._is_ours:
             self._inner.close()
+
+
+def _replay(stored: StoredAnswer, request: Any, exchange: Exchange) -> Any:
+    """Return the answer of a batch as the response to a request, of the class that the request's library has for it."""
+    if len(stored.body) > exchange.max_bytes:
+        raise JudgeError(f"the answer has more than {exchange.max_bytes} bytes", error_type="too_big")
+    exchange.status = stored.status
+    _keep(exchange, stored.body)
+    _raise_refused(exchange)
+    library = import_module(module_of(type(request)).partition(".")[0])
+    return library.Response(stored.status, headers={"content-type": "application/json"}, content=exchange.body)
+
+
+def _raise_refused(exchange: Exchange) -> None:
+    """Raise for a parameter that the provider refused: ``langchain_openai`` prints a warning of it to stderr."""
+    refusal = refusal_in(exchange)
+    if refusal is not None and refusal.parameter is not None:
+        raise ParameterRefused(refusal.parameter, refusal.status)
 
 
 def _keep(asked: Exchange, body: bytes) -> None:

@@ -75,6 +75,32 @@ _SHORTEST_S = 0.001
 """Least timeout of a socket: 0 would mean not to wait at all."""
 
 
+class HeldRequest(NamedTuple):
+    """A client's HTTP request that its transport kept and did not send.
+
+    Attributes:
+        path: of the URL, such as ``/v1/chat/completions``.
+        body: JSON.
+        betas: header ``anthropic-beta``; empty without it.
+    """
+
+    path: str
+    body: bytes
+    betas: str = ""
+
+
+class StoredAnswer(NamedTuple):
+    """The HTTP answer to a request of a batch.
+
+    Attributes:
+        status: of HTTP.
+        body: JSON.
+    """
+
+    status: int
+    body: bytes
+
+
 @dataclass(slots=True)
 class Exchange:
     """One call of a client as its HTTP transport sees it: its limits, and the answers. On the call's thread.
@@ -92,6 +118,9 @@ class Exchange:
         tokens: of all answers of the call, as they say themselves.
         answers: of each that is no refusal and no redirect.
         is_counted: whether each of them says it.
+        is_held: whether the request is kept in ``request`` and not sent.
+        request: the kept request; None before it.
+        stored: the answer from a batch, which the client reads as if it were sent now; None = the request is sent.
     """
 
     ends_s: float
@@ -106,6 +135,9 @@ class Exchange:
     tokens: Tokens = UNKNOWN
     answers: list[Tokens] = field(default_factory=list)
     is_counted: bool = True
+    is_held: bool = False
+    request: HeldRequest | None = None
+    stored: StoredAnswer | None = None
 
     def is_led_away(self, origin: tuple[str, str, int | None]) -> bool:
         """Whether the last answer is a redirect, and the request that follows it has another origin."""

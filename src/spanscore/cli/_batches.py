@@ -1,0 +1,81 @@
+"""``--batch`` and ``--batch-cancel`` of ``spanscore evaluate`` and ``replay``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from spanscore.cli._options import refuse_unwritable
+from spanscore.core.printable import format_count
+from spanscore.core.terminal import Terminal
+from spanscore.errors import ConfigurationError
+from spanscore.judges.batches.run import BatchRun, batch_run, cancel_batches
+from spanscore.judges.jury import Jury
+from spanscore.protocols import Judge, Metric
+
+
+def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, notes: Terminal) -> BatchRun:
+    """Return a run by whose batches the judges of metrics are asked from now on, and print its notes.
+
+    Args:
+        metrics: metrics of the run; those without a judge are scored at once.
+        scores: file of the scores; the batches are beside it.
+        option: option that names the file.
+        notes: terminal of the notes.
+
+    Raises:
+        ConfigurationError: no file is named, a judge has no batch endpoint, or another run has the batches.
+    """
+    metrics = list(metrics)
+    file = _batch_file(scores, option)
+    refuse_unwritable(file)
+    run = batch_run(_judges_of(metrics), file)
+    by_themselves = [metric.name for metric in metrics if getattr(metric, "_judge_model", "")]
+    if by_themselves:
+        notes.print_line(f"{', '.join(by_themselves)} asks its judge itself: at once, and at full price")
+    for note in run.notes():
+        notes.print_line(note)
+    return run
+
+
+def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: str) -> str:
+    """Cancel the open batches of an earlier run; return the result in words.
+
+    Raises:
+        ConfigurationError: no file is named, a judge has no batch endpoint, or a provider refuses.
+    """
+    file = _batch_file(scores, option)
+    cancelled, batches = cancel_batches(_judges_of(metrics), file)
+    if not batches:
+        return f"{file} has no open batch"
+    return (
+        f"{cancelled:,} of {format_count(batches, 'batch')} cancelled; the others had ended or are another judge's. Answers "
+        "that came before are billed: the command with --batch uses them, and asks the other questions again."
+    )
+
+
+def interrupted_batches(run: BatchRun | None, again: str) -> Iterator[str]:
+    """Yield how an interrupted run goes on or is cancelled.
+
+    Args:
+        run: the run; None = one without batches.
+        again: command that goes on.
+    """
+    if run is not None:
+        yield (
+            f"{format_count(run.open_questions(), 'question')} in open batches, which go on at the provider: {again} fetches "
+            "the answers, and with --batch-cancel in place of --batch it cancels them."
+        )
+
+
+def _batch_file(scores: Path | None, option: str) -> Path:
+    if scores is None:
+        raise ConfigurationError(
+            f"--batch needs {option} FILE: the batches, which may take a day, are in FILE.batches beside it"
+        )
+    return scores.with_name(f"{scores.name}.batches")
+
+
+def _judges_of(metrics: Iterable[Metric]) -> list[Judge]:
+    judges = [judge for metric in metrics if (judge := getattr(metric, "_judge", None)) is not None]
+    return [member for judge in judges for member in (judge.members if isinstance(judge, Jury) else (judge,))]

@@ -1,0 +1,82 @@
+"""BatchApi: a provider's batch endpoint, with its questions, progress and answers as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
+
+RETRIES: Final = 4
+"""Attempts after the first of one request to the endpoint: those of the provider's SDK, with its growing waits."""
+REQUEST_S: Final = 300.0
+"""Timeout of one request: an upload or a download may have 100 MB."""
+MOST_BYTES: Final = 100_000_000
+"""Size of the questions of one batch. OpenAI accepts 200 MB, Anthropic 256 MB."""
+
+
+class BatchQuestion(NamedTuple):
+    """One question of a batch.
+
+    Attributes:
+        id: unique within a run; 1 to 64 letters, digits, hyphens and underscores.
+        request: the request that the client would have sent.
+    """
+
+    id: str
+    request: HeldRequest
+
+
+class BatchProgress(NamedTuple):
+    """The state of a batch at its provider.
+
+    Attributes:
+        status: in the provider's word.
+        ended: whether no further answer will come.
+        answered: number of questions that have ended, errors included.
+    """
+
+    status: str
+    ended: bool
+    answered: int
+
+
+class Unanswered(NamedTuple):
+    """A question of a batch that the provider did not process. It is not billed.
+
+    Attributes:
+        error_type: ``batch_expired``, ``batch_cancelled`` or ``batch_failed``.
+        reason: in words, without content.
+    """
+
+    error_type: str
+    reason: str
+
+
+EXPIRED: Final = Unanswered("batch_expired", "the batch ended without an answer to it")
+CANCELLED: Final = Unanswered("batch_cancelled", "the batch was cancelled")
+
+BatchAnswers = Iterator[tuple[str, StoredAnswer | Unanswered]]
+"""Id of a question, and its answer. In any order; a question may be missing. An empty id: all questions that are missing."""
+
+
+class BatchApi(Protocol):
+    """A provider's batch endpoint. Every method blocks, on any thread, and raises the errors of the provider's SDK.
+
+    Attributes:
+        most_questions: questions of one batch at most.
+    """
+
+    most_questions: int
+
+    def submit(self, questions: Sequence[BatchQuestion]) -> str:
+        """Send a batch of questions to one path, and return its id."""
+
+    def progress(self, batch: str) -> BatchProgress:
+        """Return the state of a batch."""
+
+    def answers(self, batch: str) -> BatchAnswers:
+        """Yield the answers of a batch that has ended."""
+
+    def cancel(self, batch: str) -> None:
+        """Have a batch cancelled. Answers that are there stay, and are billed."""

@@ -1,0 +1,113 @@
+"""BatchFile: the batches of a run that may be open at a provider, on disk, so that another run goes on with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanscore.core.files import ProcessLock
+from spanscore.errors import ConfigurationError, writing
+
+
+@dataclass(slots=True)
+class SentBatch:
+    """A batch that was sent.
+
+    Attributes:
+        account: provider, address and model of the judge, without a key.
+        questions: ids of its questions.
+        id: of the provider; empty until the provider has returned it.
+    """
+
+    account: str
+    questions: Sequence[str]
+    id: str = ""
+
+
+class BatchFile:
+    """JSON lines: a batch before it is sent, its id when the provider has returned it, and its end. One thread.
+
+    The file has hashes of questions, and no question and no answer: the provider keeps answers for 29 days or longer.
+
+    Args:
+        path: made if it does not exist; its owner alone may read it. Another process cannot open it meanwhile.
+
+    Attributes:
+        batches: number of a batch → batch, for all that have not ended.
+
+    Raises:
+        ConfigurationError: it cannot be written, another run has it, or it is another file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = ProcessLock(path)
+        with writing(path):
+            if not self._lock.take():
+                raise ConfigurationError(f"{path} belongs to a run that goes on: wait for it, or end it with Ctrl-C")
+            path.touch(0o600)
+            path.chmod(0o600)  # it may have been there, and others' to read
+            self.batches = read_batches(path)
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)  # a line that a killed process has not finished
+        self._next = max(self.batches, default=0) + 1
+
+    def add(self, batch: SentBatch) -> int:
+        """Write a batch that is about to be sent; return its number."""
+        number, self._next = self._next, self._next + 1
+        self.batches[number] = batch
+        self._append({"batch": number, "account": batch.account, "questions": batch.questions})
+        return number
+
+    def name(self, number: int, batch_id: str) -> None:
+        """Write the provider's id of a batch."""
+        self.batches[number].id = batch_id
+        self._append({"batch": number, "id": batch_id})
+
+    def end(self, number: int) -> None:
+        """Forget a batch."""
+        del self.batches[number]
+        self._append({"batch": number, "over": True})
+
+    def close(self) -> None:
+        """Unlock the file; without a batch it is removed."""
+        if not self.batches:
+            self.path.unlink(missing_ok=True)
+        self._lock.let_go()
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def read_batches(path: Path) -> dict[int, SentBatch]:
+    """Return number → batch, for the batches of a file that have not ended; empty without a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is another file.
+    """
+    batches: dict[int, SentBatch] = {}
+    try:
+        for line in _lines(path):
+            number = line["batch"]
+            if "questions" in line:
+                batches[number] = SentBatch(line["account"], line["questions"])
+            elif "id" in line:
+                batches[number].id = line["id"]
+            else:
+                del batches[number]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{path} is no file of a run with --batch: name another --out, or move it") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+    return batches
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    """Yield the lines, without a last one that a killed process has not finished."""
+    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file if line.endswith("\n"))

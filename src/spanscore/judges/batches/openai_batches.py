@@ -1,0 +1,90 @@
+"""OpenAI's batch endpoint: a file of questions is uploaded; answers and errors are two files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from spanscore.judges.batches.api import (
+    CANCELLED,
+    EXPIRED,
+    REQUEST_S,
+    RETRIES,
+    BatchAnswers,
+    BatchProgress,
+    BatchQuestion,
+    Unanswered,
+)
+from spanscore.judges.langchain.message import StoredAnswer
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_UNPROCESSED = {"batch_expired": EXPIRED, "batch_cancelled": CANCELLED}
+
+
+class OpenAIBatches:
+    """Batches of ``/v1/chat/completions`` and ``/v1/responses``.
+
+    Args:
+        client: OpenAI's own client; the answers come from its address, with its key.
+    """
+
+    most_questions = 50_000
+
+    def __init__(self, client: OpenAI) -> None:
+        self._client = client.with_options(max_retries=RETRIES, timeout=REQUEST_S)
+
+    def submit(self, questions: Sequence[BatchQuestion]) -> str:
+        """Upload the questions as a file, and create the batch."""
+        endpoint = _endpoint(questions[0].request.path)
+        lines = b"\n".join(_line(question, endpoint) for question in questions)
+        file = self._client.files.create(file=("spanscore.jsonl", lines), purpose="batch")
+        made = self._client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h")
+        return made.id
+
+    def progress(self, batch: str) -> BatchProgress:
+        """Return the state of a batch."""
+        state = self._client.batches.retrieve(batch)
+        counts = state.request_counts
+        return BatchProgress(state.status, state.status in _ENDED, counts.completed + counts.failed if counts else 0)
+
+    def answers(self, batch: str) -> BatchAnswers:
+        """Yield the lines of the output file and the error file; of a refused batch none, and its refusal for each question."""
+        state = self._client.batches.retrieve(batch)
+        for file in (state.output_file_id, state.error_file_id):
+            if file is not None:
+                yield from _answers(self._client.files.content(file).content)
+        if state.status == "failed":
+            codes = {error.code for error in (state.errors and state.errors.data) or () if error.code}
+            why = ", ".join(sorted(codes)) or "no reason is given"
+            yield "", Unanswered("batch_failed", f"the provider refused the batch ({why})")
+
+    def cancel(self, batch: str) -> None:
+        """Have a batch cancelled."""
+        self._client.batches.cancel(batch)
+
+
+def _endpoint(path: str) -> Literal["/v1/chat/completions", "/v1/responses"]:
+    return "/v1/responses" if path.endswith("/responses") else "/v1/chat/completions"
+
+
+def _line(question: BatchQuestion, endpoint: str) -> bytes:
+    line = {"custom_id": question.id, "method": "POST", "url": endpoint, "body": json.loads(question.request.body)}
+    return json.dumps(line).encode()
+
+
+def _answers(file: bytes) -> Iterator[tuple[str, StoredAnswer | Unanswered]]:
+    for line in file.split(b"\n"):
+        with suppress(ValueError, KeyError, TypeError):  # an unreadable line: its question counts as unanswered
+            yield _answer(json.loads(line))
+
+
+def _answer(line: dict[str, Any]) -> tuple[str, StoredAnswer | Unanswered]:
+    response = line.get("response")
+    if response:
+        return line["custom_id"], StoredAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())
+    return line["custom_id"], _UNPROCESSED.get(line["error"]["code"], EXPIRED)

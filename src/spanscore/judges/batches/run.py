@@ -1,0 +1,438 @@
+"""BatchRun: the questions of one run wait for each other, go out in batches, and get their answers when these have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from spanscore.core.printable import format_count
+from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
+from spanscore.judges.batches.api import EXPIRED, MOST_BYTES, BatchApi, BatchQuestion, Unanswered
+from spanscore.judges.batches.file import BatchFile, SentBatch, read_batches
+from spanscore.judges.effects.account import Account
+from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.langchain.client import BlockingCalls
+from spanscore.judges.langchain.errors import judge_error
+from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
+from spanscore.judges.score_context import suppressed_context
+from spanscore.protocols import Judge
+
+T = TypeVar("T")
+
+PROVIDERS: Final = ("openai", "anthropic")
+"""Providers with a batch endpoint, as a judge's name begins with them."""
+SETTLE_S: Final = 2.0
+"""Quiet time, without a new question, after which the waiting questions are sent."""
+POLL_S: Final = 30.0
+"""Time between two looks at an open batch."""
+_AT_WORK: Final = 4
+"""Questions whose request is being made or whose answer is being read at once: each takes a thread."""
+_END_S: Final = 4.0
+"""Time for a batch that is being sent when the run ends: its id would be lost."""
+_KEY_CHARS: Final = 32
+"""Characters of a question's key in its id, which Anthropic limit to 64."""
+_NOT_FOUND: Final = "http_404"
+_STEP: Final = "batch"
+"""Step that errors of the endpoint name."""
+
+_Result: TypeAlias = "asyncio.Future[StoredAnswer | JudgeError]"
+
+
+def batch_api(account: Account, model: Any) -> BatchApi | None:
+    """Return the batch endpoint of a chat model's provider; None without one in OpenAI's or Anthropic's form.
+
+    Args:
+        account: account of the model.
+        model: LangChain's chat model.
+    """
+    client = getattr(model, "root_client", None)
+    if account.provider == "openai" and client is not None:
+        from spanscore.judges.batches.openai_batches import OpenAIBatches
+
+        return OpenAIBatches(client)
+    if account.provider == "anthropic":
+        from spanscore.judges.batches.anthropic_batches import AnthropicBatches
+
+        key, headers = model.anthropic_api_key.get_secret_value(), model.default_headers
+        return AnthropicBatches(api_key=key, base_url=model.anthropic_api_url, headers=headers)
+    return None
+
+
+@dataclass(slots=True, frozen=True)
+class BatchAccount:
+    """A judge's account in a run.
+
+    Attributes:
+        name: provider, address and model, without a key.
+        api: its batch endpoint.
+        run: run whose batches have the judge's questions.
+    """
+
+    name: str
+    api: BatchApi
+    run: BatchRun
+
+
+@dataclass(slots=True)
+class _OpenBatch:
+    """A batch whose answers are awaited.
+
+    Attributes:
+        was_there: whether an earlier run sent it.
+        trouble: reason why it cannot be read for now, or at all; empty = it can.
+        is_lost: whether it cannot be read at all.
+    """
+
+    number: int
+    sent: SentBatch
+    was_there: bool = False
+    answered: int = 0
+    status: str = ""
+    trouble: str = ""
+    is_lost: bool = False
+
+
+class BatchRun:
+    """The questions of one run that go to batch endpoints. Made on any thread; all else runs on spanscore's loop.
+
+    A question waits until no further question has come for ``SETTLE_S``. The waiting questions of an account then become a
+    batch. Answers resume the metrics, whose further questions make further batches. Batches are independent of each other.
+
+    A question's id is its key (as of a judge's cache) and the number of its use. A run that goes on asks the same questions, so
+    it meets those of open and ended batches by their ids. No question is sent twice, and the answers are fetched again.
+
+    Args:
+        path: file of the batches (``BatchFile``).
+
+    Raises:
+        ConfigurationError: the file is another run's, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = BatchFile(path)
+        self._accounts: dict[str, BatchAccount] = {}
+        self._places = asyncio.Semaphore(_AT_WORK)
+        self._door = asyncio.Lock()
+        self._calls = BlockingCalls()
+        self._working = 0
+        self._uses: Counter[str] = Counter()
+        self._results: dict[str, _Result] = {}
+        self._parked: dict[str, tuple[BatchAccount, HeldRequest]] = {}
+        self._parked_s = 0.0
+        self._round: asyncio.TimerHandle | None = None
+        self._open: dict[int, _OpenBatch] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._following: set[asyncio.Task[None]] = set()
+
+    def add(self, account: Account, api: BatchApi) -> BatchAccount:
+        """Add an account, before ``begin``; return it, the same for the same account."""
+        name = _name(account)
+        return self._accounts.setdefault(name, BatchAccount(name, api, self))
+
+    async def begin(self) -> None:
+        """Await the batches of earlier runs."""
+        for number, sent in list(self._file.batches.items()):
+            if sent.account in self._accounts and sent.id:
+                self._follow(_OpenBatch(number, sent, was_there=True))
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence on each part of an earlier run that this run cannot use, or uses. Before ``begin``."""
+        batches = self._file.batches.values()
+        if there := sum(bool(sent.id) and sent.account in self._accounts for sent in batches):
+            yield f"{format_count(there, 'batch')} of an earlier run: their answers are fetched, and no question is sent twice"
+        if others := sum(bool(sent.id) and sent.account not in self._accounts for sent in batches):
+            yield f"{format_count(others, 'batch')} in {self._file.path} of another judge, address or model: left alone"
+        if cut := sum(not sent.id for sent in batches):
+            yield (
+                f"{format_count(cut, 'batch')} may have been sent when an earlier run was killed, before the id came "
+                "back: look for it at the provider, and cancel it there; its questions are sent again"
+            )
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Make a request or read an answer inside the block, a few at once. No batch is sent meanwhile."""
+        self._working += 1
+        try:
+            async with self._places:
+                yield
+        finally:
+            self._working -= 1
+
+    async def room(self) -> None:
+        """Wait until the questions that are being made leave room for those of a further sample."""
+        async with self._door, self._places:
+            pass
+
+    async def answer(self, account: BatchAccount, key: bytes, request: HeldRequest) -> StoredAnswer:
+        """Return the answer to a question, which may take a day.
+
+        Args:
+            account: account of the judge.
+            key: key of the question in any process (``key_of``); equal questions are sent one by one.
+            request: request that asks the question.
+
+        Raises:
+            JudgeUnavailable: the batch expired, or the endpoint cannot be reached; asking again may pass.
+            JudgeError: the endpoint refused the batch, or it was cancelled.
+        """
+        question = self._name_question(key)
+        result = self._results.get(question)
+        if result is None:
+            result = self._results[question] = asyncio.get_running_loop().create_future()
+            self._park(question, account, request)
+        try:
+            answer = await asyncio.shield(result)
+        except asyncio.CancelledError:
+            self._parked.pop(question, None)
+            raise
+        finally:
+            self._results.pop(question, None)
+        if isinstance(answer, JudgeError):
+            raise answer
+        return answer
+
+    def _name_question(self, key: bytes) -> str:
+        name = key.hex()[:_KEY_CHARS]
+        self._uses[name] += 1
+        return f"{name}-{self._uses[name]}"
+
+    def _park(self, question: str, account: BatchAccount, request: HeldRequest) -> None:
+        loop = asyncio.get_running_loop()
+        self._parked[question] = account, request
+        self._parked_s = loop.time()
+        if self._round is None:
+            self._round = loop.call_later(SETTLE_S, self._settle)
+
+    def _settle(self) -> None:
+        """Send the waiting questions, if none has come for a while and none is being made."""
+        loop = asyncio.get_running_loop()
+        if self._working or loop.time() - self._parked_s < SETTLE_S:
+            self._round = loop.call_later(SETTLE_S, self._settle)
+            return
+        self._round = None
+        parked, self._parked = self._parked, {}
+        for account, questions in _batches(parked):
+            self._start(self._sending, self._send(account, questions))
+
+    async def _send(self, account: BatchAccount, questions: Sequence[BatchQuestion]) -> None:
+        number: int | None = None
+        try:
+            number = self._file.add(SentBatch(account.name, [question.id for question in questions]))
+            batch = await self._call(partial(account.api.submit, questions))
+        except Exception as error:  # noqa: BLE001  (whatever the provider's SDK or the disk raises)
+            failure = _refusal(error)
+            for question in questions:
+                self._resolve(question.id, failure.without_request())
+            if number is not None:
+                self._file.end(number)
+            return
+        try:
+            self._file.name(number, batch)
+        finally:
+            self._follow(_OpenBatch(number, self._file.batches[number]))
+
+    def _follow(self, batch: _OpenBatch) -> None:
+        self._open[batch.number] = batch
+        for question in batch.sent.questions:
+            self._results.setdefault(question, asyncio.get_running_loop().create_future())
+        self._start(self._following, self._await_answers(batch, self._accounts[batch.sent.account].api))
+
+    async def _await_answers(self, batch: _OpenBatch, api: BatchApi) -> None:
+        """Look at a batch until it has ended, and hand its answers over."""
+        answers: Mapping[str, StoredAnswer | Unanswered] = {}
+        wait_s = 0.0 if batch.was_there else POLL_S
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = POLL_S
+            try:
+                progress = await self._call(partial(api.progress, batch.sent.id))
+                batch.status, batch.answered, batch.trouble = progress.status, progress.answered, ""
+                if progress.ended:
+                    answers = await self._call(lambda: dict(api.answers(batch.sent.id)))
+                    break
+            except Exception as error:  # noqa: BLE001  (whatever the provider's SDK raises)
+                if _is_not_found(error):  # the provider has deleted it
+                    break
+                failure = judge_error(error, _STEP)
+                batch.trouble = str(failure)
+                if not isinstance(failure, JudgeUnavailable | JudgeTimeout):
+                    self._lose(batch, failure)
+                    return
+        del self._open[batch.number]
+        self._hand_over(batch, answers)
+
+    def _hand_over(self, batch: _OpenBatch, answers: Mapping[str, StoredAnswer | Unanswered]) -> None:
+        missing = answers.get("", EXPIRED)
+        for question in batch.sent.questions:
+            answer = answers.get(question, missing)
+            if isinstance(answer, Unanswered):
+                # An earlier run's batch may have been cancelled to go on now: its questions are asked again.
+                passes = answer.error_type == EXPIRED.error_type or batch.was_there
+                kind = JudgeUnavailable if passes else JudgeError
+                self._resolve(question, kind(f"{_STEP}: {answer.reason}", error_type=answer.error_type))
+            else:
+                self._resolve(question, answer)
+
+    def _lose(self, batch: _OpenBatch, failure: JudgeError) -> None:
+        """Fail the questions of a batch that cannot be read. It stays in the file, for a run that may read it."""
+        batch.is_lost = True
+        for question in batch.sent.questions:
+            self._resolve(question, failure.without_request())
+
+    def _resolve(self, question: str, answer: StoredAnswer | JudgeError) -> None:
+        result = self._results.get(question)
+        if result is not None and not result.done():
+            result.set_result(answer)
+
+    async def close(self, *, whole: bool) -> None:
+        """End the run. Twice is as good as once.
+
+        Args:
+            whole: whether every sample was scored. Ended batches are then forgotten. Open batches of this run are cancelled,
+                as no question waits for their answers. Otherwise the file keeps all of them for a run that goes on.
+        """
+        self._parked.clear()
+        if self._round is not None:
+            self._round.cancel()
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=_END_S)
+        for task in self._following:
+            task.cancel()
+        if whole:
+            await self._forget()
+        self._file.close()
+
+    async def _forget(self) -> None:
+        kept = {number for number, batch in self._open.items() if batch.is_lost or batch.was_there}
+        for number, sent in list(self._file.batches.items()):
+            if number in kept or (sent.id and sent.account not in self._accounts):
+                continue
+            if number in self._open:
+                with suppress(Exception):  # it ends by itself within a day
+                    await self._call(partial(self._accounts[sent.account].api.cancel, sent.id))
+            self._file.end(number)
+
+    def open_questions(self) -> int:
+        """Return the number of questions in open batches. Any thread."""
+        return sum(len(batch.sent.questions) for batch in list(self._open.values()))
+
+    def __str__(self) -> str:
+        """Return the progress in words. Any thread."""
+        batches = list(self._open.values())
+        parts = []
+        if batches:
+            answered, questions = sum(batch.answered for batch in batches), self.open_questions()
+            states = ", ".join(sorted({batch.status or "sent" for batch in batches}))
+            parts.append(
+                f"{format_count(len(batches), 'batch')} open ({states}): {answered:,} of {questions:,} questions answered"
+            )
+            parts += sorted({batch.trouble for batch in batches if batch.trouble})
+        if waiting := len(self._parked):
+            parts.append(f"{format_count(waiting, 'question')} to be sent")
+        return "; ".join(parts)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await self._calls.on_a_thread(work)
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, context=suppressed_context())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+def _batches(
+    parked: Mapping[str, tuple[BatchAccount, HeldRequest]],
+) -> Iterator[tuple[BatchAccount, list[BatchQuestion]]]:
+    """Yield batches of questions to one account and path, within the limits of the endpoint."""
+    groups: dict[tuple[str, str, str], tuple[BatchAccount, list[BatchQuestion]]] = {}
+    for question, (account, request) in parked.items():
+        kind = (account.name, request.path, request.betas)
+        groups.setdefault(kind, (account, []))[1].append(BatchQuestion(question, request))
+    for account, waiting in groups.values():
+        batch: list[BatchQuestion] = []
+        size = 0
+        for asking in waiting:
+            if batch and (len(batch) >= account.api.most_questions or size + len(asking.request.body) > MOST_BYTES):
+                yield account, batch
+                batch, size = [], 0
+            batch.append(asking)
+            size += len(asking.request.body)
+        yield account, batch
+
+
+def _is_not_found(error: Exception) -> bool:
+    return getattr(error, "status_code", None) == 404  # noqa: PLR2004  (HTTP)
+
+
+def _refusal(error: Exception) -> JudgeError:
+    failure = judge_error(error, _STEP)
+    if _is_not_found(error):
+        return JudgeError(
+            f"{_STEP}: the judge's address has no batch endpoint: leave --batch out", error_type=_NOT_FOUND
+        )
+    return failure
+
+
+def batch_run(judges: Iterable[Judge], path: Path) -> BatchRun:
+    """Return a run by whose batches these judges are asked from now on.
+
+    Args:
+        judges: judges of chat models. A fallback of one is never asked, as no breaker opens.
+        path: file of the batches.
+
+    Raises:
+        ConfigurationError: a judge has no batch endpoint, none is given, or the file cannot be used.
+    """
+    pairs = _apis_of(judges)
+    run = BatchRun(path)
+    for judge, api in pairs:
+        judge.batch = run.add(judge.account, api)
+    return run
+
+
+def cancel_batches(judges: Iterable[Judge], path: Path) -> tuple[int, int]:
+    """Cancel the open batches of a file at their providers, blocking; return the numbers of cancelled and of all batches.
+
+    Raises:
+        ConfigurationError: a judge has no batch endpoint, none is given, the file is another one, or a provider refused.
+    """
+    apis = {_name(judge.account): api for judge, api in _apis_of(judges)}
+    sent = [batch for batch in read_batches(path).values() if batch.id]
+    cancelled = 0
+    for batch in sent:
+        api = apis.get(batch.account)
+        try:
+            if api is not None and not api.progress(batch.id).ended:
+                api.cancel(batch.id)
+                cancelled += 1
+        except Exception as error:
+            raise ConfigurationError(f"{batch.id} cannot be cancelled: {judge_error(error, _STEP)}") from error
+    return cancelled, len(sent)
+
+
+def _apis_of(judges: Iterable[Judge]) -> list[tuple[Any, BatchApi]]:
+    """Return the judges of chat models with their batch endpoints."""
+    pairs = []
+    for judge in judges:
+        inner = unwrapped(judge)
+        find = getattr(inner, "batch_api", None)
+        api = None if find is None else find()
+        if api is None:
+            raise ConfigurationError(
+                f"--batch: the judge {judge.model!r} has no batch endpoint. Allowed are openai:MODEL, also with a base_url "
+                "that has OpenAI's batches, and anthropic:MODEL; or leave --batch out"
+            )
+        pairs.append((inner, api))
+    if not pairs:
+        raise ConfigurationError("--batch: no metric asks a judge; leave --batch out")
+    return pairs
+
+
+def _name(account: Account) -> str:
+    return f"{account.provider} {account.address} {account.model}"
