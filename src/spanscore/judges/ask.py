@@ -1,4 +1,4 @@
-"""Prompt → validated answer: a judge's text is parsed, checked against the shape that was asked for, and repaired once."""
+"""Ask a judge a question: its text is parsed, checked against the requested Pydantic model, and repaired at most once."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from spanscore.judges.score_context import asker, suppress_tracing
 from spanscore.protocols import Judge
 
 _DEEPEST = 20
-"""Brackets inside each other; an answer's form has three."""
+"""Deepest nesting of brackets; the form of an answer has three."""
 _MOST_VALUES = 1_000
-"""Values of one object, which bounds the time that any text takes."""
+"""Most values of one object; bounds the parsing time of any text."""
 _BLANKS = re.compile(r"(?:\s|//[^\n]*|#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*+")
 _BEFORE_A_SIGN = r"(?!\s*+[,:}\]])"
 _TEXTS: Mapping[str, re.Pattern[str]] = {
@@ -54,10 +54,10 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys stand in it once: of two verdicts in one object, the last would be read.
+    """Return a JSON object from its pairs. Duplicate keys are an error: of two verdicts, the last would be read.
 
     Raises:
-        ValueError: a key stands twice.
+        ValueError: a key occurs twice.
     """
     unique = dict(pairs)
     if len(unique) < len(pairs):
@@ -66,7 +66,7 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins at ``start`` in nearly JSON, and the position behind it.
+    """Return the object that begins at ``start`` in nearly valid JSON, and the position behind it.
 
     Models without an enforced schema write JSON as programmers do. Each form below has one reading; every other fault is an
     error::
@@ -81,7 +81,7 @@ def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
     a quotation that was not escaped makes the text unreadable, as it does in JSON.
 
     Raises:
-        ValueError: there is none, it could be read in several ways, or a key stands twice in an object.
+        ValueError: no object begins there, it has several readings, or a key occurs twice in an object.
     """
     cursor = _Cursor(text, start)
     return cursor.braced(_DEEPEST), cursor.position
@@ -137,7 +137,7 @@ class _Cursor:
         return parts
 
     def _next(self) -> str:
-        """Return the next sign behind blanks and comments; empty at the end."""
+        """Return the next character behind blanks and comments; empty at the end."""
         blanks = _BLANKS.match(self._text, self.position)
         self.position = blanks.end() if blanks else self.position
         return self._text[self.position : self.position + 1]
@@ -161,7 +161,7 @@ class _Cursor:
 
 
 def _escaped(sign: re.Match[str]) -> str:
-    """Return an escape, or a bare double quote, as JSON has it. ``\\frac`` and ``\\beta`` are LaTeX, no form feed."""
+    """Return an escape, or a bare double quote, as valid JSON. ``\\frac`` and ``\\beta`` are LaTeX, not a form feed."""
     escape = sign[0]
     if escape == '"':
         return '\\"'
@@ -172,7 +172,7 @@ def _escaped(sign: re.Match[str]) -> str:
 
 
 def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
-    """Return an object as an ``output``; None if it is no valid one, or if two of its keys differ in case alone."""
+    """Return an object as an ``output``; None if it is invalid, or if two of its keys differ in case alone."""
     if not isinstance(value, Mapping) or not _is_plain(value, output):
         return None
     try:
@@ -186,7 +186,7 @@ def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
 
 
 def bare_object(value: Any, output: type[BaseModel]) -> Any:
-    """Return the object inside ``{"answer": {…}}``, if the keys of the inner one are asked for, and the outer one is not."""
+    """Return the object inside ``{"answer": {…}}`` if only the inner keys are fields of ``output``; else the value itself."""
     names = _names(output)
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
@@ -197,7 +197,7 @@ def bare_object(value: Any, output: type[BaseModel]) -> Any:
 
 
 def _is_plain(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
-    """Whether an object's keys differ in more than their case, and one of them is asked for."""
+    """Whether an object's keys differ in more than case, and at least one is a field of ``output``."""
     names = _names(output)
     if not names or all(names.get(key) == key for key in value):  # most answers: no key has to be folded
         return True
@@ -211,10 +211,10 @@ def _folded(name: str) -> str:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a value whose objects have the asked keys.
+    """Return a value whose objects have their keys renamed to the model's field names.
 
     Raises:
-        ValueError: an object has two keys for one.
+        ValueError: two keys of an object stand for the same field.
     """
     if isinstance(value, list):
         return [_renamed(part, names) for part in value]
@@ -225,7 +225,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 @lru_cache(maxsize=256)
 def _names(output: type[BaseModel]) -> Mapping[str, str]:
-    """Return the keys of an answer and of the objects inside it, by their folded form."""
+    """Return the field names of a model and of the models inside it, by their folded form."""
     schema = output.model_json_schema()
     shapes = [schema, *schema.get("$defs", {}).values()]
     return {_folded(name): name for shape in shapes for name in shape.get("properties", ())}
@@ -234,25 +234,25 @@ def _names(output: type[BaseModel]) -> Mapping[str, str]:
 _MARK = re.compile(r"\{|<(/?)think(?:ing)?(?:\s[^<>]{0,100})?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _LABELLED = re.compile(r"[\s*_`]*([A-Za-z]\w*)[\s*_`]*[:=][\s*_`]*([^\n]*?)[\s*_`.]*")
-"""A line that is a name and a value: "Rating: 4", "**Verdict:** 1"."""
+"""A line with a name and a value: "Rating: 4", "**Verdict:** 1"."""
 _BRACKET_OR_STRING = re.compile(r'\\.|"[^"\\]*(?:\\.?[^"\\]*)*(?:"|\Z)|[{}]', re.DOTALL)
-"""A string that never ends goes to the end of the text: looked for from each of its quotes, it would take quadratic time."""
+"""An unterminated string extends to the end of the text: a new search from each of its quotes would take quadratic time."""
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _MAX_PIECES = 50
-"""Objects, thoughts and stray brackets of one answer. With the next one, the bound on the time that any text takes."""
+"""Objects, thoughts and stray brackets of one answer. Together with ``_MAX_TOKENS`` it bounds the parsing time of any text."""
 _MAX_TOKENS = 2_000
-"""Brackets and strings looked at for one closer."""
+"""Brackets and strings examined in the search for one closing bracket."""
 _SENTENCE = 3
-"""Blanks of a text that is not the same by chance."""
+"""Blanks in a text that two authors would hardly write by chance."""
 
 
 class _Piece(NamedTuple):
-    """The text between a bracket and its closer.
+    """The text from an opening bracket to its closing bracket.
 
     Attributes:
-        text: both brackets included.
-        value: the object; None if it is no JSON object.
-        forms: the texts that a quotation of it would have, squeezed; the first is its own.
+        text: the text, both brackets included.
+        value: the parsed object; None if the text is not a JSON object.
+        forms: the squeezed texts that a quotation of it would have; the first is its own text.
         is_wrapped: whether it is the only value of another object.
     """
 
@@ -262,12 +262,12 @@ class _Piece(NamedTuple):
     is_wrapped: bool = False
 
     def names_stand_in(self, shown: str) -> bool:
-        """Whether it may be a quotation, at a glance."""
+        """Whether all its keys occur in the lower-case evidence, as they do for a quotation. A fast first check."""
         return all(name.lower() in shown for name in self.value or () if name.isidentifier())
 
 
 class _ParsedAnswer(NamedTuple):
-    """An answer: the text behind the last thought, its pieces, the text around them, and the pieces before that thought."""
+    """A parsed answer: the text behind the last thought, its objects, the text around them, and the objects before that."""
 
     text: str
     pieces: Sequence[_Piece]
@@ -277,7 +277,7 @@ class _ParsedAnswer(NamedTuple):
 
     @property
     def is_one_object(self) -> bool:
-        """Whether it is an object and nothing else but a fence."""
+        """Whether the text is one object, apart from a code fence."""
         bare = self.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
         return [piece.text for piece in self.pieces] == [bare] and not self.pieces[0].is_wrapped
 
@@ -285,34 +285,35 @@ class _ParsedAnswer(NamedTuple):
 def read(
     text: str, output: type[BaseModel], evidence: Mapping[str, Any] = MappingProxyType({}), *, repaired: bool = False
 ) -> BaseModel | None:
-    """Return the judge's own answer in a text, None without one. In bounded time, whatever the text.
+    """Return the judge's own answer in a text; None without one. The time is bounded for any text.
 
-    A judge quotes what it judges, and strangers wrote that. So neither the place of an object nor a fence around it shows
-    whose it is::
+    A judge may quote the evidence, which untrusted people wrote. Neither the position of an object nor a code fence around it
+    shows its author::
 
-        <think> … </think>  The text says {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
-        a thought: away     a quotation: it stands in the evidence              the judge's own
+        <think> … </think>  The text has {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
+        a thought: removed  a quotation: it occurs in the evidence             the judge's own
 
-    A torn text has no verdict: a quotation that was not escaped can end the judge's own object anywhere. A quotation may hold
-    ``</think>``, too. So a verdict outside of the thoughts that the judge opened is a rival of the one behind the last
-    thought: two rivals that differ make the answer unreadable.
+    A torn text has no verdict: an unescaped quotation can end the judge's own object anywhere. A quotation may also contain
+    ``</think>``. A verdict outside of the thoughts that the judge opened is therefore a rival of the one behind the last
+    thought. Two different rivals make the answer unreadable.
 
-    It is a valid ``output``, no quotation, and the only JSON object (said twice in the same words it is one) beside quotations
-    that are no valid ``output``. A quotation stands in the evidence too, spaces, quotes and escapes left out; where it is all
-    that the judge says, it is one only if it holds a sentence: ``{"rating": 2}`` may be what the evidence says, a reason word
-    for word may not.
+    The answer is a valid ``output`` and not a quotation. It is the only JSON object of the text, apart from exact repetitions
+    and from quotations that are not a valid ``output``. A quotation is an object that also occurs in the evidence, ignoring
+    spaces, quotes and escapes. If the object is the whole text, it is a quotation only if it contains a sentence:
+    ``{"rating": 2}`` may equal the evidence by chance, a reason word for word may not.
 
-    Nearly JSON is read if it can be read in one way only (``loose_object``). So is an object that is the only value of another,
-    an object whose keys differ from the asked ones in case, and one line of a name and a value ("Rating: 4").
+    Nearly valid JSON is read if it has only one reading (``loose_object``). These are read, too: an object that is the only
+    value of another, an object whose keys differ from the field names in case, and one line of a name and a value
+    ("Rating: 4").
 
-    Validation is lax as pydantic's is: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
+    Validation is as lax as pydantic's: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
 
     Args:
-        text: what the judge wrote.
-        output: may have a class method ``from_plain_text(text, evidence)``, which reads an answer that has no object of the
-            judge's own, thoughts left out, or returns None.
-        evidence: what the judge was shown.
-        repaired: whether the text was rewritten from an unreadable one: a quotation in it is one, though it stands alone.
+        text: the judge's text.
+        output: model of the answer. Its class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
+            object of the judge's own, thoughts left out, or returns None.
+        evidence: the evidence that the judge was shown.
+        repaired: whether the text was rewritten from an unreadable one: an object that is the whole text may be a quotation.
     """
     parts = _parse_answer(text, output)
     if parts is None or "}" in parts.prose:
@@ -324,7 +325,7 @@ def read(
 
 
 def _answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
-    """Return the only verdict behind the last thought that is no quotation."""
+    """Return the only verdict behind the last thought that is not a quotation; None without one, or with several."""
     quoted = _quoted(parts, shown, repaired=repaired)
     answers = {piece.forms[0]: answer_in(piece.value, output) for piece in parts.pieces}
     candidates = {key: answer for key, answer in answers.items() if answer is not None or key not in quoted}
@@ -335,7 +336,7 @@ def _answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, rep
 
 
 class _Shown:
-    """The evidence as quotations are looked up in it; made at the first look-up, as most answers need none."""
+    """The evidence in the forms in which quotations are looked up, built at the first look-up: most answers need none."""
 
     def __init__(self, evidence: Mapping[str, Any]) -> None:
         self.evidence = evidence
@@ -347,23 +348,23 @@ class _Shown:
 
     @cached_property
     def squeezed(self) -> str:
-        """The evidence as quotations are compared with it. Most of the work of reading."""
+        """The evidence in the form that quotations are compared with; building it is most of the cost of ``read``."""
         return _squeezed(self.text)
 
     def quotes(self, piece: _Piece) -> bool:
-        """Whether a piece stands in the evidence."""
+        """Whether a piece occurs in the evidence."""
         return piece.names_stand_in(self.text) and any(form in self.squeezed for form in piece.forms)
 
     def has_a_closed_thought(self) -> bool:
-        """Whether the evidence may end a thought that it does not belong to."""
+        """Whether the evidence contains ``</think``, which may end a thought of the judge too early."""
         return "</think" in self.text or "</think" in self.squeezed
 
 
 def _quoted(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
-    """Return the keys of those pieces that are quotations of the evidence.
+    """Return the keys of the pieces that are quotations of the evidence.
 
-    An object that is all of the answer may be the judge's own, although it stands in the evidence. It may not if the thought
-    before it can be a quotation, too.
+    An object that is the whole answer may be the judge's own, although it occurs in the evidence. It is a quotation if the
+    thought before it may be one, too.
     """
     may_be_its_own = parts.is_one_object and not repaired and not _has_sentence(parts.pieces[0].value)
     if may_be_its_own and not (parts.thought and shown.has_a_closed_thought()):
@@ -374,7 +375,7 @@ def _quoted(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset
 def _from_plain_text(
     parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool
 ) -> BaseModel | None:
-    """Return the answer in a text without an object of the judge's own; None if the end of a thought before it is quoted."""
+    """Return the answer in a text without an object of the judge's own; None if the end of its thought is a quotation."""
     if parts.thought and _squeezed(parts.thought + parts.text) in shown.squeezed:
         return None
     line = None if repaired or parts.pieces else _LABELLED.fullmatch(parts.text.strip())
@@ -386,7 +387,7 @@ def _from_plain_text(
 
 
 def _has_sentence(value: Any) -> bool:
-    """Whether an object holds a text of several words. No recursion: an object may be as deep as Python's stack."""
+    """Whether an object contains a text of several words. Without recursion: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
         part = inside.pop()
@@ -400,7 +401,7 @@ def _has_sentence(value: Any) -> bool:
 
 
 def _squeezed(text: str) -> str:
-    """Return what is left of a text when spaces, quotes and escapes do not count: the same however often it was escaped."""
+    """Return a text without spaces, quotes and escapes, in lower case: the result is equal however often it was escaped."""
     if "\\u" in text:  # by way of UTF-16, in which an emoji is two of them
         text = _ESCAPED.sub(lambda sign: chr(int(sign[1], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -437,7 +438,7 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
 
 
 def _piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
-    """Return what begins with the bracket at ``start``, empty when it never closes; None after too many brackets."""
+    """Return the piece that begins with the bracket at ``start``, empty if it never closes; None after too many brackets."""
     try:
         value, end = _VERDICT_DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -446,7 +447,10 @@ def _piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
 
 
 def _loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
-    """Return nearly JSON as a piece, if it is an answer; else all up to its closer, as a row of a broken list is no answer."""
+    """Return nearly valid JSON as a piece if it is an answer, else the text up to its closing bracket, without a value.
+
+    A row of a broken list is thus not taken for an answer.
+    """
     with suppress(ValueError):
         value, end = loose_object(text, start)
         piece = _made(text[start:end], value, output, as_json(value))
@@ -464,7 +468,10 @@ def _made(own: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
 
 
 def _closer(text: str, start: int) -> int | None:
-    """Return where the bracket at ``start`` has closed, brackets in strings left out; ``start`` itself when it never does."""
+    """Return the position behind the bracket that closes ``start``, ignoring brackets in strings.
+
+    Returns ``start`` itself if the bracket never closes, and None after too many brackets.
+    """
     depth = 0
     tokens = _BRACKET_OR_STRING.finditer(text, start)
     for token in islice(tokens, _MAX_TOKENS):
@@ -485,31 +492,31 @@ An earlier answer did not have the asked form. Rewrite it as one JSON object of 
 Keep what it says. Do not judge anew, and do not add what is not there."""
 _EMPTY = "empty"
 _MAX_READ = 200_000
-"""Characters of an answer: forty times the longest that a metric asks for."""
+"""Characters read of an answer: forty times the longest that a metric asks for."""
 _MAX_REPAIRED = 100_000
-"""Characters of an unreadable answer that are sent back: more than a model writes, less than a judge gone wild does."""
+"""Characters of an unreadable answer that are sent back: above the length of any useful answer, below a runaway one's."""
 
 
 class Repaired(BaseModel):
-    """An answer in the asked form, as text: some judges wrap the object that a repair asks for."""
+    """An answer in the requested form, as text: some judges wrap the object of a repair in ``{"text": "…"}``."""
 
     text: str
 
 
 async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel:
-    """Ask one question, cut to what the judge can read, and return the answer, an instance of ``prompt.output``.
+    """Ask one question, cut to the judge's context size, and return the answer, an instance of ``prompt.output``.
 
-    Every call, failed ones included, is added to the open ``recorded_calls()`` blocks; no instrumentation sees it.
+    Every call, failed ones included, is added to the open ``recorded_calls()`` blocks. No instrumentation traces it.
 
     Args:
         prompt: the question. Its ``output`` may have a class method ``from_plain_text(text, evidence)``, which reads an answer
             without JSON, or returns None.
-        repair: False for a question that is cheaper asked again.
+        repair: whether an unreadable answer is sent back for repair; False if asking again is cheaper.
 
     Raises:
-        JudgeUnparseable: the answer has not the asked shape, also after one repair; its type is ``empty`` where there was
-            nothing to repair.
-        JudgeError: there is no answer; ``too_long`` where the question was not sent.
+        JudgeUnparseable: the answer does not have the requested form, also after one repair; its type is ``empty`` if the
+            text was empty.
+        JudgeError: the judge gave no answer; its type is ``too_long`` if the question was too long to be sent.
     """
     prompt, left_out = fit(prompt, bound_of(judge))
     text, answer = await _asked(judge, prompt, left_out)
@@ -540,7 +547,7 @@ def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
 async def _asked(
     judge: Judge, prompt: Prompt, left_out: float = 0.0, *, repair_of: Prompt | None = None
 ) -> tuple[str, BaseModel | None]:
-    """Call the judge once and record the call: its text, and the answer in it where it can be read."""
+    """Call the judge once and record the call; return its text, and the parsed answer or None."""
     started = time.perf_counter()
     reply = await replied(judge, prompt)
     text = reply.text[:_MAX_READ]
@@ -567,16 +574,16 @@ async def _asked(
 
 
 async def replied(judge: Judge, prompt: Prompt) -> Reply:
-    """Call the judge once; what it was asked in vain on the way is recorded, and its failure too.
+    """Call the judge once; its failure, and the failed attempts before an answer, are recorded.
 
     Raises:
-        JudgeError: there is no answer.
+        JudgeError: the judge gave no answer.
     """
     started = time.perf_counter()
     with (
         completed_by(lambda call: signed(judge_in_force(judge), with_cost(judge, call))),
         recorded_calls() as attempts,
-    ):  # a retrying judge records those it gave up
+    ):  # a retrying judge records its abandoned attempts
         try:
             return await _reply(judge, prompt)
         except JudgeError as error:
@@ -587,7 +594,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
 
 
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:
-    """Call the judge, unseen by any instrumentation. What a judge raises is a judge's error, never the metric's."""
+    """Call the judge, hidden from all instrumentation. Any exception of a judge becomes a ``JudgeError``."""
     try:
         with suppress_tracing(), asker().asks():
             return await budgeted(judge).ask(prompt)

@@ -1,6 +1,6 @@
-"""Judge calls made inside a block → a list, also when the block is cut short; and the transcript of each call.
+"""Records of judge calls: collect the calls made inside a block, also if the block is cancelled, and their transcripts.
 
-A call has a transcript if its score has its judges traced (``judge: {trace: true}``).
+A call has a transcript only if its score traces its judges (``judge: {trace: true}``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from spanscore.judges.score_context import asker
 from spanscore.protocols import Embedder, Judge
 
 EMBED_STEP = "embed"
-"""Step of a request for vectors; the model that answers it is no judge of the score."""
+"""Step of an embedding request; the model that answers it is no judge of the score."""
 MAX_CHARS = 100_000
-"""Characters of each text, more than most judges read. Longer texts are cut, as some backends refuse megabytes."""
+"""Most characters of each text, more than most judges read. Longer texts are cut, as some backends refuse megabytes."""
 
 
 def of_answer(prompt: Prompt, reply: Reply, trouble: str | None = None) -> Transcript | None:
@@ -41,7 +41,7 @@ def of_vectors() -> Transcript | None:
 
 
 def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
-    """Return a call whose transcript names provider and model; as it is, if it has none or names them already."""
+    """Return a call whose transcript names provider and model; unchanged if it has no transcript, or one with names."""
     transcript = call.transcript
     if transcript is None or transcript.asked_model:
         return call
@@ -66,17 +66,17 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 
-TOLD = "told of by who gave it up"
-"""Why a request is cancelled of which the call is recorded outside: its deadline passed, or its gate was left."""
+TOLD = "the canceller records the call"
+"""Cancellation message of a request whose call is recorded by the canceller: its deadline passed, or its caller left."""
 
-# Every open block has a list of its own, and a call goes into all of them. One shared list and slices of it would mix the
-# calls of metrics that run side by side.
+# Every open block has its own list, and a call is added to all of them. Slices of one shared list would mix the calls of
+# metrics that run concurrently.
 _open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
 _complete: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_rest_of_calls", default=None)
 
 
 def record_calls() -> list[JudgeCall]:
-    """Collect the calls that are made in this context, which has no end but its task's, as ``recorded_calls`` does."""
+    """Collect the calls made in this context as ``recorded_calls`` does, until the context's task ends."""
     calls: list[JudgeCall] = []
     _open.set((*_open.get(), calls.append))
     return calls
@@ -86,7 +86,7 @@ def record_calls() -> list[JudgeCall]:
 def recorded_calls() -> Iterator[list[JudgeCall]]:
     """Collect the judge calls made inside the block and in tasks started there, in the order in which they ended.
 
-    The list grows while the block runs. Blocks nest: an outer one sees the calls of the inner ones too.
+    The list grows while the block runs. Blocks nest: an outer one also gets the calls of the inner ones.
     """
     calls: list[JudgeCall] = []
     token = _open.set((*_open.get(), calls.append))
@@ -98,7 +98,7 @@ def recorded_calls() -> Iterator[list[JudgeCall]]:
 
 @contextmanager
 def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
-    """Hand the judge calls made inside the block to ``charge``, and to none of the blocks around it."""
+    """Pass the judge calls made inside the block to ``charge``, and to none of the outer blocks."""
     token = _open.set((charge,))
     try:
         yield
@@ -108,7 +108,7 @@ def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
 
 @contextmanager
 def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
-    """Complete the calls that are recorded inside the block, by their cost and the model that was asked."""
+    """Apply ``complete`` to the calls recorded inside the block: it adds their cost and the requested model."""
     token = _complete.set(complete)
     try:
         yield
@@ -117,7 +117,7 @@ def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
 
 
 def record(call: JudgeCall) -> None:
-    """Add one call to every open block; does nothing outside of any."""
+    """Add one call to every open block; no effect outside of any."""
     complete = _complete.get()
     whole = call if complete is None else complete(call)
     for add in _open.get():
@@ -125,14 +125,14 @@ def record(call: JudgeCall) -> None:
 
 
 def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
-    """Return the call of a request that its caller has given up."""
+    """Return the call of a request that its caller has abandoned."""
     return failed_call(prompt, model, JudgeTimeout(f"{prompt.step}: given up"), duration_s)
 
 
 def failed_call(prompt: Prompt, model: str, error: BaseException | None, duration_s: float) -> JudgeCall:
-    """Return the call of a request that gave no answer.
+    """Return the call of a request that gave no usable answer.
 
-    What was answered in vain is billed, and the error says how much; of what was given up, or broke off, the tokens of the
+    An unusable answer is billed, and the error has its tokens. For an abandoned or broken request the tokens of the
     question are estimated, as it may be billed, too.
     """
     transcript = _asked(prompt)
@@ -151,6 +151,6 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
 
 
 def is_our_cancellation(error: BaseException) -> bool:
-    """Whether we are cancelled, and it is not the judge that raises CancelledError (or SystemExit: an error like any other)."""
+    """Whether our own task is cancelled. False if the judge itself raises CancelledError, or SystemExit: an ordinary error."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

@@ -1,4 +1,4 @@
-"""Account: the endpoint and key that a judge asks, the slot of a request, the circuit breaker, and its probes."""
+"""Account: the endpoint and key that a judge uses, the slot of a request, and the circuit breaker with its probes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ BreakerState = Literal["closed", "half_open", "open"]
 
 
 class Account(NamedTuple):
-    """The endpoint that a judge asks, and the key that pays. Limits belong to it.
+    """The endpoint that a judge asks, and the key that pays. Rate limits apply to an account.
 
-    Judges, metrics, embedders and scorers of a process that ask the same account share one gate.
+    Judges, metrics, embedders and scorers of a process that ask the same account share one limiter.
 
     Attributes:
-        provider: as ``gen_ai.provider.name`` has it.
-        model: as it is asked for.
-        address: where the provider is asked; empty if it is not known.
-        key: a hash of the credentials, never they themselves; empty without one.
+        provider: value of ``gen_ai.provider.name``.
+        model: name of the requested model.
+        address: host, port and path of the endpoint; empty if unknown.
+        key: a hash of the credentials, never the credentials themselves; empty without any.
     """
 
     provider: str
@@ -35,10 +35,10 @@ class Account(NamedTuple):
 
 
 def checked_positive(keyword: str, value: float) -> float:
-    """Return a setting.
+    """Return a setting unchanged.
 
     Raises:
-        ConfigurationError: it is not more than 0.
+        ConfigurationError: the value is not more than 0.
     """
     if value <= 0:
         raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
@@ -47,23 +47,24 @@ def checked_positive(keyword: str, value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
-    """The state of an account's gate, for ``status()`` and the instruments.
+    """The state of an account's limiter, for ``status()`` and the instruments.
 
     Attributes:
-        places: questions that may be out at once now; below 1 it is a pace.
-        ceiling: of ``places``.
-        share: part of the user's limits that is this process's, (0, 1]; the rest is other workers'.
-        inflight: questions that are out.
-        waiting: questions that wait to be sent.
-        longest_wait_s: of the questions that wait now.
-        breaker: ``open``: nothing is sent.
-        because: the failure that opened it; empty while it is closed.
-        throttled: refusals for load so far.
-        last_throttled_s: seconds since the last one; None if there was none.
-        calls: requests that were sent.
-        retries: requests that repeated a failed one.
-        cached: questions that were answered without a request.
-        notes: what must be known of the account, a sentence each.
+        account: the account.
+        places: questions that may be open at once now; below 1 it is a pace.
+        ceiling: upper limit of ``places``.
+        share: this process's fraction of the user's limits, (0, 1]; other workers have the rest.
+        inflight: number of open questions.
+        waiting: number of questions that wait to be sent.
+        longest_wait_s: longest wait so far of the waiting questions, in seconds.
+        breaker: state of the breaker; while it is ``open``, no request is sent.
+        because: message of the failure that opened the breaker; empty while it is closed.
+        throttled: number of refusals for load so far.
+        last_throttled_s: seconds since the last refusal for load; None without one.
+        calls: number of requests sent.
+        retries: number of requests that repeated a failed one.
+        cached: number of questions that were answered without a request.
+        notes: remarks for the operator, a sentence each.
     """
 
     account: Account
@@ -92,9 +93,9 @@ class RequestSlot:
         sent_s: when it was sent.
         out: open requests at that time, itself included.
         probe: whether it is the breaker's probe, which shows whether the judge is back.
-        left: whether no caller waits for it any more; its request has not ended yet.
-        held: answered requests that the provider was taken to count still.
-        doubtful: further answered requests that the provider may have counted.
+        left: whether its caller has abandoned it; its request has not ended yet.
+        held: number of answered requests that the provider probably still counts.
+        doubtful: number of further answered requests that the provider may still count.
     """
 
     serial: int
@@ -113,19 +114,19 @@ _FIRST_S = 1.0
 _LONGEST_S = 5.0
 _UNTIL_A_PERSON_ACTS_S = 300.0
 LASTING = frozenset({"not_allowed", "no_such_model"})
-"""Nothing of ours mends a wrong key or a wrong name (401, 403; 404). Quota is an error of its own."""
+"""Error types that only a person can correct: a wrong key or model name (401, 403; 404). Quota is an error of its own."""
 
 
 class Breaker:
     """A circuit breaker: closed, open for a time, half open for one probe.
 
-    A judge that fails gets no questions but single probes until it answers again. Ten outcomes or more of the last twenty,
-    four fifths of them failed, open it for 1 s, and so do ten failures in a row. Each failed probe doubles that, up to 5 s, and
-    after as long a probe that hangs is followed by another. A failure that a person must mend opens it for 5 min. An answered
-    probe closes it. Outcomes of calls that were out when it opened are left out.
+    A judge that fails gets only single probes until it answers again. The breaker opens for 1 s after ten failures in a row, or
+    if four fifths of the last twenty outcomes failed (of ten or more). Each failed probe doubles the time, up to 5 s. After 5 s
+    another probe follows one that hangs. A failure that a person must correct opens the breaker for 5 min. An answered
+    probe closes it. Outcomes of calls that were open when it opened are ignored.
 
     Attributes:
-        error: the failure that opened it; None while it is closed.
+        error: the failure that opened the breaker; None while it is closed.
     """
 
     def __init__(self) -> None:
@@ -135,23 +136,23 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """``half_open`` while the probe is out."""
+        """The state; ``half_open`` while the probe is open."""
         if self._open_until_s is None:
             return "closed"
         return "half_open" if self._probing else "open"
 
     @property
     def refuses(self) -> JudgeError | None:
-        """The error with which questions end at once while it is open: a person must act. None: they wait."""
+        """The error that ends questions at once, if a person must act before the judge is back; None: questions wait."""
         return self.error if self.error is not None and _asks_a_person(self.error) and not self.is_about_money else None
 
     @property
     def is_about_money(self) -> bool:
-        """Whether it is open as the account has no money left."""
+        """Whether the breaker is open because the account has no money left."""
         return isinstance(self.error, JudgeOutOfQuota)
 
     def wait_s(self, now_s: float) -> float:
-        """Return in how many seconds a call may be sent."""
+        """Return the seconds until a call may be sent."""
         if self._open_until_s is None:
             return 0.0
         return max(0.0, self._open_until_s - now_s)
@@ -159,7 +160,7 @@ class Breaker:
     def sent(self, now_s: float) -> bool:
         """Count a call that is sent; return whether it is the probe."""
         self._probing = self._open_until_s is not None
-        if self._probing:  # one that hangs must not hold up the next for as long as an attempt may take
+        if self._probing:  # a probe that hangs must not delay the next one by the timeout of an attempt
             self._next_probe_s = now_s + _LONGEST_S
             self._open_until_s = max(self._next_probe_s, now_s + self._open_for_s)
         return self._probing
@@ -186,23 +187,23 @@ class Breaker:
         if not was_open:
             failed, outcomes = sum(self._failures), len(self._failures)
             mostly_failed = outcomes >= _FEWEST and failed >= _FAILED_SHARE * outcomes
-            if self._in_a_row < _FEWEST and not mostly_failed:  # ten in a row are enough, however well it was before
+            if self._in_a_row < _FEWEST and not mostly_failed:  # ten in a row open it, whatever came before
                 return False
         self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s, error)
-        if was_open:  # the last to fail of several probes that hung is not the last that was sent
+        if was_open:  # of several probes that hung, the last to fail may not be the last that was sent
             self._open_until_s = min(now_s + self._open_for_s, self._next_probe_s)
         return True
 
     def given_up(self) -> None:
-        """Drop the probe, which its caller cancelled: the next question is one."""
+        """Drop the probe, which its caller cancelled: the next question becomes the probe."""
         self._probing = False
         if self._open_until_s is not None:
             self._open_until_s = -inf
 
     def excuses(self, failed: int) -> bool:
-        """Whether so many failed attempts of one question say nothing of it: the breaker is open, or about to be.
+        """Whether ``failed`` attempts of one question are the judge's fault: the breaker is open, or about to open.
 
-        About to be: half of what opens it has failed in a row, and not this question alone.
+        It is about to open if half of the failures that open it came in a row, not all of them from this question.
         """
         return self._open_until_s is not None or self._in_a_row > max(failed, _FEWEST // 2 - 1)
 

@@ -1,4 +1,4 @@
-"""Gate: the one way to an account for all judges of this process: a fair queue, attempts, deadlines."""
+"""Account limiter: all judges of a process send their requests to an account through one queue, with limits and retries."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Waiter:
     """A question that waits to be sent.
 
     Attributes:
-        metric: whose question it is.
-        held_until_s: until when its unit's spans wait for it.
-        since_s: when it came.
-        tokens: the most that it may take; 0 if no limit counts them.
-        comes: the ticket with which it may be sent.
+        metric: name of the metric that asks it.
+        held_until_s: time until which its unit's spans are held back for it; the loop's clock.
+        since_s: time at which it was added; the loop's clock.
+        tokens: estimated tokens of question and answer; 0 if no limit counts tokens.
+        comes: resolved with the slot in which it may be sent.
     """
 
     metric: str
@@ -52,8 +52,9 @@ class Waiter:
 class FairQueue:
     """The questions that wait for one account, round robin by metric.
 
-    So a metric with 20 questions per score does not starve one with a single question. A unit whose spans still wait goes
-    before one whose spans have left. Within a metric the order is that of arrival; a refused question goes to the front again.
+    A metric with 20 questions per score thus does not starve one with a single question. A unit whose spans are still held
+    back goes before a unit whose spans were exported. Within a metric the order is that of arrival; a refused question goes
+    to the front again.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class FairQueue:
             yield from lane
 
     def put(self, waiter: Waiter, *, again: bool = False) -> None:
-        """Add a question; at the front of its metric's lane if it comes ``again``."""
+        """Add a question; at the front of its metric's queue if it comes ``again``."""
         lane = self._held.setdefault(waiter.metric, deque())
         if again:
             lane.appendleft(waiter)
@@ -76,7 +77,7 @@ class FairQueue:
             lane.append(waiter)
 
     def next(self, now_s: float) -> Waiter | None:
-        """Return the next question, and leave it where it is; None if the queue is empty."""
+        """Return the next question without removing it; None if the queue is empty."""
         while self._held:
             waiter = next(iter(self._held.values()))[0]
             if not waiter.comes.done() and waiter.held_until_s > now_s:
@@ -92,7 +93,7 @@ class FairQueue:
         return None
 
     def pop(self) -> None:
-        """Remove the next question; the next metric's turn comes behind it."""
+        """Remove the next question; its metric goes to the end of the round."""
         self._leave(self._held or self._late, rotate=True)
 
     @staticmethod
@@ -108,22 +109,23 @@ class FairQueue:
 T = TypeVar("T")
 
 _BEYOND = 16
-"""Calls that are out beyond the places, at most: of calls that were given up, and whose requests do not end."""
+"""Most calls beyond the level: abandoned calls whose requests have not ended."""
 _PER_ANSWER = 0.5
 _MOST_SAVED = 20.0
 
 
 class AccountLimiter:
-    """The one way to an account for all judges of this process: a fair queue, places, buckets, a breaker, a retry budget.
+    """Limits the requests of all judges of this process to one account: a fair queue, places, buckets, a breaker and retries.
 
-    A question is ``admitted`` and then ``sent``: what comes of it is learned from when its request has really ended, and only
-    then is its place free. Loop thread.
+    A question is ``admitted`` and then ``sent``. Its outcome is learned, and its place freed, only when its request has really
+    ended. Loop thread.
 
     Args:
-        ceiling: the most questions at once, if no judge sets how many.
+        account: the account.
+        ceiling: most concurrent questions, if no judge sets a limit.
 
     Attributes:
-        cached: questions that were answered without it.
+        cached: number of questions that were answered from a cache.
     """
 
     def __init__(self, account: Account, ceiling: int) -> None:
@@ -138,7 +140,7 @@ class AccountLimiter:
         call_in_child(self, AccountLimiter._make_parts)
 
     def _make_parts(self) -> None:
-        """Make the parts that hold questions. Questions that are open or wait at a fork belong to the parent."""
+        """Create the parts that hold questions. After a fork, open and waiting questions belong to the parent."""
         self.breaker, self.retries = Breaker(), RetryBudget()
         self._places, self._buckets = AdaptiveConcurrency(self._ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
@@ -150,7 +152,7 @@ class AccountLimiter:
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, AccountLimiter] = WeakKeyDictionary()
 
     def here(self) -> AccountLimiter:
-        """Return the gate for the running loop. All judges are asked on one loop; another loop has a gate of its own."""
+        """Return the limiter for the running loop. All judges are asked on one loop; any other loop has its own limiter."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self
@@ -166,7 +168,7 @@ class AccountLimiter:
         return other.here()
 
     def restrict(self, max_concurrency: int | None, per_minute: Mapping[Kind, float | None]) -> None:
-        """Add a judge's limits, None if it sets none. Of the judges that share the account the strictest limit holds."""
+        """Add a judge's limits, None if it sets none; the strictest limit of the account's judges applies."""
         if max_concurrency is not None:
             self._asked.add(max_concurrency)
             self.ceiling = min(self._asked)
@@ -177,9 +179,9 @@ class AccountLimiter:
                 self._buckets.allow(kind, limit)
 
     def share(self, fraction: float) -> None:
-        """Use such a part of the users' limits, (0, 1], from now on: the rest is other processes'. Any thread.
+        """Use a fraction of the users' limits, (0, 1], from now on: other processes have the rest. Any thread.
 
-        The default of 64 places is a process's, and the provider's own limits are the same for all: neither is divided.
+        The default of 64 places is per process, and the provider's own limits are the same for all: neither is divided.
         """
         loop = self._loop
         if loop is None or not loop.is_running():
@@ -188,26 +190,26 @@ class AccountLimiter:
             loop.call_soon_threadsafe(self._divide, fraction)
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
-        """Call a listener with provider, model and seconds for each question that has waited; each listener once."""
+        """Call a listener with provider, model and waited seconds for each question; each listener is added once."""
         self._listeners.add(listener)
 
     def note(self, text: str) -> None:
-        """Add a note on the account to its state."""
+        """Add a note about the account to its state."""
         if text not in self._notes:
             self._notes = (*self._notes, text)
 
     async def admitted(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
-        """Wait for leave to send a question.
+        """Wait until a question may be sent.
 
         Args:
-            step: which question, for a reason.
-            until_s: when it has waited for too long; the loop's clock.
-            tokens: what it may come to.
+            step: name of the prompt, for messages.
+            until_s: time at which the wait fails; the loop's clock.
+            tokens: estimated tokens of question and answer.
             again: whether it was refused before; it then goes before the others.
 
         Raises:
-            JudgeRateLimited: it waited until then; the error type tells for what.
-            JudgeError: the breaker is open, and a person must act.
+            JudgeRateLimited: the wait lasted until ``until_s``; the error type names the cause.
+            JudgeError: the breaker is open for a failure that a person must correct.
         """
         assert self._loop is not None  # here()
         began_s = self._loop.time()
@@ -241,16 +243,17 @@ class AccountLimiter:
             timer.cancel()
 
     def sent(self, ticket: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
-        """Begin a call; its place is taken until it has ended, also after its caller has given it up."""
+        """Start a call; its place is taken until it has ended, also if its caller abandons it."""
         future = asyncio.ensure_future(call)
         future.add_done_callback(partial(self._ended, ticket))
         return future
 
     def left_behind(self, ticket: RequestSlot, error: JudgeError | None) -> None:
-        """Give up a call: its caller does not wait for it any more.
+        """Abandon a call: its caller does not wait for it any more.
 
         Args:
-            error: the call is late; None = its caller was cancelled, which is no fault of the judge.
+            ticket: the slot of the call.
+            error: the error of a late call; None = its caller was cancelled, which is no fault of the judge.
         """
         ticket.left = True
         if error is not None:
@@ -260,7 +263,7 @@ class AccountLimiter:
         self._pump()
 
     def may_repeat(self, *, excused: bool = False) -> bool:
-        """Whether a question that failed may be asked again; what the breaker answers for is always, and costs no retry."""
+        """Whether a failed question may be asked again; an ``excused`` one always, without using up a retry."""
         may = excused or self.retries.take()
         self._repeated += may
         return may
@@ -294,7 +297,7 @@ class AccountLimiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether it matters what a question comes to."""
+        """Whether a limit counts tokens, so that the tokens of a question must be estimated."""
         return self._buckets.count_tokens
 
     @property
@@ -318,12 +321,12 @@ class AccountLimiter:
         self._wake: asyncio.TimerHandle | None = None
 
     def _wait_s(self, tokens: float, now_s: float) -> float:
-        """Return in how many seconds one more may leave; infinite until something happens."""
+        """Return the seconds until one more question may be sent; infinite until an event frees a place."""
         broken_s = self.breaker.wait_s(now_s)
         return max(self._places_s(now_s), broken_s, self._buckets.wait_s(tokens, now_s))
 
     def _places_s(self, now_s: float) -> float:
-        """Return when a place is free, likewise. If calls that were given up have all places, one more is tried at a time."""
+        """Return the seconds until a place is free. If abandoned calls hold all places, one more is tried at a time."""
         out = len(self._out)
         beyond = out < self._places.level + _BEYOND
         if self.breaker.state != "closed":
@@ -341,14 +344,14 @@ class AccountLimiter:
         return ticket
 
     def _take_back(self, ticket: RequestSlot) -> None:
-        """Forget a ticket with which nothing was sent."""
+        """Undo a slot with which no request was sent."""
         self._out.discard(ticket)
         self._places.ended(ticket)
         self._calls -= 1
         self.left_behind(ticket, None)
 
     def _pump(self) -> None:
-        """Send the questions that may be sent, in their order, and come back when the next one may."""
+        """Send the waiting questions that may be sent, in their order, and schedule the next run."""
         assert self._loop is not None
         if self._wake is not None:
             self._wake.cancel()
@@ -364,14 +367,14 @@ class AccountLimiter:
             waiter.comes.set_result(self._leave(waiter.tokens, now_s))
 
     def _ended(self, ticket: RequestSlot, call: asyncio.Future[T]) -> None:
-        """Learn from a call that has ended, and give its place to the next."""
+        """Learn from a call that has ended, and give its place to the next question."""
         if not ticket.left:
-            if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # nobody was asked: it says nothing
+            if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # no request was sent: no evidence
                 self.left_behind(ticket, None)
             else:
                 self._learn(ticket, call)
         elif not call.cancelled():
-            call.exception()  # fetched: else asyncio prints that it was never retrieved
+            call.exception()  # fetched: otherwise asyncio logs that it was never retrieved
         self._out.discard(ticket)
         self._places.ended(ticket)
         self._pump()
@@ -428,14 +431,14 @@ class AccountLimiter:
 
 
 def _is_away(error: JudgeError) -> bool:
-    """Whether an error means that the judge is away; other errors are about one question."""
+    """Whether an error means that the judge is away; other errors concern one question."""
     return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
 
 
 class RetryBudget:
-    """Half a retry for every answered question, at most 20 saved up; it begins full.
+    """Retry budget: half a retry for every answered question, at most 20 saved; it starts full.
 
-    A judge that fails for some questions has them asked again; one that fails for all is not asked twice as often for it
+    If a judge fails for some questions, those are asked again; if it fails for all, its load does not double
     (the "retry budget" of Google's SRE book, chapter 21).
     """
 
@@ -443,11 +446,11 @@ class RetryBudget:
         self._saved = _MOST_SAVED
 
     def answered(self) -> None:
-        """Save half a retry: a question was answered."""
+        """Add half a retry for an answered question."""
         self._saved = min(_MOST_SAVED, self._saved + _PER_ANSWER)
 
     def take(self) -> bool:
-        """Spend one retry; False when there is none."""
+        """Spend one retry; False without any left."""
         if self._saved < 1:
             return False
         self._saved -= 1
@@ -455,11 +458,11 @@ class RetryBudget:
 
 
 _SERVICE, _IN_PROCESS = 64, 1
-"""The most questions at once, if no judge of the account sets how many."""
+"""Most concurrent questions of a provider's account, and of a model in this process, if no judge sets a limit."""
 
 
 class _Gates:
-    """Account → its gate, for as long as a judge is behind it. Any thread."""
+    """Account → its limiter, for as long as a judge uses it. Any thread."""
 
     def __init__(self) -> None:
         self._gates: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
@@ -467,7 +470,7 @@ class _Gates:
         renew_lock_in_child(self)
 
     def gate(self, account: Account, ceiling: int) -> AccountLimiter:
-        """Return the gate of an account, made if there was none."""
+        """Return the limiter of an account; created if it is missing."""
         with self._lock:
             gate = self._gates.get(account)
             if gate is None:
@@ -479,7 +482,7 @@ _registry = _Gates()
 
 
 def gate_of(judge: Judge) -> AccountLimiter:
-    """Return the gate of the account that a judge asks: one for all judges that ask it."""
+    """Return the limiter of a judge's account: one for all judges that ask the account."""
     inner = unwrapped(judge)
     account = getattr(inner, "account", None)
     if not isinstance(account, Account):

@@ -1,7 +1,7 @@
-"""Purse: what the judges of one scorer may be paid, and what they were.
+"""Budget ledger: the amounts that the judges of one scorer may spend per window, and the amounts they have spent.
 
-Before a question is sent its cost is reserved, and corrected by the usage that comes back. One that is given up keeps its
-reservation, as it may be billed: what is spent here is never less than what is billed.
+The estimated cost of a request is reserved before it is sent, and replaced by the reported usage afterwards. An abandoned
+request keeps its reservation, as it may be billed. The recorded spending is thus never below the bill.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from spanscore.config.judging import Budget, BudgetUnit, MetricCost, Spent
 from spanscore.errors import JudgeBudgetSpent
 
 _FIRST_ANSWER: Final = 500
-"""Tokens; answers of our steps have some 20 to 400."""
+"""Tokens assumed for an answer at first; answers of this package's metric steps have some 20 to 400."""
 _KNOWN_AFTER: Final = 20
-"""Answers, after which the longest of them tells more than that."""
+"""Answers after which the longest of them is a better estimate than ``_FIRST_ANSWER``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class BudgetState:
 
     Attributes:
         unit: ``usd``, ``tokens`` or ``calls``.
-        window: as it is configured.
-        metric: the one that it is for; None = all.
-        limit: of one window; what is this process's.
-        spent: in the present window, what is reserved included.
-        factor: on the sampling rates, (0, 1].
-        source: ``shadow``: what second judges may be paid; None = the metrics' own.
+        window: the budget's window, as it is configured.
+        metric: the metric that the budget is for; None = all metrics.
+        limit: this process's part of the budget for one window, in ``unit``.
+        spent: amount spent in the present window, reservations included, in ``unit``.
+        factor: the budget's factor on the sampling rates, (0, 1].
+        source: ``shadow`` for the budget of shadow judges; None = a budget of the metrics' own judges.
     """
 
     unit: BudgetUnit
@@ -48,16 +48,18 @@ class BudgetState:
 
 
 class BudgetLedger:
-    """Budgets and what was spent of them. Questions are paid on the loop thread; what reads is for any thread.
+    """Records the spending of a scorer's judges against their budgets.
+
+    Reservations are made on the loop thread; any thread may read.
 
     Args:
-        budgets: what is this process's of them.
+        budgets: the budgets of this process.
         clock: seconds since the epoch: windows are aligned to UTC.
 
     Attributes:
-        budgets: as they were given.
-        factors: gives the budgets' factors on the sampling rates, in their order.
-        in_tokens: whether a budget needs a question's tokens to be estimated before it is sent.
+        budgets: the ``budgets`` argument, as a tuple.
+        factors: returns each budget's factor on the sampling rates, (0, 1], in the order of ``budgets``.
+        in_tokens: whether a budget in tokens or USD needs an estimate of a question's tokens before it is sent.
     """
 
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
@@ -74,10 +76,10 @@ class BudgetLedger:
         self._answers = self._longest = 0
 
     def share(self, fraction: float) -> None:
-        """Use such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
+        """Limit this process to a fraction of the budgets, (0, 1], from now on; other processes have the rest. Any thread.
 
-        A process's part of a window accrues with time, by its part at each moment. So all processes together have one budget,
-        through every change, and one that joins in the middle of a window has the part that accrues from then on.
+        A process's part of a window accrues with time, at its fraction of each moment. All processes together thus have one
+        budget, through every change of fractions. A process that starts within a window gets the part that accrues from then.
         """
         with self._lock:
             self._share = fraction
@@ -89,10 +91,10 @@ class BudgetLedger:
                 window.divide(self._share, self._clock())
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
-        """Set aside what a question may cost.
+        """Reserve the estimated cost of a request.
 
         Raises:
-            JudgeBudgetSpent: a budget has not so much left.
+            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
         """
         with self._lock:
             windows = self._with_room(metric, estimate)
@@ -102,18 +104,18 @@ class BudgetLedger:
             return Reservation(self, metric, estimate, tuple(window.number for _, window in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for. Nothing is set aside: while it waits to be sent, others may use what is left.
+        """Check that a question can be paid for, without a reservation: other requests may use the budget meanwhile.
 
         Raises:
-            JudgeBudgetSpent: a budget has not so much left.
+            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
         """
         with self._lock:
             self._with_room(metric, estimate)
 
     def correct(self, reservation: Reservation, actual: Spent) -> None:
-        """Put what a question cost in the place of what was reserved for it.
+        """Replace a reservation by the actual cost.
 
-        Less than was reserved is given back if the window is still the same; more is owed by the present one.
+        An unused rest goes back to its window if that is still the present one. An excess is charged to the present window.
         """
         with self._lock:
             more = actual.plus(reservation.estimate, -1.0)
@@ -123,36 +125,36 @@ class BudgetLedger:
             self._add(reservation.metric, more, Spent().plus(reservation.estimate, -1.0))
 
     def note_answer(self, tokens: int) -> None:
-        """Take note of how long an answer was: questions that are asked later may get one as long."""
+        """Record the length of an answer, in tokens; later estimates assume the longest one."""
         self._answers += 1
         self._longest = max(self._longest, tokens)
 
     @property
     def longest_answer(self) -> int:
-        """Tokens of the longest answer so far; of few answers, at least what others hardly exceed."""
+        """Tokens of the longest answer so far; before 20 answers, at least 500."""
         return self._longest if self._answers >= _KNOWN_AFTER else max(self._longest, _FIRST_ANSWER)
 
     def spent(self, budget: Budget) -> float:
-        """Return what was spent of a budget in the present window, what is reserved included."""
+        """Return the amount spent of a budget in the present window, reservations included."""
         with self._lock:
             return self._windows[budget].at(self._clock()).spent
 
     def limit(self, budget: Budget) -> float:
-        """Return what may be spent of a budget in the present window."""
+        """Return this process's limit of a budget in the present window."""
         with self._lock:
             return self._windows[budget].at(self._clock()).limit
 
     def paid(self) -> Mapping[str, MetricCost]:
-        """Return metric → what its questions cost since the start."""
+        """Return metric → cost of its questions since the start."""
         with self._lock:
             return dict(self._paid)
 
     def not_attempted(self) -> int:
-        """Return how many questions were not sent since the start, as a budget was spent."""
+        """Return the number of questions since the start that were not sent because a budget was spent."""
         return self._turned_away
 
     def states(self) -> list[BudgetState]:
-        """Return what each budget is at."""
+        """Return the state of each budget, in their order."""
         pairs = zip(self.budgets, self.factors(), strict=True)
         return [
             BudgetState(one.unit, one.window, one.metric, self.limit(one), self.spent(one), factor)
@@ -168,7 +170,7 @@ class BudgetLedger:
         return windows
 
     def _of(self, metric: str) -> list[tuple[Budget, _Window]]:
-        """Return the budgets that a metric is paid from, with their present windows."""
+        """Return the budgets that pay for a metric, with their present windows."""
         return [
             (budget, window.at(self._clock())) for budget, window in self._windows.items() if budget.holds_for(metric)
         ]
@@ -180,11 +182,11 @@ class BudgetLedger:
 
 @dataclass(slots=True)
 class _Window:
-    """The present window of a budget: its number since the epoch, what may be spent in it, and what was.
+    """The present window of a budget: its number since the epoch, its limit and the amount spent in it.
 
     Attributes:
-        amount: of a whole window, for all processes.
-        share: what this one has of it; None: it is alone.
+        amount: the budget of a whole window, for all processes.
+        share: this process's fraction of it, (0, 1]; None: the process is alone.
     """
 
     length_s: float
@@ -195,7 +197,7 @@ class _Window:
     limit: float = 0.0
 
     def at(self, now_s: float) -> _Window:
-        """Return it, begun anew where time has gone on; a clock that is set back changes nothing."""
+        """Return the window, reset if a new one has begun; a clock that is set back has no effect."""
         number = int(now_s // self.length_s)
         if number > self.number:
             self.number, self.spent = number, 0.0
@@ -203,7 +205,7 @@ class _Window:
         return self
 
     def divide(self, share: float, now_s: float) -> None:
-        """Change the part from now on: the accrued amount stays, the amount to come is divided anew."""
+        """Change the fraction from now on: the accrued amount stays, the amount to come is divided anew."""
         self.at(now_s)
         to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
         accrued = 0.0 if self.share is None else self.limit - self.share * to_come
@@ -212,7 +214,7 @@ class _Window:
 
 @dataclass(slots=True)
 class Reservation:
-    """A part of the budgets that is set aside for one request, and settled once."""
+    """An amount of the budgets that is reserved for one request, and settled once."""
 
     purse: BudgetLedger
     metric: str
@@ -221,7 +223,7 @@ class Reservation:
     _open: bool = True
 
     def settle(self, actual: Spent) -> None:
-        """Put what it cost in its place."""
+        """Replace the reservation by the actual cost; further calls have no effect."""
         if self._open:
             self._open = False
             self.purse.correct(self, actual)
@@ -234,13 +236,13 @@ _reserve: ContextVar[Callable[[], Reservation] | None] = ContextVar("spanscore_r
 def paid_from(purse: BudgetLedger, metric: str, estimate: Spent) -> Iterator[None]:
     """Pay for all requests inside the block, and in tasks started there, from the budgets of a metric.
 
-    The requests are the attempts of one question. Each is reserved when it is sent, from the window that it falls into.
+    The requests are the attempts of one question. Each is reserved when it is sent, in the window of that time.
 
     Args:
-        estimate: of one attempt.
+        estimate: estimated cost of one attempt.
 
     Raises:
-        JudgeBudgetSpent: a budget has not so much left.
+        JudgeBudgetSpent: a budget of the metric has less left than the estimate.
     """
     purse.check(metric, estimate)
     token = _reserve.set(partial(purse.reserve, metric, estimate))
@@ -252,10 +254,10 @@ def paid_from(purse: BudgetLedger, metric: str, estimate: Spent) -> Iterator[Non
 
 @contextmanager
 def attempt() -> Iterator[Reservation | None]:
-    """Send one request inside the block, which settles its reservation; None if no budget pays for it.
+    """Reserve one request, which is sent inside the block and settles the reservation; None if no budget pays for it.
 
     Raises:
-        JudgeBudgetSpent: nothing is left for it.
+        JudgeBudgetSpent: a budget of the metric has less left than the estimate.
     """
     reserve = _reserve.get()
     if reserve is None:

@@ -1,4 +1,4 @@
-"""Equal questions are asked once: requests in flight are shared, and answers are kept in memory or in a file."""
+"""Cache of judge answers: equal open requests are shared, and answers are kept in memory or in an SQLite file."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def as_cached(reply: Reply) -> Reply:
 
 
 class SingleFlight:
-    """The questions that are out, by key. Loop thread."""
+    """The open questions, by key; equal ones share one request. Loop thread."""
 
     def __init__(self) -> None:
         self._out: dict[Hashable, _Flight] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def share(self, key: Hashable, ask: Ask) -> Reply:
-        """Wait for the question that is out under this key; ask, where there is none."""
+        """Wait for the open question under this key, or ask it if it is not open."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # in a forked child, what is out is the parent's
+        if self._loop is not loop:  # in a forked child, the open questions are the parent's
             self._out, self._loop = {}, loop
         flight = self._out.get(key)
         if flight is None or flight.has_ended:
@@ -92,7 +92,7 @@ class _Flight:
         self.has_ended = False
 
     async def answer(self) -> Reply:
-        """Wait for the answer. The caller that pays gets it as it came, the others get a cached one."""
+        """Wait for the answer. The caller that pays gets it unchanged, the others get a cached one."""
         wait: SharedWait[Reply] = SharedWait()
         self._line[wait] = None
         if self._task is None:
@@ -106,7 +106,7 @@ class _Flight:
     def _send(self, payer: SharedWait[Reply]) -> None:
         self._payer = payer
         self._asker = replace(payer.asker, on_change=self._set_clocks)
-        # In the payer's context: traces are suppressed there, and what else stands around the question holds for it.
+        # The payer's context applies to the request: traces are suppressed in it, and its context variables hold.
         self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
         self._task.add_done_callback(self._land)
 
@@ -114,7 +114,7 @@ class _Flight:
         try:
             with recorded_by(self._charge), asked_by(name), name.asks():
                 return await self._ask()
-        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
             return error
 
     def _charge(self, call: JudgeCall) -> None:
@@ -129,7 +129,7 @@ class _Flight:
         wait.stand(False)
         self._line.pop(wait, None)
         if wait.answer.done() and not wait.answer.cancelled():
-            wait.answer.exception()  # fetched: a caller that is cancelled just now does not, and asyncio would report it
+            wait.answer.exception()  # fetched: a caller cancelled just now does not fetch it, and asyncio would report it
         if not self.has_ended and not self._line and self._task is not None:
             self.has_ended = True
             self._task.cancel()
@@ -137,7 +137,7 @@ class _Flight:
             self._payer = next(iter(self._line))
 
     def _land(self, task: asyncio.Task[Reply | BaseException]) -> None:
-        line = [wait for wait in self._line if not wait.answer.done()]  # the cancelled ones have not all left yet
+        line = [wait for wait in self._line if not wait.answer.done()]  # some cancelled callers have not left yet
         if self.has_ended or task.cancelled() or not line:
             self.has_ended = True
             return
@@ -169,18 +169,21 @@ class AnswerStore(Protocol):
         """Return the answer to a question as a cached one; None without one. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
-        """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
+        """Keep an answer; return an awaitable that ends when the answer outlives the process, None if it does not.
+
+        Must not block.
+        """
 
 
 @dataclass(eq=False, repr=False)
 class MemoryAnswers:
-    """Answers in memory, the ones least asked for out first.
+    """Answers in memory; the least recently used one is dropped first.
 
     Attributes:
-        max_answers: kept at once.
-        max_bytes: of their texts, about.
-        max_age_s: seconds after which an answer is asked for again.
-        clock: seconds.
+        max_answers: most answers kept at once.
+        max_bytes: most bytes of their texts, approximately.
+        max_age_s: seconds after which an answer expires.
+        clock: returns the present time in seconds; monotonic.
     """
 
     _: KW_ONLY
@@ -195,7 +198,7 @@ class MemoryAnswers:
         self._bytes = 0
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer, if it is not too old."""
+        """Return the answer, if it has not expired."""
         kept_s, reply = self._kept.get(key, (0.0, None))
         if reply is None:
             return None
@@ -206,7 +209,7 @@ class MemoryAnswers:
         return reply
 
     def keep(self, key: bytes, reply: Reply) -> None:
-        """Keep an answer, and drop those for which there is no room any more."""
+        """Keep an answer, and drop the least recently used ones beyond the bounds."""
         self._drop(key)
         self._kept[key] = self.clock(), as_cached(reply)
         self._bytes += _size(reply)
@@ -223,36 +226,36 @@ def _size(reply: Reply) -> int:
 
 
 _VERSION = 1
-"""Version of the file's content."""
+"""Version of the file's schema."""
 _OURS = 0x73707363
-"""``spsc``: by it SQLite's ``application_id`` tells the file from other databases."""
+"""SQLite ``application_id`` of our files, ``spsc``; other programs' databases have another."""
 _MOST_ANSWERS = 1_000_000
-"""About 1 GB of short answers; of more, the oldest go."""
+"""Answers in the file, about 1 GB of short ones; beyond, the oldest are deleted."""
 _MOST_UNWRITTEN = 1_000
-"""Answers that wait for the disk; of more, the oldest are not kept."""
+"""Answers that wait to be written; beyond, the oldest are not kept."""
 _OPENING_S = 5.0
-"""At the start, while other processes make the same file."""
+"""Longest wait for a locked file at the start, in seconds, while other processes create the same file."""
 _BUSY_S = 0.25
-"""Later: as long as another process may hold up what this one writes."""
+"""Longest wait for another process's write lock later, in seconds."""
 _LOOKING_S = 0.5
-"""A disk that takes longer to find an answer is not asked again before it has answered."""
+"""Longest wait for a look-up, in seconds. After a late look-up no other is begun until it has ended."""
 
 
 _LookUp: TypeAlias = tuple[bytes, "asyncio.Future[Reply | None]"]
 
 
 class FileAnswers:
-    """Answers in a file that several processes share, each under a hash of its question. A fault of the file costs no score.
+    """Answers in a file that several processes share, under a hash of their question. A failure of the file costs no score.
 
-    SQLite is in its write-ahead mode, in which readers do not wait for writers, on a thread of its own. The questions of one
-    turn of the loop are looked up together, so that the votes of a sample stay side by side.
+    SQLite is in WAL mode, in which readers do not wait for writers, on a thread of its own. The questions of one turn of the
+    loop are looked up together, so the votes of a sample stay concurrent.
 
     Args:
-        path: made where it is not there, for its owner alone.
-        looking_s: seconds after which an answer that is looked for counts as not there.
+        path: path of the file; created if it is missing, readable by its owner alone.
+        looking_s: seconds after which a look-up counts as a miss.
 
     Raises:
-        ConfigurationError: it cannot be written, or is another's.
+        ConfigurationError: the file cannot be written, or belongs to another program or version.
     """
 
     def __init__(self, path: Path, *, looking_s: float = _LOOKING_S) -> None:
@@ -266,7 +269,7 @@ class FileAnswers:
         call_in_child(self, FileAnswers._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._inherited.append(self._connection)  # kept: to close it is not the child's to do
+        self._inherited.append(self._connection)  # kept open: a child must not close its parent's connection
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -278,7 +281,7 @@ class FileAnswers:
         self._overdue: asyncio.Future[Reply | None] | None = None
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer; None also if the disk is late."""
+        """Return the answer; None without one, or if the disk is late."""
         answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         late = self._overdue
         if late is not None and not late.done() and late.get_loop() is answer.get_loop():
@@ -319,11 +322,11 @@ class FileAnswers:
         answers: dict[bytes, Reply] = {}
         try:
             answers = _read_answers(self._open(), [key for key, _ in looked_for])
-            # Before the writing, for which the disk may take its time.
+            # Look-ups are answered before the write, which may take long.
             _tell_loops(looked_for, answers)
             looked_for = []
             _write(self._open(), _all_of(self._unwritten))
-        except Exception as error:  # noqa: BLE001  (sqlite3's, and what the system raises of a disk)
+        except Exception as error:  # noqa: BLE001  (sqlite3's errors, and the operating system's for a disk)
             self._let_go(error)
             _tell_loops(looked_for, answers)
         _tell_loops(written, {})
@@ -349,10 +352,10 @@ _files: dict[Path, FileAnswers] = {}
 
 
 def file_answers(path: str | Path) -> FileAnswers:
-    """Return the answers in a file, the same for the same file: judges that share it share what is out, too.
+    """Return the answers in a file, the same object for the same path: judges with one file also share open questions.
 
     Raises:
-        ConfigurationError: the file cannot be written, or is another's.
+        ConfigurationError: the file cannot be written, or belongs to another program or version.
     """
     whole = Path(path).expanduser().absolute()
     if whole not in _files:
@@ -361,10 +364,10 @@ def file_answers(path: str | Path) -> FileAnswers:
 
 
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
-    """Return a connection to a file that is ours and can be written; made with its table where there is none.
+    """Return a connection to a writable answer file; the file and its table are created if they are missing.
 
     Raises:
-        ConfigurationError: there is no such file.
+        ConfigurationError: the file cannot be written, or belongs to another program or version.
     """
     import sqlite3
 
@@ -373,7 +376,7 @@ def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
         try:
             return _connected(path)
         except sqlite3.Error as error:
-            # Several processes that make the same file at once: SQLite does not wait for its turn to change the mode.
+            # Several processes create the file at once: SQLite does not wait for a lock to change the journal mode.
             if "locked" not in str(error) or time.monotonic() > until:
                 raise ConfigurationError(f"cache: {path} cannot be written: {error}") from error
             time.sleep(_BUSY_S / 10)
@@ -382,7 +385,7 @@ def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
 def _connected(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    if path.exists() and not path.is_file():  # /dev/null would be closed to everybody but us
+    if path.exists() and not path.is_file():  # the chmod below would close /dev/null to all other users
         raise ConfigurationError(f"cache: {path} cannot be written: it is no file")
     with writing(f"cache: {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -404,12 +407,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
     if tables and told("PRAGMA user_version") != _VERSION:
         raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
-    for ending in ("", "-wal", "-shm"):  # the others are made like the first; here from a time when it was not so
+    for ending in ("", "-wal", "-shm"):  # SQLite gives the others the first's mode; old files may have another
         with writing(f"cache: {path}"), suppress(FileNotFoundError):
             path.with_name(path.name + ending).chmod(0o600)
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")  # after a crash of the machine the last answers may be missing
-    connection.execute("BEGIN IMMEDIATE")  # shows that it can be written
+    connection.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last answers
+    connection.execute("BEGIN IMMEDIATE")  # fails if the file cannot be written
     connection.execute(f"PRAGMA application_id={_OURS}")
     connection.execute(f"PRAGMA user_version={_VERSION}")
     connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL)")
@@ -438,7 +441,7 @@ def _write(connection: sqlite3.Connection, answers: Sequence[tuple[bytes, str]])
 
 
 def _all_of(waiting: deque[Any]) -> list[Any]:
-    """Take what is there; others may add to it meanwhile."""
+    """Remove and return all items of a queue; other threads may add to it meanwhile."""
     taken = []
     with suppress(IndexError):
         while True:
@@ -449,7 +452,7 @@ def _all_of(waiting: deque[Any]) -> list[Any]:
 def _tell_loops(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Reply]) -> None:
     for loop in {waiting.get_loop() for _, waiting in looked_for}:
         own = [(key, waiting) for key, waiting in looked_for if waiting.get_loop() is loop]
-        with suppress(RuntimeError):  # the loop has ended, and who waited on it
+        with suppress(RuntimeError):  # the loop has been closed, and its tasks have ended
             loop.call_soon_threadsafe(_resolve_waiting, own, answers)
 
 
@@ -460,7 +463,7 @@ def _resolve_waiting(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Repl
 
 
 CacheSetting: TypeAlias = AnswerStore | str | Path | None
-"""``memory``, the path of a file, a store that several judges share; None: only what a run brings."""
+"""``memory``, the path of a file, or a store that several judges share; None: only the store of a run, if any."""
 
 _of_run: ContextVar[AnswerStore | Literal[False] | None] = ContextVar("spanscore_answers_of_run", default=None)
 
@@ -470,7 +473,7 @@ def answers_kept(store: AnswerStore | None) -> Iterator[None]:
     """Keep the answers of the judges that are asked inside the block, and in tasks started there.
 
     Args:
-        store: of the judges without a cache of their own; None = every question is asked, whatever is configured.
+        store: store for the judges without a cache of their own; None = every question is asked, with any configuration.
     """
     token = _of_run.set(store or False)
     try:
@@ -481,16 +484,16 @@ def answers_kept(store: AnswerStore | None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Cached(JudgeMiddleware):
-    """A judge that is asked each question once; equal ones that come later, or meanwhile, get the same answer.
+    """A judge that is asked each question once; equal questions, later or at the same time, get the same answer.
 
-    Only answers in the asked form are kept, and a repair is always asked. The same answer twice is one draw of the judge:
-    the calls it did not get are ``cached`` ones, and a score says how many of its own are.
+    Only answers in the requested form are kept, and a repair is always asked. The same answer twice is one draw of the judge:
+    the calls that were not sent are marked ``cached``, and a score has the number of its cached calls.
 
     Args:
-        cache: where the answers are kept. Nowhere when None, unless the run brings a place (``evaluate``).
+        cache: ``memory``, the path of a file, or a store. None: no cache, unless the run has one (``evaluate``).
 
     Raises:
-        ConfigurationError: the file cannot be written, or others stand in for the judge: each of them needs its own.
+        ConfigurationError: the file cannot be written, or the judge has fallbacks: each of them needs its own cache.
     """
 
     judge: Judge
@@ -510,7 +513,7 @@ class Cached(JudgeMiddleware):
         object.__setattr__(self, "_store", store)  # frozen
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer from what was answered before, else ask."""
+        """Return the kept answer to an equal question, or ask."""
         of_run = _of_run.get()
         store = None if of_run is False else self._store or of_run
         if store is None or prompt.step == REPAIR_STEP:
@@ -527,17 +530,17 @@ class Cached(JudgeMiddleware):
         if kept is not None:
             return kept
         reply = await self.judge.ask(prompt)
-        if read(reply.text, prompt.output, prompt.evidence) is not None:  # else it could not be read for ever
+        if read(reply.text, prompt.output, prompt.evidence) is not None:  # an unreadable answer would stay unreadable
             written = store.keep(key, reply)
-            if written is not None:  # before it is used: a question of a process that is killed is not asked again
+            if written is not None:  # awaited before use: a restarted process then does not ask the question again
                 await written
         return reply
 
 
 def key_of(judge: Judge, prompt: Prompt) -> bytes:
-    """Return the key of a question in any process: the model that is asked, the question, and how the answer is drawn.
+    """Return the key of a question, the same in every process: a hash of model, question, and sampling parameters.
 
-    The account's key is no part of it: with a new one the same model answers.
+    The account's API key is excluded: with a new one the same model answers.
     """
     inner = unwrapped(judge)
     account: object = getattr(inner, "account", None)

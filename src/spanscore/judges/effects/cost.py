@@ -1,4 +1,4 @@
-"""The cost of each answer by the user's prices, and the budget beyond which no further question is sent."""
+"""Price each judge answer by the user's price table, and send no further question once a budget is spent."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ __all__ = [
     "with_cost",
 ]
 
-# Prices are the user's: a table of ours would age, and a wrong cost is worse than none.
+# Prices come from the user: a table in this package would become outdated, and a wrong cost is worse than a missing one.
 
 _DATED = re.compile(r"[-@:](?:\d{3,}(?:-\d\d){0,2}|latest)(?:-v\d+(?::\d+)?)?")
-"""What providers append to a model's name: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not -mini,
-nor -1 of a next version, nor -1106-preview: those are other models, at other prices."""
+"""Version suffixes of model names: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not matched: -mini,
+the -1 of a next version, -1106-preview. They name other models, at other prices."""
 _MILLION = 1_000_000
 
 
@@ -61,11 +61,11 @@ class Price(NamedTuple):
     """The prices of a model, in USD per million tokens.
 
     Attributes:
-        input: tokens that it reads.
-        output: tokens that it writes, those of its reasoning included.
-        cached_input: tokens that its provider reads from its own cache; None = as ``input``.
-        batch: share of all these that is billed for answers at the price of batches, [0, 1].
-        cache_write: tokens that its provider writes to its cache; None = as ``input``.
+        input: price of input tokens.
+        output: price of output tokens, reasoning tokens included.
+        cached_input: price of input tokens that the provider reads from its cache; None = ``input``.
+        batch: fraction of these prices that is billed for answers of a batch, [0, 1].
+        cache_write: price of input tokens that the provider writes to its cache; None = ``input``.
     """
 
     input: float
@@ -78,13 +78,14 @@ class Price(NamedTuple):
 def cost_usd(
     price: Price, read: int, written: int, *, cached: int = 0, cache_write: int = 0, at_batch_price: bool = False
 ) -> float:
-    """Return what a request is billed.
+    """Return the bill of a request, in USD.
 
     Args:
-        read: tokens sent.
-        written: tokens received.
-        cached: of those sent, the number that the provider read from its cache.
-        cache_write: of those sent, the number that the provider wrote to its cache.
+        read: input tokens.
+        written: output tokens.
+        cached: number of the input tokens that the provider read from its cache.
+        cache_write: number of the input tokens that the provider wrote to its cache.
+        at_batch_price: whether the fraction ``price.batch`` is billed.
     """
     cached = min(cached, read)
     cache_write = min(cache_write, read - cached)
@@ -96,9 +97,9 @@ def cost_usd(
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price of a model: of its own name, else of the longest name or pattern that stands for it; else None.
+    """Return the price of a model: under its exact name, else under the longest matching name or pattern; None without one.
 
-    ``gpt-4o-mini`` stands for its dated versions, ``gpt-4o*`` for all that begin so.
+    ``gpt-4o-mini`` matches its dated versions, ``gpt-4o*`` all names with that beginning.
     """
     if model in prices:
         return prices[model]
@@ -113,14 +114,14 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
 
 
 def dearest(prices: Mapping[str, Price]) -> Price:
-    """Return a price that no price of a table exceeds; 0 for an empty one."""
+    """Return a price with the highest input and the highest output price of a table; 0 for an empty table."""
     inputs = [max(price.input, price.cache_write or 0.0) for price in prices.values()]
     outputs = [price.output for price in prices.values()]
     return Price(max(inputs, default=0.0), max(outputs, default=0.0))
 
 
 def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
-    """Return what a user gave as prices.
+    """Return a user's price table as model → ``Price``.
 
     Raises:
         ConfigurationError: a price is not two to five numbers, 0 or more.
@@ -153,15 +154,15 @@ R = TypeVar("R", Reply, JudgeCall)
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Priced(JudgeMiddleware):
-    """A judge whose replies carry their cost, and whose requests are paid from the scorer's budgets, where it has some.
+    """A judge that adds the cost to its replies, and pays for its requests from the scorer's budgets, if it has any.
 
-    A reply of a model without a price, or without a count of tokens, has no cost: unknown is not free. What a judge tells of
-    its own cost stays as it is. Innermost, around one request: each attempt of a question is one.
+    A reply has no cost if its model has no price or its tokens were not counted: unknown is not free. A cost that the judge
+    itself reports is kept. This is the innermost layer, around one request: each attempt of a question passes it.
 
     Args:
-        prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``) → USD per million tokens (input,
+        prices: the model's name in the provider's answers, or a pattern (``gpt-4o*``) → USD per million tokens (input,
             output, cached input, share in batches, cache write). ``gpt-4o-mini`` is also the price of the dated
-            ``gpt-4o-mini-2024-07-18``, unless that has one of its own; the longest match wins.
+            ``gpt-4o-mini-2024-07-18``, unless that has its own; the longest match wins.
 
     Raises:
         ConfigurationError: a price is not two to five numbers, 0 or more.
@@ -175,7 +176,7 @@ class Priced(JudgeMiddleware):
         object.__setattr__(self, "table", prices_of(self.prices))  # frozen
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask, and say what it cost."""
+        """Ask the judge, and return its reply with the cost."""
         began_s = time.perf_counter()
         try:
             with attempt() as reservation:
@@ -209,7 +210,7 @@ class Priced(JudgeMiddleware):
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
-        """Return what requests cost; the estimate for each request of unknown usage."""
+        """Return the cost of requests; the estimate stands in for each request of unknown usage."""
         spent = Spent()
         for used in requests:
             tokens = used.input_tokens + used.output_tokens
@@ -223,7 +224,7 @@ class Priced(JudgeMiddleware):
         return spent
 
     def _price(self, model: str) -> Price:
-        """Return a model's price; the dearest of the table for one that first shows in an answer."""
+        """Return a model's price; the dearest of the table for a model without a price that appears in an answer."""
         price = price_of(model, self.table)
         if price is None:
             log_once(
@@ -234,7 +235,7 @@ class Priced(JudgeMiddleware):
 
 
 def table_of(judge: Judge) -> Mapping[str, Price]:
-    """Return the prices that a judge's answers have, and those of the judges that stand in for it."""
+    """Return the price table of a judge, merged with those of its fallbacks; its own prices win."""
     if isinstance(judge, JudgeMiddleware):
         tables = [table_of(one) for one in judge.judges]
         return {model: price for table in reversed(tables) for model, price in table.items()} | dict(_own_table(judge))
@@ -248,7 +249,7 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
 def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> dict[str, Price | None]:
     """Return the models of a judge and its fallbacks, with their prices; None for a model without a price.
 
-    A lexical one is free.
+    A lexical judge is free.
     """
     if isinstance(judge, JudgeMiddleware):
         table = _own_table(judge) or table
@@ -257,7 +258,7 @@ def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})
 
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
-    """Return a call of a judge with what it cost, where that is not known yet and its model has a price."""
+    """Return a judge's call with its cost, if that is missing and the model has a price; else unchanged."""
     return _with_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
 
 
@@ -281,7 +282,7 @@ def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = Fa
 
 
 def _as_one(reply: Reply) -> Reply:
-    """Return all answers to a request as one: they are billed together."""
+    """Return all answers to one request as one reply: they are billed together."""
     answers = (reply, *reply.other_completions)
     return replace(
         reply,
@@ -292,7 +293,7 @@ def _as_one(reply: Reply) -> Reply:
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed. A refusal is not; a request of unknown fate may be."""
+    """Whether a failed request may be billed. A refusal is not; a request with an unknown outcome may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
@@ -304,7 +305,7 @@ _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
 def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
-    """Return what a question will cost at most, as far as can be told before it is sent."""
+    """Return the estimated cost of a question: its input tokens, and the longest answer so far for each completion."""
     if not purse.in_tokens:
         return Spent(calls=1.0)
     read, written = question_tokens(prompt, judge.model), prompt.n * purse.longest_answer
@@ -317,7 +318,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Budgeted(JudgeMiddleware):
-    """A judge that is asked only while the asking scorer's budgets last. Around a ``Priced`` one.
+    """A judge that is asked only while the asking scorer's budgets last. It wraps a ``Priced`` judge.
 
     Long before a budget is spent, ``pipeline/sampling.py`` lowers the sampling rates.
     """
@@ -325,10 +326,10 @@ class Budgeted(JudgeMiddleware):
     judge: Judge
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask, where there is something left.
+        """Ask the judge, if the budgets have enough left.
 
         Raises:
-            JudgeBudgetSpent: there is not; nothing was sent.
+            JudgeBudgetSpent: a budget has less left than the estimate; nothing was sent.
         """
         score = asker()
         if score.purse is None:
@@ -338,7 +339,7 @@ class Budgeted(JudgeMiddleware):
 
 
 def budgeted(judge: Judge) -> Judge:
-    """Return a judge that keeps to budgets: itself, if it does; else one around it, for a user's own."""
+    """Return a judge that keeps to budgets: the judge itself if it has a ``Budgeted`` layer, else one around it."""
     kinds = {type(layer) for layer in layers(judge)}
     if Budgeted in kinds:
         return judge

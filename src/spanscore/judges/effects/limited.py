@@ -1,4 +1,4 @@
-"""Limits around one judge: concurrency, deadline, window, retries, the account's gate, batched votes, and a fallback."""
+"""Limits around one judge: concurrency, timeout, context window, retries, account limits, batched votes, and fallbacks."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Limited(JudgeMiddleware):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Wait for a place, then ask."""
-        # Made anew on another loop: a forked child inherits a count of places its parent's questions hold, and a contended
-        # semaphore raises on a loop that is not its own.
+        # The semaphore is created anew on another loop: a forked child inherits the places that its parent's questions hold,
+        # and a contended semaphore raises on a loop that is not its own.
         loop = asyncio.get_running_loop()
         if self._places is None or self._loop is not loop:
             self._places, self._loop = asyncio.Semaphore(self.max_concurrency), loop
@@ -70,7 +70,7 @@ class Limited(JudgeMiddleware):
 class Timed(JudgeMiddleware):
     """A judge that answers within ``timeout_s`` seconds or raises JudgeTimeout.
 
-    The late question is cancelled and left behind: ``asyncio.wait_for`` would wait for a call that swallows its
+    The late question is cancelled and abandoned: ``asyncio.wait_for`` would wait for a call that swallows its
     cancellation, and hang with it.
     """
 
@@ -82,7 +82,7 @@ class Timed(JudgeMiddleware):
             raise ConfigurationError(f"timeout is {self.timeout_s}; it must be a positive number of seconds")
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask in a task of its own, and give up on it at the deadline."""
+        """Ask in a separate task, and abandon it at the deadline."""
         question = asyncio.ensure_future(self.judge.ask(prompt))
         try:
             done, _ = await asyncio.wait({question}, timeout=self.timeout_s)
@@ -97,13 +97,13 @@ class Timed(JudgeMiddleware):
 
 def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
     question.cancel(why)
-    # What it raises is fetched: else asyncio prints that it was never retrieved.
+    # The exception is fetched: otherwise asyncio logs that it was never retrieved.
     question.add_done_callback(lambda late: late.cancelled() or late.exception())
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Windowed(JudgeMiddleware):
-    """A judge with a bound on the tokens of a question. A longer one is cut before it is asked (``judges/rendering.py``)."""
+    """A judge with a maximum of tokens per question. A longer one is cut before it is asked (``judges/rendering.py``)."""
 
     judge: Judge
     most: int
@@ -114,28 +114,28 @@ class Windowed(JudgeMiddleware):
 
     @property
     def max_input_tokens(self) -> int:
-        """The bound."""
+        """The maximum number of tokens of a question."""
         return self.most
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask."""
+        """Ask the wrapped judge."""
         return await self.judge.ask(prompt)
 
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
-"""A judge that asks us to stay away for longer has failed as far as one score is concerned."""
+"""Longest wait between attempts, in seconds; a longer ``Retry-After`` fails the question."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Retrying(JudgeMiddleware):
-    """A judge that is asked again when asking again may help: it was unavailable, or late.
+    """A judge that is asked again after an error that may pass: it was unavailable, or late.
 
-    Other errors (a wrong key, an unreadable answer) are raised at once. Waits double from half a second, with full jitter;
-    a longer ``Retry-After`` is honoured, and one of more than a minute ends the attempts.
+    Other errors (a wrong key, an unreadable answer) are raised at once. Waits double from half a second, with full jitter.
+    A longer ``Retry-After`` is honoured, and one of more than a minute ends the attempts.
 
     Attributes:
-        max_attempts: the first one included.
+        max_attempts: most attempts, the first one included.
         sleep: seconds → wait; for tests.
     """
 
@@ -148,7 +148,7 @@ class Retrying(JudgeMiddleware):
             raise ConfigurationError(f"max_attempts is {self.max_attempts}; it must be 1 or more")
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask up to ``max_attempts`` times; attempts that were given up are recorded as calls of their own."""
+        """Ask up to ``max_attempts`` times; failed attempts before the last are recorded as calls of their own."""
         attempt = 0
         while True:
             attempt += 1
@@ -164,29 +164,29 @@ class Retrying(JudgeMiddleware):
 
 
 def _longest_wait_s(failed: int) -> float:
-    """Return the most that is waited after so many failed attempts. Callers wait a random share of it, not to come together."""
+    """Return the longest wait in seconds after ``failed`` attempts. Callers wait a random fraction, so as not to coincide."""
     return min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
 
 
 class RateLimited(JudgeMiddleware):
-    """A judge whose questions wait until its account may be asked, and are asked again when that may help.
+    """A judge whose questions wait for their account's limits, and are asked again after errors that may pass.
 
-    An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``max_attempts``, after
-    a random share of 0.5, 1, 2 … s; but not counted, where the judge proves to be away for others too. A refusal for load costs
-    no attempt: the question waits. Attempts that are not the last are recorded as calls.
+    If the judge was unavailable (no connection, a 5xx, a timeout), the attempt is repeated, up to ``max_attempts``, after a
+    random fraction of 0.5, 1, 2 … s. It is not counted if the judge is away for other questions too. A refusal for load costs
+    no attempt: the question waits. Attempts before the last are recorded as calls.
 
     Args:
-        max_attempts: the first one included.
-        max_concurrency: the most questions at once of the account, whoever asks it; None: 64, and 1 for a model that runs in
-            this process.
-        timeout: seconds for one attempt, waiting not counted.
-        queue_timeout: seconds from when this process took the unit, after which a question waits no longer.
-        requests_per_minute: of the account, where the provider does not tell what is left.
-        tokens_per_minute: likewise, of questions and answers.
-        dice: seconds → a random share of them; for tests.
+        max_attempts: most attempts, the first one included; None: 4.
+        max_concurrency: most concurrent questions of the account, from all its judges; None: 64, and 1 for a model that runs
+            in this process.
+        timeout: seconds for one attempt, waiting not counted; None: 30.
+        queue_timeout: longest wait of a question, in seconds since this process received the unit; None: 600.
+        requests_per_minute: limit of the account; None: only the provider's rate-limit headers, if any.
+        tokens_per_minute: limit of the account, input and output tokens; None: only the provider's rate-limit headers, if any.
+        dice: seconds → a random fraction of them; for tests.
 
     Raises:
-        ConfigurationError: one of them is not positive.
+        ConfigurationError: a setting is not positive.
     """
 
     __slots__ = ("__weakref__", "_dice", "gate", "judge", "max_attempts", "queue_timeout", "timeout")
@@ -229,8 +229,8 @@ class RateLimited(JudgeMiddleware):
         """Wait until the account may be asked, and ask.
 
         Raises:
-            JudgeRateLimited: it waited for longer than ``queue_timeout``.
-            JudgeError: the last attempt's.
+            JudgeRateLimited: the question waited for longer than ``queue_timeout``.
+            JudgeError: the error of the last attempt.
         """
         if is_batched(self.judge):
             return await self._ask_by_batch(prompt)
@@ -247,7 +247,7 @@ class RateLimited(JudgeMiddleware):
                 again = True
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             except (JudgeUnavailable, JudgeTimeout) as error:
-                excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it might be the probe for ever
+                excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it may be the probe for ever
                 failed += not excused
                 if failed >= self.max_attempts or not gate.may_repeat(excused=excused):
                     raise
@@ -286,14 +286,14 @@ class RateLimited(JudgeMiddleware):
 
 
 def gates_of(judge: Judge) -> tuple[AccountLimiter, ...]:
-    """Return the gates that a judge's questions go through; empty if it has none."""
+    """Return the account limiters that a judge's questions pass; empty if it has none."""
     inside = judge.judges if isinstance(judge, JudgeMiddleware) else ()
     own = [judge.gate] if isinstance(judge, RateLimited) else []
     return (*own, *(gate for inner in inside for gate in gates_of(inner)))
 
 
 def gathered(judge: Judge) -> Judge:
-    """Return a judge to which a vote is one question; the judge itself, if it is one or never gives several answers."""
+    """Return a judge that sends a vote as one question; the judge itself, if it does so or never gives several answers."""
     inside = [*layers(judge)]
     is_so = any(isinstance(layer, BatchedVotes) for layer in inside)
     return judge if is_so or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
@@ -304,17 +304,17 @@ class BatchedVotes(JudgeMiddleware):
     """A judge that is asked once for all ballots of a vote, if it gives several answers to one question (OpenAI's ``n``).
 
     A vote, or the guesses of ResponseRelevancy, is one question asked k times in one turn of the loop. It gets k answers,
-    drawn independently by the model. Outside of budget and gate: it waits for one place, is paid for once, and is asked again
-    as a whole. Answers that the judge did not give are asked for one by one. Loop thread.
+    drawn independently by the model. This layer is outside of budget and limiter: the vote waits for one place, is paid for
+    once, and is repeated as a whole. Missing answers are asked for one by one. Loop thread.
     """
 
     judge: Judge
     _open: dict[Hashable, _Vote] = field(default_factory=dict, init=False, repr=False)
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer a question, together with its other ballots that are asked in this turn of the loop.
+        """Answer a question, together with its other ballots of this turn of the loop.
 
-        Cancelled, it leaves the others their answers. The last that waits gives the request up, and ends when that has.
+        If it is cancelled, the other ballots still get their answers. The last one cancels the request, and waits for its end.
         """
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
@@ -322,9 +322,9 @@ class BatchedVotes(JudgeMiddleware):
         return await self.judge.ask(prompt) if reply is None else reply
 
     def _vote(self, prompt: Prompt) -> _Vote:
-        """Return the vote that a ballot is part of: another one, where it is cast already, as then the samples are the same."""
+        """Return the vote of a ballot; a new one if the open vote has this ballot already, as equal samples do."""
         loop, score = asyncio.get_running_loop(), asker()
-        # Ballots of one vote differ in nothing that a model is sent.
+        # Ballots of one vote send identical texts to the model.
         key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
         vote = self._open.get(key)
         if vote is None or prompt.vote_index in vote.votes:
@@ -339,7 +339,7 @@ class BatchedVotes(JudgeMiddleware):
 
 
 class _Vote:
-    """The waits for answers to one question, by the number of their ballot. An answer of None: the caller asks alone."""
+    """The waiting ballots of one question, by number. An answer of None: the caller asks alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
         self.votes: dict[int, SharedWait[Reply | None]] = {}
@@ -349,7 +349,7 @@ class _Vote:
         self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a ballot; None without one among those that came."""
+        """Wait for the answer to a ballot; None if too few answers came."""
         wait = self.votes[number] = SharedWait()
         try:
             return await wait.answer
@@ -361,7 +361,7 @@ class _Vote:
                 await asyncio.wait({self._request})
 
     def send(self) -> None:
-        """Ask once for all that wait by now, in the name and the context of the first."""
+        """Ask once for all waiting ballots, in the name and the context of the first."""
         waiting = self._waiting()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
@@ -374,7 +374,7 @@ class _Vote:
         try:
             with asked_by(self._asker), self._asker.asks():
                 reply = await self._ask(replace(self._prompt, n=number))
-        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
             for place, wait in enumerate(self._waiting()):
                 wait.fail(error, pays=not place)
         else:
@@ -398,14 +398,16 @@ def _is_away(judge: Judge) -> bool:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FallingBack(JudgeMiddleware):
-    """A judge that another one stands in for while its breaker is open.
+    """A judge with fallbacks, which are asked while its breaker is open.
 
-    All questions of a score are asked of one judge, chosen at its first question. What a fallback says is of *its* evaluator
-    version, and of the source ``fallback``: a change of judge is no drop of quality, and in no mean of the first one.
+    All questions of a score are asked of one judge, chosen at its first question. A score of a fallback has the fallback's
+    evaluator version and the source ``fallback``. A change of judge is thus no drop of quality, and in no mean of the first
+    judge.
 
     Args:
-        fallbacks: in their order; the first that is not away is asked. Where all are, the questions wait for the first judge.
-        is_away: whether a judge cannot be asked; by its breaker.
+        judge: the first judge.
+        fallbacks: further judges; the first one that is not away is asked. If all are away, questions wait for ``judge``.
+        is_away: whether a judge cannot be asked; by default, whether its breaker refuses calls.
 
     Raises:
         ConfigurationError: two of the judges are the same, or one is a jury.
@@ -428,7 +430,7 @@ class FallingBack(JudgeMiddleware):
 
     @property
     def reads_instructions(self) -> bool:
-        """Whether all of them go by what a question says."""
+        """Whether all of the judges follow the prompt's instruction."""
         return all(map(reads_instructions, self.judges))
 
     async def ask(self, prompt: Prompt) -> Reply:
@@ -444,7 +446,7 @@ class FallingBack(JudgeMiddleware):
 
 
 def judge_in_force(judge: Judge) -> Judge:
-    """Return the judge that is asked for the score at hand: this one, or a fallback that stands in for it."""
+    """Return the judge that is asked for the present score: this one, or a fallback in its place."""
     fallback = next((layer for layer in layers(judge) if isinstance(layer, FallingBack)), None)
     if fallback is None:
         return judge

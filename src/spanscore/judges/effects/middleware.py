@@ -1,4 +1,4 @@
-"""Effect: a judge around another judge. What the one inside is, shows outside, however many stand around it."""
+"""Judge middleware: the base class of judges that wrap another judge, and functions that look through the wrappers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spanscore.protocols import Embedder, Judge
 
 
 class JudgeMiddleware:
-    """The base of an effect: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""
+    """Base of middleware: a dataclass with ``ask``, whose fields are the wrapped judge and, behind it, one setting."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ class JudgeMiddleware:
 
     @property
     def judges(self) -> tuple[Judge, ...]:
-        """The judges that it may ask; several if one stands in for another."""
+        """The judges that it may ask; several if it has fallbacks."""
         return (self.judge,)
 
     @property
@@ -28,18 +28,18 @@ class JudgeMiddleware:
 
     @property
     def reads_instructions(self) -> bool:
-        """Whether the wrapped judge goes by what a question says."""
+        """Whether the wrapped judge follows the prompt's instruction."""
         return reads_instructions(self.judge)
 
     @property
     def max_input_tokens(self) -> int | None:
-        """How many tokens a question may have that any of them may be asked; None when none tells."""
+        """The lowest maximum of tokens per question among its judges; None if none of them has one."""
         told = (getattr(judge, "max_input_tokens", None) for judge in self.judges)
         return min((most for most in told if most is not None), default=None)
 
 
 def reads_instructions(judge: Judge) -> bool:
-    """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
+    """Whether a judge follows a prompt's instruction, as a model does, or only its step's name (``protocols.Judge``)."""
     return getattr(judge, "reads_instructions", False) is True
 
 
@@ -50,18 +50,18 @@ def prompt_order(judge: Judge) -> PromptOrder:
 
 
 def account_of(judge: Judge | Embedder) -> Hashable:
-    """Return whose limits a judge or an embedder meets: its account; itself, if it tells none."""
+    """Return the account whose limits apply to a judge or an embedder; an id of the object itself without an account."""
     inner = unwrapped(cast("Judge", judge))  # an embedder has nothing around it
     return getattr(inner, "account", None) or id(inner)
 
 
 def identity_of(judge: Judge) -> tuple[Hashable, str]:
-    """Return the account of a judge and its way of drawing answers: equal judges answer a question alike."""
+    """Return the account of a judge and its sampling parameters: judges with equal ones answer a question alike."""
     return account_of(judge), repr(getattr(unwrapped(judge), "drawing", None))
 
 
 def unwrapped(judge: Judge) -> Judge:
-    """Return the judge inside all effects."""
+    """Return the judge inside all middleware."""
     *_, innermost = layers(judge)
     return innermost
 
@@ -72,7 +72,7 @@ def is_batched(judge: Judge) -> bool:
 
 
 def layers(judge: Judge) -> Iterator[Judge]:
-    """Yield a judge, and what is inside each of its effects; the outermost first."""
+    """Yield a judge and the judges wrapped inside it; the outermost first."""
     yield judge
     while isinstance(judge, JudgeMiddleware):
         judge = judge.judge

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from spanscore.judges.effects.account import RequestSlot
 
-# Headers of OpenAI and those like it, in which the reset is a duration, and of Anthropic, in which it is a date:
+# Rate-limit headers. OpenAI and compatible providers send the reset as a duration, Anthropic sends it as a date:
 #
 #     x-ratelimit-limit-requests: 60          x-ratelimit-remaining-requests: 59     x-ratelimit-reset-requests: 1s
 #     anthropic-ratelimit-tokens-limit: 100   anthropic-ratelimit-tokens-remaining   anthropic-ratelimit-tokens-reset: 2026-…
@@ -22,20 +22,21 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNITS_S = (86_400, 3_600, 60, 1, 0.001)
 _MINUTE_S = 60.0
-"""Limits of providers that do not say in how long all is back are per minute."""
+"""Period of a limit if the provider sends no reset time: such limits are per minute."""
 _BURST_S = 1.0
-"""Seconds of a user's limit that may be used at once. Providers check a limit per minute per second, too."""
+"""Seconds' worth of a user's limit that may be used at once. Providers check a limit per minute per second, too."""
 _LONGEST_RESET_S = 86_400.0
-"""Some gateways tell a date in (milli)seconds since 1970; taken for a duration, an account would be full for decades."""
+"""Some gateways send a date in (milli)seconds since 1970; taken for a duration, it would block an account for decades."""
 _ROUNDING = 1e-6
 
 
 class TokenBucket:
-    """Holds up to ``most`` and begins full; so many per second run in, and each question takes out what it comes to.
+    """A token bucket: it starts full, is refilled at a constant rate, and each question takes its amount out.
 
     Args:
-        per_s: that run in.
-        most: that it holds.
+        per_s: amount refilled per second.
+        most: capacity.
+        now_s: the present time, in seconds of the caller's clock.
     """
 
     def __init__(self, per_s: float, most: float, now_s: float) -> None:
@@ -43,20 +44,20 @@ class TokenBucket:
         self._level, self._at_s = most, now_s
 
     def change(self, per_s: float, most: float, now_s: float) -> None:
-        """Change its size from now on; it keeps its level, or debt, as far as there is room."""
+        """Change rate and capacity from now on; the level, or debt, is kept up to the new capacity."""
         self._level, self._at_s = min(most, self.level(now_s)), now_s
         self.per_s, self.most = per_s, most
 
     def level(self, now_s: float) -> float:
-        """Return what it holds; below 0 it is in debt."""
+        """Return the present level; below 0 is a debt."""
         return min(self.most, self._level + self.per_s * (now_s - self._at_s))
 
     def take(self, amount: float, now_s: float) -> None:
-        """Take out so much; give back what is negative."""
+        """Take out an amount; a negative amount is put back."""
         self._level, self._at_s = self.level(now_s) - amount, now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Return in how many seconds it holds so much, or is full."""
+        """Return the seconds until the bucket holds an amount, or is full."""
         missing = min(amount, self.most) - self.level(now_s)
         if missing <= _ROUNDING:
             return 0.0
@@ -64,9 +65,9 @@ class TokenBucket:
 
 
 class Buckets:
-    """Buckets of requests and tokens, by the provider's headers and by the user's limits; and a time before which none is sent.
+    """Buckets for requests and tokens, from the user's limits and the provider's headers, and a time until which all wait.
 
-    A header holds for the time of its question: later requests are taken off.
+    A header describes the time at which its question was sent: requests sent later are subtracted.
 
     Args:
         utc_s: the wall clock, for reset times that are dates.
@@ -84,28 +85,28 @@ class Buckets:
 
     @property
     def count_tokens(self) -> bool:
-        """Whether it matters what a question comes to."""
+        """Whether a bucket counts tokens, so that the tokens of a question must be estimated."""
         return "tokens" in self._given or "tokens" in self._told
 
     def allow(self, kind: Kind, per_minute: float) -> None:
-        """Send no more than so many in a minute; the strictest limit holds."""
+        """Limit requests or tokens per minute; the strictest limit applies."""
         per_s = per_minute / _MINUTE_S
         if per_s < self._allowed_per_s.get(kind, inf):
             self._allowed_per_s[kind] = per_s
             self._given[kind] = TokenBucket(*self._size(kind), -inf)
 
     def share(self, fraction: float, now_s: float) -> None:
-        """Fill the user's buckets at a part of their rates from now on: other processes have the rest. No level rises."""
+        """Refill the user's buckets at a fraction of their rates from now on: other processes have the rest. No level rises."""
         self._share = fraction
         for kind, bucket in self._given.items():
             bucket.change(*self._size(kind), now_s)
 
     def stop(self, seconds: float, now_s: float) -> None:
-        """Send nothing for so long, as the provider asks by ``Retry-After``."""
+        """Send nothing for some seconds, as the provider requests by ``Retry-After``."""
         self.stopped_until_s = max(self.stopped_until_s, now_s + seconds)
 
     def wait_s(self, tokens: float, now_s: float) -> float:
-        """Return in how many seconds a question that comes to so many tokens may leave."""
+        """Return the seconds until a question of so many tokens may be sent."""
         wait_s = max(0.0, self.stopped_until_s - now_s)
         for buckets in (self._given, self._told):
             for kind, bucket in buckets.items():
@@ -113,7 +114,7 @@ class Buckets:
         return wait_s
 
     def sent(self, tokens: float, now_s: float) -> int:
-        """Count a question that is sent; return its number."""
+        """Count a question that is sent; return its serial number."""
         self._serial += 1
         self._take(self._given, 1.0, tokens, now_s)
         self._take(self._told, 1.0, tokens, now_s)
@@ -122,13 +123,15 @@ class Buckets:
         return self._serial
 
     def told(self, headers: Mapping[str, str], serial: int, sent_s: float, now_s: float) -> None:
-        """Read what is left by the headers of what came back, be it an answer or a refusal.
+        """Update the provider's buckets from the headers of an answer or a refusal.
 
         Args:
-            serial: the number of the question.
-            sent_s: when it left.
+            headers: the response headers, with lower-case names.
+            serial: serial number of the question.
+            sent_s: time at which the question was sent.
+            now_s: the present time.
         """
-        if serial < self._as_of:  # a newer one has told
+        if serial < self._as_of:  # the headers of a newer question were read already
             return
         told = {kind: bucket for kind in KINDS if (bucket := self._read(headers, kind, sent_s))}
         if not told:
@@ -198,21 +201,21 @@ def _duration_s(text: str) -> float | None:
 _START = 4.0
 _LEAST = 0.01
 _KEPT = 0.9
-"""Share of a level at which it was refused, to which it falls."""
+"""Fraction of the refused level that becomes the new level."""
 _NEAR = 0.96
-"""Share of a rate at which it was refused, to which it returns before it is tried past that rate."""
+"""Fraction of the refused rate to which the pace returns before it exceeds that rate again."""
 _STEP, _LONGEST_STEP = 0.04, 0.64
-"""How far past a rate it is tried, doubling while that passes."""
+"""Fraction by which a probe exceeds the known rate: first and highest value. It doubles while probes pass."""
 _PROBE_S, _RAREST_PROBE_S, _CHANGED_S = 1.0, 8.0, 4.0
 _PASSED_S = 1.0
-"""A rate past the known one that was not refused for so long has passed."""
+"""Seconds without a refusal after which a rate above the known one counts as passed."""
 _PROVED_S = 30.0
-"""For so long it counts that so many at once were answered."""
+"""Seconds for which an answered number of concurrent questions counts as evidence."""
 _PROOFS = 3
 _PEACE = 4
-"""Answers in a row after which refusals are of another time."""
+"""Answers in a row after which a further refusal belongs to a new episode."""
 _DOUBTS = 2
-"""Refusals in a row that speak for places, before a pace is given up."""
+"""Refusals in a row that indicate a concurrency limit, after which a pace is abandoned."""
 _SMOOTHING = 0.1
 
 
@@ -221,22 +224,22 @@ class AdaptiveConcurrency:
 
     It starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
 
-    Providers limit open requests, or requests per second, and do not say which. If a k-th question at once was answered lately,
-    the refusal of a k-th is about the rate, or about a place that is freed a moment after its answer (``ReleaseLag``). Else
-    it is about the places. The rate is answered by a pace, one call per (round trip ÷ level), the places by that many places.
-    By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a provider that limits places, and a bucket
-    refuses places alone again and again.
+    Providers limit open requests, or requests per second, and do not publish which. If a k-th concurrent question was answered
+    lately, the refusal of a k-th means a rate limit, or a place that is freed a moment after its answer (``ReleaseLag``).
+    Otherwise it means a concurrency limit. A rate limit is met by a pace, one call per (round trip ÷ level), a concurrency
+    limit by that many places. By ``benchmarks/judges.py`` neither replaces the other: a learned rate starves a provider that
+    limits concurrency, and a bucket is refused again and again for concurrency alone.
 
-    Calls that were sent before a refusal came back, and are refused as well, are of the same episode and change nothing. It is
-    tried past that level after 1 s, and twice as rarely with each try that fails, up to every 8 s; a try that passes is
-    followed by longer ones, every second. Only a refusal lowers it, and only use raises it.
+    Calls that were sent before a refusal came back, and are refused as well, belong to the same episode and change nothing.
+    The level is exceeded on trial after 1 s, and half as often after each failed trial, down to every 8 s. A passed trial is
+    followed by longer ones, every second. Only a refusal lowers the level, and only use raises it.
 
     Args:
-        ceiling: the most there may be; below 1 a pace, for a process that has a part of a place.
+        ceiling: highest level; below 1 it is a pace, for a process that has a fraction of a place.
 
     Attributes:
-        level: how many; below 1, or where the provider limits the rate, it is a pace.
-        paced: whether it is.
+        level: number of places; a pace if it is below 1, or if ``paced``.
+        paced: whether the level is a pace, because the provider limits the rate.
     """
 
     def __init__(self, ceiling: float) -> None:
@@ -265,7 +268,7 @@ class AdaptiveConcurrency:
         self.level = min(self.level if self._last_serial else _START, self._highest)
 
     def wait_s(self, out: int, now_s: float) -> float:
-        """Return in how many seconds one more may be sent beside those that are out; infinite until one of them ends."""
+        """Return the seconds until one more may be sent when ``out`` are open; infinite until one of them ends."""
         if self._trials.on:
             return self._trials.wait_s(now_s)
         place_s = self._lag.wait_s(self._most() - out, now_s)
@@ -287,10 +290,10 @@ class AdaptiveConcurrency:
         self._trials.ended(ticket)
 
     def answered(self, ticket: RequestSlot, now_s: float, *, in_use: bool) -> None:
-        """Tell that one was answered.
+        """Count a request that was answered.
 
         Args:
-            in_use: whether others wait for a place.
+            in_use: whether other questions wait for a place.
         """
         self._round_trip_s += _SMOOTHING * (now_s - ticket.sent_s - self._round_trip_s)
         self._lag.answered(now_s, self._round_trip_s)
@@ -310,14 +313,14 @@ class AdaptiveConcurrency:
         """Count a request that was refused for load.
 
         Args:
-            out: open requests. Those that were sent later were one fewer at once than it seemed.
+            out: open requests. Each one sent later had one concurrent request fewer than its ``out`` counted.
         """
         later = [other for other in out if other.serial > ticket.serial]
         for other in later:
             other.out -= 1
         ticket.out += ticket.held
         self._goodput.not_attempted += 1
-        if ticket.serial == self._last_serial and self.level < 1:  # a rate that refused it has lost nothing by it
+        if ticket.serial == self._last_serial and self.level < 1:  # a refused request used nothing of a rate limit
             self._last_sent_s = self._sent_before_s
         if ticket.serial <= self._cut_serial:
             return
@@ -328,11 +331,11 @@ class AdaptiveConcurrency:
             self._cut(ticket, len(later), now_s)
 
     def halve(self) -> None:
-        """Halve the level: the judge is back, and its state is not known."""
+        """Halve the level: the judge is back, and its capacity is unknown."""
         self.level = max(min(self.level, 1.0), self.level / 2)
 
     def pace(self, from_s: float) -> None:
-        """Send the questions that wait for this moment one by one, over a round trip from then on."""
+        """Send the questions that wait for ``from_s`` one by one, over one round trip from then on."""
         self._one_by_one_until_s = from_s + self._round_trip_s
 
     def _most(self) -> int:
@@ -341,7 +344,7 @@ class AdaptiveConcurrency:
 
     @property
     def _highest(self) -> float:
-        """The highest level that may be learned: at least one place, as the next ceiling may be any."""
+        """The highest level to learn: at least one place, as a later ceiling may be higher."""
         return max(1.0, self.ceiling)
 
     def _cut(self, ticket: RequestSlot, later: int, now_s: float) -> None:
@@ -367,19 +370,22 @@ class AdaptiveConcurrency:
         self._wall = self.level / _KEPT
 
     def _is_proved(self, out: int, now_s: float) -> bool:
-        """Whether so many at once were answered, lately and not once by luck: a place may be free before we hear of it."""
+        """Whether ``out`` concurrent questions were answered lately, three times or more: one may be luck.
+
+        A provider may free a place before its answer arrives here.
+        """
         proofs = (proof for known, proofs in self._proved.items() if known >= out for proof in proofs)
         return sum(proof > now_s - _PROVED_S for proof in proofs) >= _PROOFS
 
     def _rest(self, ticket: RequestSlot) -> None:
-        """Try past the level twice as rarely, if it was a try that failed; sooner, if the provider allows less than before."""
+        """Probe half as often if a probe was refused; more often if the provider allows less than before."""
         if (self.level if self.paced else ticket.out) >= self._wall:
             self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
         elif not self._in_trouble and self.level >= 1:
             self._probe_every_s = max(_CHANGED_S, self._probe_every_s / 2)
 
     def _resume(self, ticket: RequestSlot, now_s: float) -> None:
-        """Go on after trials: as before if it was a storm, else at the rate at which the first ones were let in again."""
+        """Continue after trials: as before after a storm, else at the rate at which the first trials were admitted."""
         self.pace(now_s)
         if self._trials.was_storm(ticket):
             self._suspects_rate = None
@@ -395,7 +401,7 @@ class AdaptiveConcurrency:
             self._grow_at_s = now_s + _PROBE_S
 
     def _settle(self) -> None:
-        """Make up what a refusal was about, once questions are answered again: in a storm it is about nothing."""
+        """Decide the kind of limit behind a refusal, once questions are answered again: a storm does not indicate any."""
         if self._suspects_rate is None:
             return
         self._doubts = 0 if self._suspects_rate else self._doubts + 1
@@ -446,11 +452,11 @@ class AdaptiveConcurrency:
 
 
 class Goodput:
-    """How many a second were let in while others were refused: the provider's rate. Of a time in which there was trouble."""
+    """Rate of admitted questions per second while others were refused, within one episode: the provider's rate limit."""
 
     _FEWEST = 3
     _TURNED_AWAY = 0.3
-    """Refused for each that was let in, below which the rate was asked for too little to be seen."""
+    """Lowest number of refusals per admitted question at which the rate is measurable."""
 
     def __init__(self) -> None:
         self.begin(-inf)
@@ -461,10 +467,11 @@ class Goodput:
         self.offered = self.not_attempted = 0
 
     def per_s(self, refused: RequestSlot, later: int) -> float | None:
-        """Return the rate up to a question that was refused; None if too little is known.
+        """Return the rate up to a refused question; None with too little evidence.
 
         Args:
-            later: questions that were sent after it, of which nothing is known yet.
+            refused: the refused question.
+            later: number of questions sent after it, whose outcome is unknown.
         """
         admitted = self.offered - self.not_attempted - later
         if admitted < self._FEWEST or self.not_attempted < self._TURNED_AWAY * admitted:
@@ -473,18 +480,18 @@ class Goodput:
 
 
 class ProbeBackoff:
-    """How a provider that refuses everything is asked: after two refusals with no answer between, one question at a time.
+    """Backoff for a provider that refuses everything: after two refusals in a row, questions are sent one at a time.
 
-    The first is sent 0.1 s later; each further one waits twice as long, up to 4 s.
+    The first is sent after 0.1 s; each further one waits twice as long, up to 4 s.
 
     Attributes:
-        last_admitted_s: when the last question left that was answered.
+        last_admitted_s: time at which the latest answered question was sent.
     """
 
     _FIRST_S, _LONGEST_S = 0.1, 4.0
     _MANY = 3
     _STORM_S = 5.0
-    """A rate that lets in fewer than one question in so long is rarer than a provider that refuses everybody for a while."""
+    """Longest interval of a rate limit between two questions; a longer one is taken for a provider that refuses everything."""
 
     def __init__(self) -> None:
         self.last_admitted_s = -inf
@@ -495,29 +502,29 @@ class ProbeBackoff:
 
     @property
     def on(self) -> bool:
-        """Whether questions go one at a time."""
+        """Whether questions are sent one at a time."""
         return self._refusals > 1
 
     @property
     def were_many(self) -> bool:
-        """Whether so many were refused that the time until one was let in tells the rate."""
+        """Whether there were enough refusals for the time until the first admission to show the rate."""
         return self._refusals > self._MANY
 
     def was_storm(self, admitted: RequestSlot) -> bool:
-        """Whether everything was refused for a while, where much was answered before."""
+        """Whether everything was refused for 5 s or more, after a time with several answers."""
         return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
 
     def wait_s(self, now_s: float) -> float:
-        """Return in how many seconds the next may go; infinite while one is out."""
+        """Return the seconds until the next trial may be sent; infinite while one is open."""
         return inf if self._trial else max(0.0, self._next_s - now_s)
 
     def sent(self, ticket: RequestSlot) -> None:
-        """Take a question that is sent for the trial, if trials are on."""
+        """Make a question that is sent the trial, if trials are on."""
         if self.on:
             self._trial = ticket
 
     def ended(self, ticket: RequestSlot) -> None:
-        """End the trial, if the question was it."""
+        """End the trial, if this question is the trial."""
         if self._trial is ticket:
             self._trial = None
 
@@ -535,46 +542,49 @@ class ProbeBackoff:
 
 
 class ReleaseLag:
-    """A gateway frees a place a moment after the answer has left: for so long it is not taken again.
+    """Delay after an answer until a gateway frees the place of its request; the place stays in use for so long.
 
-    It is learned as any other limit: doubled by a refusal that it may explain, and a thousandth less with each answer.
+    The delay is learned as any other limit: doubled by a refusal that it may explain, a thousandth less with each answer.
     """
 
     _FIRST_S = 0.005
     _LONGEST = 0.1
-    """Share of a round trip after which an answer frees its place."""
+    """Upper bound of the lag, as a fraction of a round trip."""
     _EASED = 0.999
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, without a lag."""
+        """Reset the lag to 0."""
         self._lag_s = self._longest_s = 0.0
         self._answered_s: deque[float] = deque()
 
     def answered(self, now_s: float, round_trip_s: float) -> None:
-        """Tell that one was answered."""
+        """Count a request that was answered."""
         self._lag_s *= self._EASED
         self._longest_s = self._LONGEST * round_trip_s
         self._answered_s.append(now_s)
 
     def sent(self, ticket: RequestSlot) -> None:
-        """Note on a question that is sent how many were answered so lately that they may still count."""
+        """Record in the slot of a question how many answered requests the provider may still count."""
         while self._answered_s and self._answered_s[0] + self._longest_s <= ticket.sent_s:
             self._answered_s.popleft()
         ticket.held = len(self._held(ticket.sent_s))
         ticket.doubtful = len(self._answered_s) - ticket.held
 
     def wait_s(self, free: int, now_s: float) -> float:
-        """Return in how many seconds one of the places that seem free may be taken; infinite where none does."""
+        """Return the seconds until one of ``free`` places may be used; infinite if none is free."""
         held = self._held(now_s)
         if free <= 0:
             return inf
         return held[-free] + self._lag_s - now_s if len(held) >= free else 0.0
 
     def explains(self, refused: RequestSlot, level: float) -> bool:
-        """Whether a question was refused because others, just answered, were still counted; it is then taken to be longer."""
+        """Whether the provider may have refused a question because it still counted answered requests.
+
+        If so, the estimated lag is doubled.
+        """
         if not refused.doubtful or refused.out + refused.doubtful < int(level):
             return False
         self._lag_s = min(max(self._FIRST_S, 2 * self._lag_s), self._longest_s)

@@ -1,4 +1,4 @@
-"""A client's exception → JudgeError, by the shape of the provider's answer, else by its words."""
+"""Convert the exceptions of LangChain chat models into ``JudgeError``, by HTTP status and error codes, else by message text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, Judge
 from spanscore.judges.langchain.message import Exchange, limits_in
 
 _SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
-"""Statuses behind which words tell what happened."""
+"""HTTP statuses for which the message text, if it matches ``_WORDS``, decides the error type."""
 _OF_FORM = frozenset({400, 404, 422, 501})
 _OF_STATUS = {401: "not_allowed", 402: "quota", 403: "not_allowed", 404: "no_such_model", 413: "too_long"}
 _WORDS = {
@@ -57,20 +57,20 @@ _NAME = re.compile(r"[\w.\[\]-]{1,60}")
 _MOST_TEXT = 2_000
 _DEEPEST = 5
 _LONGEST_S = 3_600.0
-"""After which an account is asked again, whatever it said: by a wrong clock, or a date in year 9999, it never would be."""
+"""Longest wait by ``Retry-After``: a wrong clock, or a date in year 9999, would otherwise block an account forever."""
 
 
 class ProviderRefusal(NamedTuple):
-    """A provider's refusal, read by its shape: no provider's library is imported.
+    """A provider's refusal, read by attribute names, so no provider's library is imported.
 
-    Clients agree on little more than a ``status_code``, a ``response`` with headers, and a body with a code and a message. The
-    message is read, as many providers have no codes, and never shown: it quotes prompts.
+    Most clients provide a ``status_code``, a ``response`` with headers, and a body with a code and a message. The message is
+    searched because many providers have no codes. It is never shown, because it quotes prompts.
 
     Attributes:
-        status: of HTTP.
-        words: what it says beside it, in lower case.
-        headers: as they came.
-        names: ``param`` and ``code`` as the provider names them, "param messages, code unsupported_value"; may be empty.
+        status: HTTP status, 400 to 599.
+        words: the texts of the error body, in lower case.
+        headers: the response headers, unchanged.
+        names: ``param`` and ``code`` of the body, as in "param messages, code unsupported_value"; may be empty.
     """
 
     status: int
@@ -80,7 +80,7 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def trouble(self) -> str | None:
-        """A trouble that only a person or another question can end; None if it may pass or is not known."""
+        """The error type of a failure that a retry cannot cure, such as ``quota``; None if it may pass or is unknown."""
         if self.status in _SAID_IN_WORDS:
             said = next((trouble for trouble, pattern in _WORDS.items() if pattern.search(self.words)), None)
             if said is not None:
@@ -89,14 +89,14 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def parameter(self) -> str | None:
-        """Which parameter of the request it does not know: ``schema``, ``n``, one of the caches', or one of ``SETTINGS``."""
+        """The refused request parameter: ``schema``, ``n``, a cache parameter or one of ``SETTINGS``; None if unrecognised."""
         if self.status not in _OF_FORM or self.trouble not in (None, "no_such_model"):
             return None
         return next((parameter for parameter, pattern in _PARAMETERS.items() if pattern.search(self.words)), None)
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds that it asks us to wait, an hour at most; None if it does not, or not in a readable form."""
+        """Seconds to wait by ``Retry-After``, an hour at most; None without a readable header."""
         named = {str(name).lower(): str(value) for name, value in self.headers.items()}
         millis = retry_after_s(named.get("retry-after-ms", ""))
         waits_s = retry_after_s(named.get("retry-after", "")) if millis is None else millis / 1000
@@ -104,7 +104,7 @@ class ProviderRefusal(NamedTuple):
 
 
 class ParameterRefused(JudgeError):
-    """The provider does not know a parameter of the request, such as ``schema``, ``n`` or ``temperature``."""
+    """The provider refused a parameter of the request, such as ``schema``, ``n`` or ``temperature``."""
 
     def __init__(self, parameter: str, status: int) -> None:
         super().__init__(f"the judge's provider refused {parameter}: HTTP {status}", error_type=f"http_{status}")
@@ -112,7 +112,7 @@ class ParameterRefused(JudgeError):
 
 
 def refusal_in(heard: Exchange) -> ProviderRefusal | None:
-    """Return what a provider answered, by its status; by what stands in it, of a gateway that answers 200 to everything."""
+    """Return the refusal in a response: by its HTTP status, or by the error in the body if a gateway answers 200 to all."""
     error = heard.said.get("error")
     status = _status(heard.status) or (_status(error.get("code")) if isinstance(error, Mapping) else None)
     body = error or heard.said
@@ -130,7 +130,7 @@ def _in_exception(error: BaseException) -> ProviderRefusal | None:
 
 
 def _in_boto(error: BaseException) -> ProviderRefusal | None:
-    """Return what AWS answered: its clients have the response as a dict."""
+    """Return the refusal in an exception of AWS's clients, which hold the response as a dict."""
     response = getattr(error, "response", None)
     if not isinstance(response, Mapping):
         return None
@@ -145,7 +145,7 @@ def _status(value: Any) -> int | None:
 
 
 def _names(said: Any) -> str:
-    """Return which parameter and which code an error's body names."""
+    """Return the parameter and the code that an error body names, as text; empty without either."""
     inner = said.get("error", said) if isinstance(said, Mapping) else {}
     named = ((name, inner.get(name)) for name in ("param", "code")) if isinstance(inner, Mapping) else ()
     return ", ".join(f"{name} {value}" for name, value in named if isinstance(value, str) and _NAME.fullmatch(value))
@@ -156,7 +156,7 @@ def _words(said: Any) -> str:
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all texts of an error's body; the name of a parameter as ``param=n``, as it may be a single letter."""
+    """Yield all texts of an error body; a parameter's name as ``param=n``, as it may be a single letter."""
     if isinstance(said, str):
         yield said[:_MOST_TEXT]
     elif depth < _DEEPEST and isinstance(said, Mapping):
@@ -174,15 +174,16 @@ _FIRST_REDIRECT = 300
 _LOADED = ("RateLimit", "Overloaded", "Throttl", "TooManyRequests", "ResourceExhausted")
 _AWAY = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "ReadError", "WriteError")
 _TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
-"""Words in the classes that OpenAI's client and LangChain's raise over an answer that is there → trouble."""
+"""Part of an exception's class name → error type, for responses that OpenAI's client or LangChain rejects."""
 _MOST_CAUSES = 5
 
 
 def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> JudgeError:
-    """Return the error a judge raises for it. Its text names class and status, never the message, which quotes prompts.
+    """Return the ``JudgeError`` for a client's exception. Its text names class and status, not the message: it quotes prompts.
 
     Args:
-        heard: what the client's transport heard; None for a client whose transport is not ours.
+        step: name of the prompt, with which the text begins.
+        heard: the exchange that the client's transport recorded; None if the transport is not this package's.
     """
     causes = list(_causes(error))
     ours = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
@@ -212,7 +213,7 @@ def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
 
 
 def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
-    """Return the error for a call that no provider refused: it was not reached, or what it answered is of no use."""
+    """Return the error for a call without a refusal: the provider was not reached, or its answer is unusable."""
     trouble = next((trouble for word, trouble in _TROUBLES.items() if _has_word(classes, word)), None)
     if trouble is not None:
         return _billed(text, trouble, heard)
@@ -229,7 +230,7 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
         away = JudgeUnavailable(text, error_type="connection")
         away.response_started = heard.status is not None
         return away
-    return JudgeError(text)  # whose type is one for all that nobody knows: classes are without number
+    return JudgeError(text)  # one common type: exception classes are unbounded, error types must be few
 
 
 def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
@@ -253,7 +254,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def without_input(error: Exception) -> str:
-    """Return what an error says; one of pydantic's without what it was given, in which a key may stand."""
+    """Return an error's text; for a pydantic error without its input, which may contain a key."""
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_input=False, include_context=False)
