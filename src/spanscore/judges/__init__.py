@@ -1,4 +1,4 @@
-"""Prompt → Reply: judges, and what stands around them."""
+"""Judges: language models, or a comparison of words, that answer the prompts of metrics; with limits, caches and budgets."""
 
 from spanscore.core.prompt import Passages as Passages
 from spanscore.judges.ask import ask as ask
@@ -22,5 +22,5 @@ from spanscore.judges.records import recorded_calls as recorded_calls
 from spanscore.judges.rendering import render as render
 from spanscore.judges.score_context import suppress_tracing as suppress_tracing
 
-# Names that were imported, and not the modules that importing them bound.
+# Names that were imported, without the submodules that the imports bound.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

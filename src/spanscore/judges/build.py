@@ -1,4 +1,4 @@
-"""Chat model, name or judge → Judge, with effects around it."""
+"""Create judges from a chat model, a model name or another judge, and wrap them in the configured middleware."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.judges.langchain.models import ClientSettings, named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
 
-# Keyed by the model's id: a judge holds its model, so the id is taken for as long as the entry lives.
+# The key is the model's id: a judge keeps its model alive, so the id is not reused while the entry exists.
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 _OFFLINE = LexicalJudge()
 
@@ -34,46 +34,46 @@ def judge(
     prompt_cache: bool = True,
     **effects: Unpack[MiddlewareSettings],
 ) -> Judge:
-    """Return a judge. All that ask the same account share its limits, however they were made.
+    """Return a judge. All judges that ask the same account share its limits, however they were created.
 
     Args:
-        model: a LangChain chat model; the name of one as ``init_chat_model`` reads it (``"openai:gpt-4o-mini"``);
-            ``"lexical"`` for the offline judge; or a Judge, which is returned as it is, or wrapped in what is asked for here.
-        base_url: where a model that is given by name is asked; its provider's usual address when None. With one of its own, the
+        model: a LangChain chat model; a model name in the syntax of ``init_chat_model`` (``"openai:gpt-4o-mini"``);
+            ``"lexical"`` for the offline judge; or a Judge, which is returned unchanged, or wrapped as configured here.
+        base_url: endpoint of a model that is given by name; None: the provider's usual address. With another address, the
             application's key is not sent there.
-        api_key_env: the variable of the environment that holds the key of a model that is given by name.
-        api_key_file: the file that does.
-        model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
-        structured: how a chat model is asked for the form of an answer: ``auto`` (its integration's way; in text, where the
-            provider has none), ``schema``, ``tools``, ``json``, or ``text``.
+        api_key_env: environment variable with the key of a model that is given by name.
+        api_key_file: path of a file with the key of a model that is given by name.
+        model_kwargs: further arguments of a model that is given by name, such as ``{"temperature": 0}``.
+        structured: mode of structured output of a chat model: ``auto`` (its integration's choice; text if the provider
+            supports none), ``schema``, ``tools``, ``json``, or ``text``.
         prompt_order: ``evidence_first``: questions about one sample begin with it, and a provider's cache serves all of them.
-            ``instruction_first``: the instruction stands in front of the sample. A part of the version of every metric.
-        prompt_cache: whether the provider's cache serves questions of a unit that begin alike. Such questions have no schema,
-            which would stand in front of the sample: OpenAI's are in JSON mode with ``prompt_cache_key``, Anthropic's in text
-            with ``cache_control``.
-        prompt_cache_wait: seconds that such questions wait at most for the answer to the first of them; 2 around a chat model
-            when None, 0 = none waits.
-        fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
-            asked in their order while the judge is away (its breaker is open). What they say is an evaluator version of its
-            own. What else is set here holds for each of them, but not address, key and parameters; nor limits for a judge that
-            has its own.
+            ``instruction_first``: the instruction comes before the sample. The order is part of every metric's version.
+        prompt_cache: whether the provider's cache serves questions of a unit with the same beginning. Such questions have no
+            schema, which would come before the sample: OpenAI's are in JSON mode with ``prompt_cache_key``, Anthropic's in
+            text with ``cache_control``.
+        prompt_cache_wait: longest wait, in seconds, of questions with a cacheable beginning for the first one's answer;
+            None: 2 for a chat model; 0: no wait.
+        fallback: judges, models or their names, or mappings of arguments of this function (``{"model": …, "base_url": …}``),
+            asked in their order while the judge is away (its breaker is open). Scores of a fallback have their own evaluator
+            version. Other arguments given here also apply to each fallback, except address, key and ``model_kwargs``, and
+            except limits for a judge with its own.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
-        max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
-            the model's window, where it is known, else 100,000, less room for the answer.
-        max_attempts: the first one included; 4 around a chat model when None.
-        max_concurrency: the most questions at once of a chat model's account, which finds its own level below it; 64 when None,
+        max_input_tokens: maximum estimated tokens of one question; contexts and middle turns of a longer one are left out.
+            None: the model's window, or 100,000 if it is unknown, less room for the answer.
+        max_attempts: most attempts, the first one included; None: 4 for a chat model.
+        max_concurrency: most concurrent questions of a chat model's account, which adapts its own level below it; None: 64, or
             1 for a model that runs in this process.
-        timeout: seconds for one attempt, waiting not counted; 30 around a chat model when None.
-        queue_timeout: seconds after which a question waits no longer for its account; 600 when None.
-        requests_per_minute: of the account, where its provider does not tell what is left.
-        tokens_per_minute: likewise, of questions and answers.
-        prices: model as its provider names it in the answer → USD per million tokens (input, output), such as
-            ``{"gpt-4o-mini": (0.15, 0.60)}``, which is the price of ``gpt-4o-mini-2024-07-18`` too. What is not in it has no
-            cost; spanscore brings no prices of its own, as they would age.
+        timeout: seconds for one attempt, waiting not counted; None: 30 for a chat model.
+        queue_timeout: longest wait of a question for its account, in seconds; None: 600.
+        requests_per_minute: limit of the account; None: only the provider's rate-limit headers, if any.
+        tokens_per_minute: limit of the account, input and output tokens; None: only the provider's rate-limit headers, if any.
+        prices: model name in the provider's answers → USD per million tokens (input, output), such as
+            ``{"gpt-4o-mini": (0.15, 0.60)}``, which is the price of ``gpt-4o-mini-2024-07-18`` too. Answers of unlisted models
+            have no cost; spanscore includes no prices, as they would become outdated.
 
     Raises:
-        ConfigurationError: there is no such model, a setting cannot be, or a library is missing (the message holds the
+        ConfigurationError: the model is unknown, a setting is invalid, or a library is missing (the message has the
             ``pip install`` line).
     """
     if fallback := effects.pop("fallback", None):
@@ -116,10 +116,10 @@ def _refuse_client(client: ClientSettings) -> None:
 
 
 def shared_judge(model: Any) -> Judge:
-    """Return ``judge(model)``, the same one for the same chat model: metrics that share a model share its limits."""
+    """Return ``judge(model)``, the same judge for the same chat model: metrics that share a model share its limits."""
     if isinstance(model, str) or callable(getattr(model, "ask", None)):
         return judge(model)
     known = _shared.get(id(model))
-    if known is None:  # without prices: those who give some make their judge by judge(model, prices=…)
+    if known is None:  # without prices: judge(model, prices=…) creates a judge with prices
         known = _shared[id(model)] = judge(model)
     return known

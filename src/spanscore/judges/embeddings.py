@@ -1,4 +1,4 @@
-"""Any LangChain embeddings → Embedder with the limits of its account; and an offline one, that counts words."""
+"""Embedders: any LangChain embeddings with the limits of their account, and an offline embedder that counts words."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
-"""Bytes of an answer, and of each of its vectors: one of 8,000 numbers is some 170 kB in digits."""
+"""Most bytes of a response, and of each of its vectors: 8,000 numbers have some 170 kB as digits."""
 
 
 class EmbedderLimits(TypedDict, total=False):
-    """Keywords of ``embedder()``, as ``judge()`` has them."""
+    """Keywords of ``embedder()``, with the meaning of ``judge()``'s."""
 
     max_attempts: int | None
     max_concurrency: int | None
@@ -43,17 +43,19 @@ class EmbedderLimits(TypedDict, total=False):
 
 
 class LangChainEmbedder:
-    """Any LangChain ``Embeddings``, asked as a chat model is: through a copy without retries of its own, and behind the gate of
-    its account, which all share that ask the account. Unseen by any instrumentation; each request is a recorded call.
+    """An embedder of LangChain ``Embeddings``. It uses a copy without retries, and the shared limiter of its account.
+
+    No instrumentation traces its requests; each request is a recorded call.
 
     Args:
-        prices: model → USD per million tokens, as ``judge()`` has them.
+        embeddings: the LangChain embeddings; they are not changed.
+        prices: model → USD per million tokens, as in ``judge()``.
         limits: keywords of ``judge()`` for attempts, places, deadlines and rates.
 
     Attributes:
         account: the account that it asks.
-        asked: its client as a judge, with a judge's effects around it.
-        model: the model's configured name; the class where it has none.
+        asked: its client as a judge, inside a judge's middleware.
+        model: the model's configured name, or the class without one.
     """
 
     def __init__(
@@ -69,10 +71,10 @@ class LangChainEmbedder:
         self.asked = budgeted(RateLimited(Priced(client, prices or {}), **limits))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, asked for at once.
+        """Return one vector per text; all texts are embedded in one question.
 
         Raises:
-            JudgeError: as a judge's; its text quotes nothing.
+            JudgeError: a failure of the request, as in a judge; its message quotes no text.
         """
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
         reply = await replied(self.asked, question)
@@ -84,16 +86,16 @@ class LangChainEmbedder:
 
 
 class _Vectors(BaseModel):
-    """The shape of an answer in vectors, which is not read from a text."""
+    """The shape of an embedding answer, which is not parsed from a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _VectorsReply(Reply):
-    """An answer in vectors.
+    """An answer with vectors.
 
     Attributes:
-        vectors: one per text, in their order.
-        is_estimated: whether its tokens are an estimate.
+        vectors: one vector per text, in the order of the texts.
+        is_estimated: whether the number of its tokens is an estimate.
     """
 
     vectors: list[list[float]]
@@ -101,7 +103,7 @@ class _VectorsReply(Reply):
 
 
 class _EmbeddingsClient:
-    """The embeddings as a judge whose question is the texts, so that they stand in a judge's effects."""
+    """The embeddings as a judge whose question is the texts, so that a judge's middleware can wrap them."""
 
     reads_instructions = False
 
@@ -115,7 +117,7 @@ class _EmbeddingsClient:
 
     @property
     def model(self) -> str:
-        """The model's configured name; the class where it has none."""
+        """The model's configured name, or the class without one."""
         return model_name(self._embeddings)
 
     @property
@@ -135,7 +137,7 @@ class _EmbeddingsClient:
             vectors = await self._vectors(texts, heard)
         except Exception as error:
             failure = judge_error(error, prompt.step, heard)
-            if not failure.input_tokens:  # else it tells of all
+            if not failure.input_tokens:  # otherwise the error already counts all requests
                 self._record(heard.answers, time.perf_counter() - started_s, estimated=False)
             raise failure from error
         if len(vectors) != len(texts):
@@ -155,7 +157,7 @@ class _EmbeddingsClient:
         )
 
     def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
-        """Record the requests before the last: a client asks for many texts in several."""
+        """Record the requests before the last: a client splits many texts into several requests."""
         for tokens in requests:
             record(_call(self.model, tokens.input, took_s / len(requests), estimated=estimated))
 
@@ -183,23 +185,23 @@ def _call(model: str, tokens: int, took_s: float, *, estimated: bool, cost_usd: 
 
 
 def _shared(tokens: int, requests: int) -> list[Tokens]:
-    """Return estimated tokens, shared out among the requests that may have taken them."""
+    """Return an estimated number of tokens, divided among the requests."""
     return [Tokens(tokens // requests + (place < tokens % requests)) for place in range(requests)]
 
 
 def embedder(
     embeddings: Any, *, prices: Mapping[str, Sequence[float]] | None = None, **limits: Unpack[EmbedderLimits]
 ) -> Embedder:
-    """Return an Embedder.
+    """Return an embedder.
 
     Args:
-        embeddings: LangChain embeddings; the name of some as ``init_embeddings`` reads it
-            (``"openai:text-embedding-3-small"``); ``"lexical"`` for the offline ones; or an Embedder, returned as it is.
-        prices: as those of ``judge()``; of LangChain's.
-        limits: likewise: ``max_attempts``, ``max_concurrency``, ``timeout`` and so on.
+        embeddings: LangChain embeddings; the name of a model in the syntax of ``init_embeddings``
+            (``"openai:text-embedding-3-small"``); ``"lexical"`` for the offline embedder; or an Embedder, returned unchanged.
+        prices: model → USD per million tokens, as in ``judge()``; for LangChain embeddings.
+        limits: ``max_attempts``, ``max_concurrency``, ``timeout`` and so on, as in ``judge()``; for LangChain embeddings.
 
     Raises:
-        ConfigurationError: it is none of these, or its library is missing.
+        ConfigurationError: ``embeddings`` is of another type, or its library is missing.
     """
     if embeddings == "lexical":
         return LexicalEmbedder()
@@ -216,14 +218,15 @@ def embedder(
 
 
 def embedder_name(made: Embedder) -> str:
-    """Return what tells embeddings apart in a metric's version: their model, else their class."""
+    """Return the name of embeddings in a metric's version: their model, else their class."""
     return str(getattr(made, "model", None) or type(made).__name__)
 
 
 class LexicalEmbedder:
-    """Counts of word stems, hashed into ``size`` places: texts are alike that share words. Deterministic, offline, English.
+    """An embedder that counts word stems, hashed into ``size`` dimensions; deterministic, offline, for English.
 
-    Not a model of meaning: "cheap" and "inexpensive" are strangers to it. A text of function words alone is the zero vector.
+    Texts with common words are similar. It has no model of meaning: "cheap" and "inexpensive" are unrelated. A text of function
+    words alone is the zero vector.
     """
 
     model = "lexical-1"

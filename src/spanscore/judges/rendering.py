@@ -1,4 +1,4 @@
-"""Prompt → the texts that a model reads: fenced evidence, harmless tags, token counts, truncation to a window."""
+"""Render a prompt as the texts for a model: fence the evidence, escape tags in it, count tokens, and cut it to a window."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _BRACKETS: Final = (
     "<\uff1c\ufe64\u2039\u3008\u27e8\u2329\u276e\u276c\u2770\u29fc\u2991\u02c2\u1438\u16b2\u226e\u227a\u226a\u22d6\u00ab\u300a"
     "\u27ea\u2264\u2a7d\u22d8\u2993\u25c1\u25c3\ufe3d\ufe3f\u2a79\u2aa1\U0001d236\U000e003c"
 )
-"""Signs that look like ``<``; ``≮`` and the vertical forms are compositions of one. The last one is unseen."""
+"""Characters that look like ``<``; ``≮`` and the vertical forms decompose into one. The last one is invisible."""
 _SLASHES: Final = "/\\\u2044\u2215\u2216\u29f8\u29f9\u2571\u27cb\u3033\u30ce\u31d3\u4e3f\u2cc6\u1735\u29f5\U0001d23a()"
-"""Signs that look like ``/``, and the brackets of ``⒠``, whose letters stand in brackets."""
+"""Characters that look like ``/``, and the brackets of ``⒠``, whose letters are in brackets."""
 _BLANKS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u17b4\u17b5\U0001d159\ufffc")
-"""Signs that nobody sees, in categories of letters and symbols."""
+"""Invisible characters in the Unicode categories of letters and symbols."""
 _LETTERS: Final = {
     sign: letter
     for letter, signs in {
@@ -49,12 +49,12 @@ _LETTERS: Final = {
     }.items()
     for sign in signs
 }
-"""Signs that look like a letter of the word, beside those that Unicode itself relates to one."""
+"""Characters that look like a letter of the word and that Unicode does not relate to it."""
 _NAMED = re.compile(r"(?:.* )?(?:LATIN|SYMBOL) (?:.* )?([A-Z])(?: WITH .*)?")
 _TAG_SIGNS = re.compile("[\U000e0020-\U000e007e]")
-"""Unseen twins of ASCII, in which some models read what nobody sees."""
+"""Invisible twins of ASCII characters, which some models can read."""
 _MOST_SIGNS: Final = 50_000
-"""Signs of one text that are looked at one by one, in some 50 ms. Behind them every suspicious sign is escaped."""
+"""Most characters of one text that are examined one by one, in some 50 ms. Behind them every suspicious one is escaped."""
 
 _ROLES = "system|user|human|assistant|model"
 _ANGLED = (
@@ -67,25 +67,26 @@ _MAY_OPEN = r"[\s/]*+(?:[eE][\s/]*+(?:[vV\\&%]|[^\x00-\x7e])|[\\&%]|[^\x00-\x7e]
 _WRITTEN = {"&": re.compile("&(?=[#lL])(?P<mark>(?!))?"), "%": re.compile("%(?=3[cC])(?P<mark>(?!))?")}
 _SQUARE = re.compile(r"\[(?=/?[A-Za-z]?[A-Z][A-Z_]+(?:_\d+)?\])")
 _HEADING = re.compile(rf"#(?=##\s*+(?i:instruction|response|input|{_ROLES})\s*+:)")
-"""Without ``re.IGNORECASE``: a pattern that begins with one literal sign is looked for at the speed of memory."""
+"""Without ``re.IGNORECASE``: a pattern that begins with one literal character is searched at the speed of memory."""
 _PLAIN = re.compile(rf"<[\s/]*+{_WORD}", re.IGNORECASE)
 _SIGN = re.compile(
     r'[\s/]+|\\+u[0-9a-f]{4}|\\[\\"bfnrt]|&(?:\#\d{1,7}|\#x[0-9a-f]{1,6}|[a-z]{2,8});?|%[0-9a-f]{2}|.',
     re.IGNORECASE | re.DOTALL,
 )
-"""One sign as it may be written in JSON, in HTML or in an address; blanks and slashes in a row."""
+"""One character as it may be written in JSON, in HTML or in a URL; or a run of blanks and slashes."""
 
 
 def without_marks(text: str) -> str:
-    """Return JSON of which no part looks like a tag of the fence or is a mark of a chat template. In linear time.
+    """Return JSON without parts that look like a tag of the fence or are control tokens of a chat template. In linear time.
 
-    The first sign of each such part becomes an escape (``\\u003c``): a parser of JSON reads the same text, a model sees no tag.
+    The first character of each such part becomes an escape (``\\u003c``): a JSON parser reads the same text, a model sees no
+    tag. Such parts are:
 
-    - ``</evidence>``, also in other letters (fullwidth, mathematical, circled, Cyrillic …), with unseen signs, as an entity
+    - ``</evidence>``, also in other letters (fullwidth, mathematical, circled, Cyrillic …), with invisible ones, as an entity
     - ``<|im_end|>``, ``[/INST]``, ``<<SYS>>``, ``<start_of_turn>``, ``</s>`` …: a tokenizer makes one token of it anywhere
     """
     escape = _Escape()
-    # Most texts have no bracket, and ``in`` finds that out in half the time that a class of signs takes.
+    # Most texts have no bracket, and ``in`` finds that out in half the time that a character class takes.
     for bracket in "<" if text.isascii() else _BRACKETS:
         if bracket in text:
             text = _after(bracket).sub(escape, text)
@@ -99,29 +100,29 @@ def without_marks(text: str) -> str:
 
 @cache
 def _after(bracket: str) -> re.Pattern[str]:
-    """Return the pattern of a bracket before a mark of a template, or before signs that may be those of a tag."""
+    """Return the pattern of a bracket before a template's control token, or before characters that may begin a tag."""
     return re.compile(rf"{bracket}(?:(?=(?P<mark>{_MARK}))|(?={_MAY_OPEN}))")
 
 
 class _Escape:
-    """Replacement of the first signs of marks and tags in one text by their escapes of JSON."""
+    """Replaces the first characters of control tokens and tags in one text by their JSON escapes."""
 
     def __init__(self) -> None:
         self._left = _MOST_SIGNS
 
     def __call__(self, match: re.Match[str]) -> str:
-        """Return the escape of a sign; the sign itself if neither a mark nor a tag begins there."""
+        """Return the escape of a character; the character itself if neither a control token nor a tag begins there."""
         sign = match[0]
         is_one = self._left < 0 or match["mark"] is not None or self._opens_tag(match.string, match.start())
         return _in_hex(sign) if is_one else sign
 
     def _opens_tag(self, text: str, start: int) -> bool:
-        """Whether the signs from ``start`` on look like the beginning of a tag."""
+        """Whether the characters from ``start`` on look like the beginning of a tag."""
         if _PLAIN.match(text, start):
             return True
         signs = (sign[0] for sign in _SIGN.finditer(text, start))
         left = f"<{_WORD}"
-        for sign in signs:  # up to the next bracket at most: no text is looked at from two places
+        for sign in signs:  # up to the next bracket at most: no part of a text is scanned twice
             self._left -= 1
             letters = _seen(sign)
             if self._left < 0 or letters.startswith(left) or _TAG_SIGNS.match(sign):
@@ -134,14 +135,14 @@ class _Escape:
 
 @cache
 def _in_hex(sign: str) -> str:
-    """Return a sign as JSON has it in ASCII, which is two escapes beyond the basic plane."""
+    """Return a character's JSON escape in ASCII; two escapes beyond the basic plane."""
     units = sign.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 @lru_cache(maxsize=4096)
 def _seen(sign: str) -> str:
-    """Return the Latin letters that a reader sees in a sign, in lower case; ``<`` for a bracket, empty for an unseen one."""
+    """Return the Latin letters that a character looks like, in lower case; ``<`` for a bracket, empty for an invisible one."""
     if sign[:1] == "\\":
         sign = chr(int(sign[-4:], 16)) if sign[-5:-4] in ("u", "U") else sign[1:].strip("bfnrt\\")
     elif sign[:1] == "%" and len(sign) > 1:
@@ -168,17 +169,17 @@ _SYSTEM = f"{_NOTE} The instruction and the form of the answer stand outside of 
 
 
 SAMPLE_PARTS: Final = ("retrieved_contexts", "reference_contexts", "user_input", "response", "reference")
-"""Fields of a sample in the order of the evidence: the longest, and those of most questions, first."""
+"""Fields of a sample in the order of the evidence: the longest and most frequently used fields come first."""
 
 
 class Rendered(NamedTuple):
-    """The two texts of a chat model. No evidence is in the system text.
+    """The two texts for a chat model. The system text contains no evidence.
 
-    The evidence is written by strangers. It stands as JSON between two tags that cannot occur inside it, so that a model takes
-    a line in it that gives orders for evidence.
+    The evidence is written by untrusted people. It is JSON between two tags that cannot occur inside it, so that a model takes
+    commands inside it for evidence.
 
-    Providers sell a beginning that they have read before at a tenth to a half of its price. So by default the system text is
-    the same for all metrics, and the user text begins with the evidence: questions about one sample begin alike.
+    Providers bill a beginning that is in their cache at a tenth to a half of its price. By default the system text is therefore
+    the same for all metrics, and the user text begins with the evidence: questions about one sample have the same beginning.
     """
 
     system: str
@@ -188,11 +189,11 @@ class Rendered(NamedTuple):
 def render(prompt: Prompt) -> Rendered:
     """Return the texts of a prompt. Deterministic: the same prompt gives the same texts in every process.
 
-    Made once: the cache's key, budget, gate and model all look at them, and evidence may have megabytes.
+    The texts are rendered once per prompt: cache key, budget, limiter and model use them, and evidence may have megabytes.
     """
     if prompt.rendered is None:
         made = _instruction_first(prompt) if prompt.order == "instruction_first" else _evidence_first(prompt)
-        object.__setattr__(prompt, "rendered", made)  # frozen, and what it holds does not change
+        object.__setattr__(prompt, "rendered", made)  # frozen, but a cached value of its other fields
     texts: Rendered = prompt.rendered
     return texts
 
@@ -225,7 +226,7 @@ def _example(evidence: str, output: Mapping[str, Any]) -> str:
 
 
 def _by_field(evidence: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return evidence as all questions about a sample show it: its fields by their names, in one order, in front."""
+    """Return the evidence in the form that all questions about a sample share: sample fields first, in one order."""
     shown = {}
     for variable, value in evidence.items():
         field = fields.get(variable, variable)
@@ -239,18 +240,18 @@ def _place(field: str) -> int:
 
 
 def fenced(evidence: Any) -> str:
-    """Return evidence as JSON between tags; signs in it that look like a tag are escaped (``\\u003c``)."""
+    """Return evidence as JSON between tags; characters in it that look like a tag are escaped (``\\u003c``)."""
     return f"{_BEGIN}{_without_tags(as_json(evidence))}{_END}"
 
 
 def as_json(value: Any) -> str:
-    """Return JSON as it stands between the tags, before anything in it is escaped."""
+    """Return a value as JSON in the format of the fence, before any escaping."""
     # Compact, and no line breaks at the tags: a sixth of the tokens around a short question and answer.
     return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
 
 
 def _without_tags(text: str) -> str:
-    """Return JSON in which nothing looks like a tag, and which has a UTF-8 form: without a lone surrogate (a cut emoji)."""
+    """Return JSON without parts that look like a tag, in valid UTF-8: a lone surrogate (a cut emoji) is replaced."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")  # providers' clients raise on one
     return without_marks(text)
@@ -258,16 +259,16 @@ def _without_tags(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def form(output: type[BaseModel]) -> str:
-    """Return the form of an answer as a judge reads it: ``{"reason": string, "verdict": integer (0 or 1)}``.
+    """Return the form of an answer in the prompt: ``{"reason": string, "verdict": integer (0 or 1)}``.
 
-    A third of the tokens of the JSON schema that says the same. Cached: building it is half the cost of a call.
+    It takes a third of the tokens of the equivalent JSON schema. Cached: building it is half the cost of a call.
     """
     schema = output.model_json_schema()
     return _form(schema, schema.get("$defs", {}))
 
 
 def _form(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
-    """Return one part of a schema in the words of JSON; a description of a field stands behind its type."""
+    """Return one part of a schema in terms of JSON; a field's description follows its type."""
     if "$ref" in schema:
         return _form(classes[schema["$ref"].rpartition("/")[2]], classes)
     if "properties" in schema:
@@ -287,23 +288,23 @@ def _form(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
 
 
 BYTES_PER_TOKEN: Final = 3.5
-"""Where no tokenizer is here: English prose has 4 to 5, JSON and code fewer, a Chinese character is three."""
+"""Bytes per token without a tokenizer: English prose has 4 to 5, JSON and code fewer; a Chinese character has three bytes."""
 _LONGEST: Final = 50_000
-"""Characters that are counted by a tokenizer, at some 2 ms: the loop has other questions, too."""
+"""Most characters that are counted by a tokenizer, in some 2 ms; longer texts would block the loop."""
 
 
 def bytes_of(text: str) -> int:
-    """Return how many bytes a text has in UTF-8."""
+    """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text has. By its bytes, which hold for any script: one of Chinese is worth a word."""
+    """Return the approximate number of tokens of a text, by its bytes, which fit any script."""
     return ceil(bytes_of(text) / BYTES_PER_TOKEN)
 
 
 def question_tokens(prompt: Prompt, model: str = "") -> int:
-    """Return about how many tokens a model reads of a question: by its tokenizer where that is loaded, else by the bytes."""
+    """Return the approximate input tokens of a question: by the model's tokenizer if it is loaded, else by the bytes."""
     text = "\n".join(render(prompt))
     count = loaded_counter(model) if len(text) <= _LONGEST else None
     return estimate(text) if count is None else count(text)
@@ -313,52 +314,52 @@ LEFT_OUT = "[… left out …]"
 _GAP: Mapping[str, Any] = {"role": "note", "content": LEFT_OUT}
 
 _WINDOW = 100_000
-"""Tokens that a model reads of which nothing is known."""
+"""Context window, in tokens, of a model whose window is unknown."""
 _ANSWER = 4_000
-"""Tokens kept free for the answer: the longest that our metrics ask for is a row for each of some fifty statements."""
+"""Tokens reserved for the answer: the longest answer of our metrics has a row for each of some fifty statements."""
 _LARGEST_TURN = 4
-"""A message of the middle has at most one part in so many of what there is room for: a page that a tool found is no reason to
-lose what was said around it."""
+"""Largest fraction of the room, 1 / 4, for one middle message: a page that a tool found must not displace the conversation
+around it."""
 _PASSES = 3
-"""How often contexts are cut: where escapes stand thick at one place, the first cut is too small."""
+"""Times that contexts are cut: if escapes are dense in one place, the first cut is too small."""
 _ESCAPED = 6
-"""Bytes that one character may have as JSON (``\\u0000``)."""
+"""Most bytes of one character as JSON (``\\u0000``)."""
 _ENDS = (re.compile(r"[.!?…؟۔।॥۔።][\"')\]”’»]*(?=\s)|[。！？｡]|\n+"), re.compile(r"(?<=\S)\s|[，、；,;|]"))
-"""Of sentences, in all scripts that mark them, and of words."""
+"""Ends of sentences, in all scripts that mark them, and of words."""
 
 
 class FittedQuestion(NamedTuple):
-    """A question that fits, and the share of its tokens that was left out, [0, 1)."""
+    """A question that fits the window, and the fraction of its tokens that was left out, [0, 1)."""
 
     prompt: Prompt
     left_out: float
 
 
 def less_answer(window: int) -> int:
-    """Return what a window leaves for the question."""
+    """Return the tokens of a window that remain for the question."""
     return window - min(_ANSWER, window // 4)
 
 
 def bound_of(judge: Judge) -> int:
-    """Return how many tokens a question to a judge may have: what it tells as ``max_input_tokens``, else 96,000."""
+    """Return the maximum tokens of a question to a judge: its ``max_input_tokens``, else 96,000."""
     told = getattr(judge, "max_input_tokens", None)
     return told if isinstance(told, int) else less_answer(_WINDOW)
 
 
 def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
-    """Return a question of at most so many tokens, estimated; itself, if it has no more.
+    """Return a question cut to an estimated maximum of tokens; unchanged if it fits.
 
     - Contexts lose from the end, the longest first. They are ``Passages``, or a list of texts under a key that ends in
       ``contexts``.
     - A conversation loses its middle turns, their long parts first; the first and the last message stay whole. It is a list
       of messages, mappings with a ``role`` (``MultiTurnSample.messages``).
-    - All else stays whole: question, answer, reference, statements.
+    - Everything else stays whole: question, answer, reference, statements.
 
-    A text is cut behind a sentence, else a word, else a character; at least half of the room is filled. ``LEFT_OUT`` stands
-    in the place of the rest.
+    A text is cut behind a sentence, else a word, else a character; at least half of the room is filled. ``LEFT_OUT`` replaces
+    the rest.
 
     Raises:
-        JudgeError: it is ``too_long`` also without any context and middle turn.
+        JudgeError: ``too_long``: the question does not fit even without any context and middle turn.
     """
     room = max_tokens * BYTES_PER_TOKEN
     foreign = [prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]
@@ -379,7 +380,7 @@ def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
 
 
 def _shorter_contexts(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:
-    """Return evidence whose longest contexts have lost about so many bytes."""
+    """Return evidence whose longest contexts are shorter by about ``over`` bytes in total."""
     texts = {key: found for key, value in evidence.items() if (found := _contexts(key, value))}
     cap = _cap([_json_bytes(text) for found in texts.values() for text in found], over)
     cut = {key: [_cut(text, cap) for text in found] for key, found in texts.items()}
@@ -394,7 +395,7 @@ def _contexts(key: str, value: Any) -> Sequence[str]:
 
 
 def _cap(sizes: Sequence[int], over: float) -> float:
-    """Return the size down to which all larger ones are cut to lose so much together; 0 where that is not enough."""
+    """Return the size to which larger texts are cut to save ``over`` bytes in total; 0 if that does not suffice."""
     falling = sorted(sizes, reverse=True)
     total = 0
     for count, (size, following) in enumerate(zip_longest(falling, falling[1:], fillvalue=0), 1):
@@ -405,12 +406,12 @@ def _cap(sizes: Sequence[int], over: float) -> float:
 
 
 def _cut(text: str, cap: float) -> str:
-    """Return a text of at most so many bytes as JSON: its beginning, and the mark."""
+    """Return a text of at most ``cap`` bytes as JSON: its beginning, and the mark."""
     size, mark = _json_bytes(text), _json_bytes(LEFT_OUT)
     if size <= max(cap, mark):
         return text
     room, most = max(0.0, cap - mark), len(text)
-    while size > room and most:  # again where escapes stand thick at the beginning
+    while size > room and most:  # repeated, as escapes may be dense at the beginning
         most = min(most - 1, int(most * room / size))
         size = _json_bytes(text[:most])
     kept = _up_to_an_end(text, most)
@@ -418,7 +419,7 @@ def _cut(text: str, cap: float) -> str:
 
 
 def _up_to_an_end(text: str, most: int) -> str:
-    """Return so many characters at most, up to the last end of a sentence, else of a word, in their second half."""
+    """Return at most ``most`` characters, up to the last end of a sentence, else of a word, in their second half."""
     for pattern in _ENDS:
         ends = deque((end.end() for end in pattern.finditer(text, most // 2, most)), maxlen=1)
         if ends:
@@ -429,7 +430,7 @@ def _up_to_an_end(text: str, most: int) -> str:
 
 
 def _shorter_talk(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:
-    """Return evidence whose conversation has lost about so many bytes of its middle turns."""
+    """Return evidence whose conversation is shorter by about ``over`` bytes of its middle turns."""
     lists = {key: value for key, value in evidence.items() if isinstance(value, list) and value}
     talks = (key for key, value in lists.items() if all(isinstance(one, Mapping) and "role" in one for one in value))
     key = next(talks, None)
@@ -437,14 +438,14 @@ def _shorter_talk(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]
 
 
 def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mapping[str, Any]]:
-    """Keep the middle turns from both ends on while there is room; the mark stands for the rest."""
+    """Return messages whose middle turns are kept from both ends while there is room; the mark replaces the rest."""
     first, turns, last = messages[:1], deque(messages[1:-1]), messages[1:][-1:]
     room = sum(map(_json_bytes, turns)) - over - _json_bytes(_GAP)
     largest = room / _LARGEST_TURN
     before: list[Mapping[str, Any]] = []
     after: deque[Mapping[str, Any]] = deque()
     while turns:
-        late = len(after) <= len(before)  # of what is left, what was said last counts more
+        late = len(after) <= len(before)  # later turns count more
         turn = _capped(turns.pop() if late else turns.popleft(), largest)
         room -= _json_bytes(turn)
         if room < 0:
@@ -457,7 +458,7 @@ def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mappi
 
 
 def _capped(turn: Mapping[str, Any], cap: float) -> Mapping[str, Any]:
-    """Return a message whose text, and the arguments of each of whose calls, have at most so many bytes."""
+    """Return a message whose text has at most ``cap`` bytes; the arguments of a tool call above ``cap`` are left out."""
     capped = dict(turn)
     if isinstance(turn.get("content"), str):
         capped["content"] = _cut(turn["content"], cap)
@@ -471,12 +472,12 @@ def _size(prompt: Prompt) -> int:
 
 
 def _json_bytes(value: Any) -> int:
-    """Return the bytes of a value inside a fence, with the comma behind it."""
+    """Return the size of a value inside a fence, with the comma behind it, in bytes."""
     return bytes_of(fenced(value)) - _FENCE + 1
 
 
 def _at_most(value: Any) -> float:
-    """Return at a glance a size in bytes that a value does not reach when rendered, with the texts around it."""
+    """Return a fast upper bound of a value's rendered size in bytes, with the texts around it."""
     if isinstance(value, str):
         return len(value) * _ESCAPED + _ESCAPED
     if isinstance(value, Mapping):

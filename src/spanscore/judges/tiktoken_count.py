@@ -1,4 +1,4 @@
-"""Texts → number of tokens: by tiktoken where it is here with its vocabulary, else by a rule of thumb."""
+"""Count the tokens of texts: by tiktoken if it is installed with its vocabulary, else by a rule of thumb."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _VOCABULARIES = {
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
 }
-"""Encoding → the name under which tiktoken keeps its vocabulary (the SHA-1 of its address)."""
+"""Encoding → file name of its vocabulary in tiktoken's cache (the SHA-1 of its URL)."""
 _CHARACTERS = 4.0
-"""Characters of a token in English prose and JSON: within a fifth of cl100k_base on our prompts."""
+"""Characters per token in English prose and JSON: within a fifth of cl100k_base on our prompts."""
 _loaded: dict[str, Callable[[str], int]] = {}
 
 
@@ -23,8 +23,8 @@ class TokenCounter(NamedTuple):
     """A counter of tokens.
 
     Attributes:
-        name: how it counts, for the reader of the number.
-        count: text → tokens.
+        name: the counting method, for reports.
+        count: text → number of tokens.
     """
 
     name: str
@@ -36,7 +36,7 @@ _APPROXIMATE = TokenCounter("about, 4 characters a token", lambda text: round(le
 
 @cache
 def counter(encoding: str = "cl100k_base") -> TokenCounter:
-    """Return the best counter that works here without a network: tiktoken would fetch a vocabulary that it does not have."""
+    """Return the best counter that works without a network: tiktoken would download a missing vocabulary."""
     if encoding not in _VOCABULARIES or not (_folder() / _VOCABULARIES[encoding]).is_file():
         return _APPROXIMATE
     try:
@@ -48,19 +48,19 @@ def counter(encoding: str = "cl100k_base") -> TokenCounter:
 
 
 def load_counter(model: str) -> None:
-    """Load a model's own tokenizer, where it has one and its vocabulary is here. Blocks for some 0.5 s; never raises."""
+    """Load a model's own tokenizer, if it has one with a local vocabulary. Blocks for some 0.5 s; never raises."""
     try:
         from tiktoken.model import encoding_name_for_model
 
         own = counter(encoding_name_for_model(model))
-    except Exception:  # noqa: BLE001  (not installed, or another's model: its tokens are told by their bytes)
+    except Exception:  # noqa: BLE001  (not installed, or a model without this tokenizer: its tokens are estimated by bytes)
         return
     if own is not _APPROXIMATE:
         _loaded[model] = own.count
 
 
 def loaded_counter(model: str) -> Callable[[str], int] | None:
-    """Return what counts a model's tokens as the model does; None until that is loaded, and where there is none."""
+    """Return a function that counts tokens by the model's own tokenizer; None unless ``load_counter`` has loaded it."""
     return _loaded.get(model)
 
 

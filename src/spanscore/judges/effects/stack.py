@@ -1,13 +1,13 @@
-"""The effects around a judge: which there are, and in which order.
+"""Wrap a judge in the configured middleware, in a fixed order.
 
     Cached(BatchedVotes(CacheFilled(Budgeted(RateLimited(Priced(LangChainJudge))))))
-        Around a chat model. ``RateLimited`` holds attempts, deadlines and limits; a vote is one question to it.
+        For a chat model. ``RateLimited`` has attempts, deadlines and limits; a vote is one question to it.
     Cached(Retrying(Limited(Timed(Priced(own)))))
-        Around a user's own judge: the middleware that is asked for.
-    FallingBack(…)                                             around either, where others stand in for it
+        For a user's own judge: only the configured middleware.
+    FallingBack(…)                                             around either, if it has fallbacks
 
-The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
-every attempt tells what it cost, and a question that was answered before goes past all of them.
+The order matters. The timeout does not run while a question waits for its place. A question that waits to be repeated holds no
+place. Every attempt has its cost. A question with a cached answer skips all other layers.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from spanscore.protocols import Judge
 
 
 class MiddlewareSettings(TypedDict, total=False):
-    """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here.
+    """Keyword of ``judge()`` → the type of its setting, and the middleware; the outermost first. New middleware is added here.
 
-    Around a chat model all limits are settings of one middleware, ``RateLimited``. A user's own judge has it only if one of its
-    settings is given, or a fallback, which goes by its breaker. ``Cached`` stands around every chat model: whether it keeps
-    answers, the caller of a run may say.
+    For a chat model all limits are settings of one middleware, ``RateLimited``. A user's own judge has it only if one of its
+    settings is given, or a fallback, which needs its breaker. ``Cached`` wraps every chat model: the caller of a run may
+    decide whether it keeps answers.
     """
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
@@ -59,22 +59,23 @@ _OUTERMOST_FIRST: dict[str, Any] = {
 }
 _KEYWORDS = [*_OUTERMOST_FIRST]
 _WAIT = "prompt_cache_wait"
-"""Inside of ``BatchedVotes``: the ballots of a vote are one question, which none of them waits for."""
+"""Inside of ``BatchedVotes``: the ballots of a vote are one question, so none of them waits for another."""
 _OF_A_GATE = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] in (RateLimited, Retrying, Limited, Timed)]
 _OUTSIDE = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_OF_A_GATE[0])] if keyword != _WAIT]
 _INSIDE = _KEYWORDS[_KEYWORDS.index(_OF_A_GATE[-1]) + 1 :]
 
 
 def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = False) -> Judge:
-    """Return a judge with the effects around it that have a setting.
+    """Return a judge wrapped in the middleware that has a setting.
 
     Args:
-        settings: keyword → setting; None as if it were not there.
-        chat_model: whether a gate stands around it in any case.
+        judge: the judge to wrap.
+        settings: keyword → setting; None counts as missing.
+        chat_model: whether ``RateLimited`` wraps it in any case.
 
     Raises:
-        TypeError: there is no such effect.
-        ConfigurationError: a setting cannot be.
+        TypeError: a keyword is unknown.
+        ConfigurationError: a setting is invalid.
     """
     given = _check_settings(judge, settings)
     if chat_model:
@@ -84,19 +85,19 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         raise ConfigurationError(
             f"{min(limits)} is given around a judge that has its limits: give it where that is made"
         )
-    if given and not has_gate:  # innermost: each attempt is paid for, and what waits outside of it costs nothing
+    if given and not has_gate:  # innermost: each attempt is paid for, and waiting outside of it costs nothing
         given = {"prices": {}, **given}
     if chat_model or _needs_gate(given, has_gate=has_gate):
         judge = RateLimited(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
-    # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
+    # A budget is outside of the waits, and inside of cache and fallback; without these, ``judges/ask.py`` adds it.
     judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
     return _wrapped(gathered(_with_wait(judge, given)), given, _OUTSIDE)
 
 
 def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
-    """Return a judge whose questions wait for the first, in one place: in two, a question would wait for itself."""
+    """Return a judge with one layer that waits for the first question: with two, a question would wait for itself."""
     waits = any(isinstance(layer, CacheFilled) for layer in layers(judge))
     return judge if waits else _wrapped(judge, settings, [_WAIT])
 
@@ -112,13 +113,13 @@ def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _needs_gate(settings: Mapping[str, Any], *, has_gate: bool) -> bool:
-    """Whether a user's own judge gets a gate: for a setting that only a gate has, or for the breaker of a fallback."""
+    """Whether a user's own judge needs ``RateLimited``: for one of its settings, or for the breaker of a fallback."""
     lacks_breaker = "fallback" in settings and not has_gate
     return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is RateLimited for keyword in settings)
 
 
 def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a judge with a gate of its own can be given."""
+    """Return the settings that are allowed for a judge with its own limits."""
     return {keyword: setting for keyword, setting in settings.items() if keyword not in _OF_A_GATE}
 
 

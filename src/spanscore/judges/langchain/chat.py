@@ -1,4 +1,4 @@
-"""Any LangChain chat model → Judge: structured output if the provider has it, else text."""
+"""LangChain judge: any LangChain chat model as a judge, asked by structured output if the provider has it, else in text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _METHODS: Mapping[str, dict[str, str]] = {
     "json": {"method": "json_mode"},
 }
 _ROOMS = ("max_tokens", "max_output_tokens")
-"""Integrations' names for the most tokens of an answer, read at call time."""
+"""Names of the parameter for the most tokens of an answer that integrations read at call time."""
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "system": (),
     "temperature": ("temperature",),
@@ -54,23 +54,23 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Settings that some models refuse (Gemma the system role, reasoning models the others) → their names in integrations."""
 _CACHES = {"langchain_openai": "prompt_cache_key", "langchain_anthropic": "cache_control"}
-"""Package of a chat model → the parameter by which its provider's cache is used."""
+"""Package of a chat model → the request parameter for its provider's prompt cache."""
 _CACHED_FROM = {"haiku-4": 4_096, "opus-4-5": 4_096, "opus-4-6": 4_096, "haiku": 2_048, "sonnet-4-6": 2_048}
-"""Part of a model's name → the least tokens that its provider caches; 1,024 else. Source: Anthropic's page, November 2026."""
+"""Part of a model's name → minimum tokens of a cached prefix; otherwise 1,024. Source: Anthropic's page, November 2026."""
 _64_BITS = 2**64 - 1
 _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 
 
 class BoundModel(NamedTuple):
-    """A model, and with which keywords it is called."""
+    """A model, and the keywords of its calls."""
 
     model: Any
     keywords: Mapping[str, Any]
 
 
 def bound_to(model: Any) -> BoundModel:
-    """Return what is inside all bindings of a runnable, and what they bind to it."""
+    """Return the model inside all bindings of a runnable, with the bound keywords; outer bindings win."""
     keywords: dict[str, Any] = {}
     while (inner := getattr(model, "bound", None)) is not None and isinstance(getattr(model, "kwargs", None), Mapping):
         keywords = {**model.kwargs, **keywords}
@@ -79,15 +79,15 @@ def bound_to(model: Any) -> BoundModel:
 
 
 class RequestForm(NamedTuple):
-    """How one request asks.
+    """The form of one request.
 
     Attributes:
-        bound: the model and its keywords, which hold the answer's schema unless ``left_out`` has it.
-        number: answers to one request.
-        left_out: features that the request does without: ``schema``, ``n``, the parameters of ``_CACHES``, and those of
+        bound: the model and its keywords, with the answer's schema unless ``left_out`` contains ``schema``.
+        number: number of answers to the request.
+        left_out: features that the request omits: ``schema``, ``n``, the parameters of ``_CACHES``, and the keys of
             ``SETTINGS``.
-        beginning: of the user text, as other questions of the unit have it, for the provider's cache; empty if none has.
-        room: the most tokens of an answer; None as the model is set.
+        beginning: start of the user text that other questions of the unit share, for the provider's cache; empty without one.
+        room: most tokens of an answer; None = the model's own setting.
     """
 
     bound: BoundModel
@@ -113,7 +113,7 @@ class RequestForm(NamedTuple):
         return frozenset(name for feature in self.left_out for name in SETTINGS.get(feature, ()))
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keywords that the model is called with."""
+        """Return the keywords of the model's call."""
         own: dict[str, Any] = {"n": self.number} if self.number > 1 else {}
         if "prompt_cache_key" not in self.left_out:
             own["prompt_cache_key"] = f"{hash(self.beginning) & _64_BITS:016x}"
@@ -123,10 +123,10 @@ class RequestForm(NamedTuple):
         return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
     def with_more_room(self, written: int) -> RequestForm | None:
-        """Return the form with twice the room; None if it had that already, or the model takes no such parameter.
+        """Return the form with twice the room; None if the room was doubled already, or the model lacks the parameter.
 
         Args:
-            written: tokens of the answer that was cut.
+            written: tokens of the cut answers.
         """
         rooms = self._rooms()
         most = max((getattr(self.bound.model, name) or 0 for name in rooms), default=0)
@@ -141,12 +141,12 @@ class RequestForm(NamedTuple):
 
 
 class OptionalFeature:
-    """A part of requests that a provider may not know. After so many refusals in a row it is left out for an hour.
+    """A request feature that a provider may not support. After several refusals in a row it is omitted for an hour.
 
     Args:
-        exists: whether the integration has it at all.
-        patience: refusals in a row; a single one may be about the sample.
-        clock: steady seconds.
+        exists: whether the integration has the feature at all.
+        patience: number of refusals in a row; a single one may be about the sample.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -159,32 +159,33 @@ class OptionalFeature:
 
     @property
     def is_on(self) -> bool:
-        """Whether requests have it."""
+        """Whether requests use the feature."""
         return self._clock() >= self._off_until_s
 
     def refused(self) -> None:
-        """Count a refusal by a provider that answered the same question without it."""
+        """Count a refusal by a provider that answered the same question without the feature."""
         self._refusals += 1
         if self._refusals >= self._patience:
             self._off_until_s = self._clock() + _AGAIN_AFTER_S
 
     def passed(self) -> None:
-        """Count an accepted request, which ends the refusals in a row."""
+        """Count an accepted request, which ends a series of refusals."""
         self._refusals = 0
 
 
 class AnswerForms:
-    """The schemas of one model's answers, bound to it by its integration's own way to structured output.
+    """The schemas of one model's answers, bound to the model by its integration's structured output.
 
     Args:
-        structured: which way; ``auto`` is the integration's own choice, and text if the provider knows none. True is
-            ``auto``, False is ``text``: the form stands in the question, as it does in every mode.
+        plain: the model without a schema.
+        structured: the mode of structured output. ``auto`` is the integration's own choice, and text if the provider supports
+            no mode. True is ``auto``, False is ``text``. The question contains the form of the answer in every mode.
 
     Attributes:
-        may_change: whether a question is asked in text if the provider does not know the schema.
+        may_change: whether a question is asked in text if the provider refuses the schema.
 
     Raises:
-        ConfigurationError: the model cannot be asked so.
+        ConfigurationError: the mode is unknown, or the model does not support it.
     """
 
     def __init__(self, plain: BoundModel, structured: Structured | bool) -> None:
@@ -207,7 +208,7 @@ class AnswerForms:
             raise ConfigurationError(f"structured is {mode!r}, and {name} cannot be asked so: {error}") from error
 
     def json_mode(self) -> BoundModel | None:
-        """Return the model in JSON mode, without a schema; None if another mode was chosen, or there is no JSON mode."""
+        """Return the model in JSON mode, without a schema; None if another mode is configured, or it has no JSON mode."""
         if self._mode == "auto" and not self._has_none and _Any not in self._bound:
             try:
                 self._bound[_Any] = self._bind(_Any, "json")
@@ -216,7 +217,7 @@ class AnswerForms:
         return self._bound.get(_Any)
 
     def bound(self, output: type[BaseModel]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None: it is asked in text."""
+        """Return the model with a schema for its answers; None: the question is asked in text."""
         if not self._has_none and output not in self._bound:
             try:
                 self._bound[output] = self._bind(output)
@@ -227,60 +228,60 @@ class AnswerForms:
     def _bind(self, output: type[BaseModel], mode: str = "") -> BoundModel:
         from langchain_core.utils.json_schema import dereference_refs
 
-        # Without ``$ref``: not every provider's structured output knows them.
+        # Without ``$ref``: not every provider's structured output supports it.
         inlined = dict(dereference_refs(output.model_json_schema()))
         inlined.pop("$defs", None)
         # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
         shaped = self._model.with_structured_output(
             {"description": output.__name__, **inlined}, **_METHODS[mode or self._mode]
         )
-        # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
+        # A sequence of the bound model and a parser. The parser is dropped: ``read()`` is linear, LangChain's is quadratic.
         model, keywords = bound_to(shaped.first)
         return BoundModel(model, {**self._keywords, **keywords})
 
 
 class _Any(BaseModel):
-    """An answer without a schema."""
+    """An answer in JSON mode, without a schema."""
 
 
 class _Probe(BaseModel):
-    """Any answer."""
+    """Any answer, to test whether a mode is supported."""
 
     text: str
 
 
-# An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
+# An inherited callback would receive the judge's prompts, and the application's handler would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
 _MAX_PARTS = 2_000
 _DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
 
 
 class LangChainJudge:
-    """A judge made of a LangChain chat model (or any runnable that answers messages).
+    """A judge that asks a LangChain chat model (or any runnable that answers messages).
 
-    It asks through a copy of the model, whose own retries are off and whose requests end with the attempt; the model itself
-    is never changed. It is called on threads: the application may use the same model from any loop (see ``BlockingCalls``). One
-    that has no blocking side is awaited.
+    It uses a copy of the model, without the model's own retries, whose requests end with the attempt. The model itself is
+    never changed. Calls run on threads, as the application may use the same model from any loop (see ``BlockingCalls``). A
+    model without blocking calls is awaited.
 
-    Several answers to one question are one request where the model has a parameter ``n`` (OpenAI's and those like it): the
-    question is paid for once. One whose answer was cut is asked once more with twice the room.
+    Several answers to one question are one request if the model has a parameter ``n`` (OpenAI and compatible ones): the
+    question is then paid for once. A question whose answer was cut is asked once more with twice the room.
 
     Args:
-        model: a ``BaseChatModel``; its own temperature and keys stay as they are.
-        structured: how it is asked for the form of an answer: ``auto`` (the integration's way; in text, where the provider has
-            twice in a row refused the schema, for an hour), ``schema``, ``tools``, ``json``, or ``text``.
-        timeout: seconds for one question, from its being sent to the last byte of its answer.
-        max_answer_bytes: an answer is read no further, inflated.
-        prompt_order: the place of the evidence in its questions.
-        prompt_cache: whether its provider's cache is used.
+        model: a ``BaseChatModel``; its own temperature and keys are used.
+        structured: mode of structured output: ``auto`` (the integration's choice; in text for an hour after the provider has
+            refused the schema twice in a row), ``schema``, ``tools``, ``json``, or ``text``.
+        timeout: seconds for one question, from sending to the last byte of its answer.
+        max_answer_bytes: most bytes of a response, inflated.
+        prompt_order: place of the evidence in its questions: ``evidence_first`` or ``instruction_first``.
+        prompt_cache: whether the provider's prompt cache is used.
 
     Attributes:
-        prompt_order: as it was given.
+        prompt_order: the argument ``prompt_order``.
         account: the account that it asks.
-        in_process: whether it computes in this process.
-        own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
-        notes: what must be known of it, a sentence each.
-        batch: account of a run whose batches have its questions; None = each question is sent at once.
+        in_process: whether the model computes in this process.
+        own_attempts: most requests of one call of the client; more than 1 only if its retries cannot be switched off.
+        notes: limitations of the client's copy, a sentence each.
+        batch: account of a run that sends its questions in batches; None = each question is sent at once.
     """
 
     reads_instructions = True
@@ -302,7 +303,7 @@ class LangChainJudge:
         self.prompt_order = prompt_order
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")
-        self._model = model  # held: by its id ``shared_judge`` and accounts tell what cannot be compared
+        self._model = model  # kept alive: ``shared_judge`` and accounts identify it by its id
         asked = bound_to(model).model
         self.account = account_of_model(asked)
         self.in_process = is_in_process(asked)
@@ -327,30 +328,30 @@ class LangChainJudge:
 
     @property
     def max_input_tokens(self) -> int | None:
-        """How many tokens a question may have; None if the model's window is not known."""
+        """The maximum tokens of a question; None if the model's window is unknown."""
         window = window_of(self._plain.model)
         return None if window is None else less_answer(window)
 
     @property
     def model(self) -> str:
-        """The model's configured name; its class where it has none."""
+        """The model's configured name, or its class without one."""
         return model_name(self._plain.model)
 
     @property
     def answers_several(self) -> bool:
-        """Whether it gives several answers to one question; a provider that refuses to gives one."""
+        """Whether it gives several answers to one question; False after the provider refused to."""
         return self._features["n"].is_on
 
     @property
     def cached_from(self) -> int | None:
-        """The least tokens of a beginning that its provider caches; None if it has no cache, or that is not used."""
+        """Minimum tokens of a prefix that the provider caches; None if it has no cache, or the cache is off."""
         if not any(self._features[name].is_on for name in _CACHES.values()):
             return None
         return next((tokens for part, tokens in _CACHED_FROM.items() if part in self.model), CACHED_FROM)
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """The settings by which the model draws its answers: temperature, seed, number of answers and the like."""
+        """The model's sampling parameters: temperature, seed, number of answers and the like."""
         model, bound = self._plain
         settings = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
         return {name: value for name, value in settings.items() if value is not None}
@@ -360,21 +361,21 @@ class LangChainJudge:
         return batch_api(self.account, self._plain.model)
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer one prompt, unseen by any instrumentation. Cancelled, it ends when its request has ended.
+        """Answer one prompt, hidden from all instrumentation. If it is cancelled, it ends when its request has ended.
 
-        Requests but the last are recorded as calls of their own.
+        Requests before the last are recorded as calls of their own.
 
         Raises:
-            JudgeUnavailable: the provider could not be reached, was overloaded or failed; ``retry_after_s`` when it said so.
-            JudgeTimeout: the answer was not whole in time.
-            JudgeError: it refused, or answered what is of no use; which says ``error_type``.
+            JudgeUnavailable: the provider could not be reached, was overloaded or failed; with its ``retry_after_s``, if any.
+            JudgeTimeout: the answer was not complete in time.
+            JudgeError: the provider refused, or its answer is unusable; ``error_type`` has the reason.
         """
         with suppress_tracing():
             first, *others = await self._asked(prompt, prompt.n if self.answers_several else 1)
         return replace(first, other_completions=tuple(others)) if others else first
 
     async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:
-        """Ask, and again in another form where only the form was wrong."""
+        """Ask, and repeat the question in another form if only the form was refused."""
         ends_s = time.monotonic() + self._timeout_s
         first = form = self._form(prompt, number)
         while True:
@@ -405,16 +406,16 @@ class LangChainJudge:
         return RequestForm(bound or self._plain, number, frozenset(left_out), beginning)
 
     def _with_schema(self, prompt: Prompt, beginning: str, left_out: Collection[str]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None: it is asked in text.
+        """Return the model with a schema for its answers; None: the question is asked in text.
 
-        A schema or a tool is read in front of the messages. Questions with different ones have no beginning in common.
+        Providers put a schema or a tool in front of the messages. Questions with different schemas share no prefix.
         """
         if not beginning or not self._forms.may_change:
             return self._forms.bound(prompt.output)
         return None if "cache_control" not in left_out else self._forms.json_mode()
 
     def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
-        """Return the form in which the same question may pass; None if the form is not at fault."""
+        """Return the form in which the same question may succeed; None if the form was not the cause."""
         if error.error_type == CUT:
             return form.with_more_room(error.output_tokens)
         refused = error.parameter if isinstance(error, ParameterRefused) else None
@@ -432,7 +433,7 @@ class LangChainJudge:
             if name not in last.left_out:
                 feature.passed()
                 continue
-            feature.refused()  # proved: the same question passes without
+            feature.refused()  # proved: the same question succeeds without it
             if name in SETTINGS:
                 setting = "the system role" if name == "system" else name
                 log_once(f"{name} of {self.model}", f"{self.model} does not take {setting}: it is left out for an hour")
@@ -445,7 +446,7 @@ class LangChainJudge:
 
     async def _request(self, prompt: Prompt, form: RequestForm, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()
-        has_many_parts = getattr(form.bound.model, "logprobs", None)  # of each token, and the user wants them
+        has_many_parts = getattr(form.bound.model, "logprobs", None)  # for each token, as the user configured
         heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
         try:
             if self.batch is None:
@@ -457,7 +458,7 @@ class LangChainJudge:
         return self._replies(prompt, messages, heard, time.perf_counter() - started_s)
 
     def _replies(self, prompt: Prompt, messages: list[Any], heard: Exchange, took_s: float) -> list[Reply]:
-        """Return the answers that are of use; the question is billed with the first, what they say with each its share."""
+        """Return the usable answers. The first has the question's tokens, and each has its share of the output tokens."""
         sent, received, cached, cache_write = tokens_of(messages, heard)
         choices = choices_of(messages, heard)
         good = [choice for choice in choices if choice.trouble is None]
@@ -494,7 +495,7 @@ class LangChainJudge:
     async def _batched_messages(
         self, batch: BatchAccount, prompt: Prompt, form: RequestForm, heard: Exchange
     ) -> list[Any]:
-        """Call the model twice: for the request that it would send, and with the answer that a batch gave to it."""
+        """Call the model twice: first to get the request that it would send, then with the answer of a batch to it."""
         async with batch.run.at_work():
             request = await self._held_request(prompt, form)
         heard.stored = await batch.run.answer(batch, key_of(self, prompt), request)
@@ -514,7 +515,7 @@ class LangChainJudge:
         return held.request
 
     async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
-        """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
+        """Call the model on a thread, never through LangChain's own executor, which the interpreter joins at its exit."""
         model, keywords = form.model, form.keywords()
         asked = _text(prompt) if _is_text_model(type(model)) else _messages(prompt, form)
 
@@ -533,7 +534,7 @@ class LangChainJudge:
 
 
 def _is_text_model(kind: type) -> bool:
-    """Whether models of a class complete a text and know no messages (``OllamaLLM``, ``Together``)."""
+    """Whether a model class completes a text and does not take messages (``OllamaLLM``, ``Together``)."""
     return "langchain_core.language_models.llms" in map(module_of, kind.__mro__)
 
 
@@ -548,14 +549,14 @@ def _messages(prompt: Prompt, form: RequestForm) -> list[Any]:
         return [HumanMessage(content=_text(prompt))]
     system, user = render(prompt)
     content: Any = user
-    if "cache_control" not in form.left_out:  # on the last block that other questions have, too
+    if "cache_control" not in form.left_out:  # on the last block that other questions share
         rest = {"type": "text", "text": user[len(form.beginning) :]}
         content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest]
     return [SystemMessage(content=system), HumanMessage(content=content)]
 
 
 def _generated(result: Any) -> list[Any]:
-    """Return the messages of what a model generated for its one question; a text model's texts as messages."""
+    """Return the messages that a model generated for its one question; a text model's texts are converted to messages."""
     from langchain_core.messages import AIMessage
 
     choices = [choice for several in result.generations[:1] for choice in several]
@@ -565,7 +566,7 @@ def _generated(result: Any) -> list[Any]:
 
 
 def window_of(model: Any) -> int | None:
-    """Return how many tokens a model reads, by its LangChain profile; None for a model without a profile."""
+    """Return a model's context window in tokens, by its LangChain profile; None for a model without a profile."""
     profile = getattr(model, "profile", None)
     window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
     return window if isinstance(window, int) and window > 0 else None

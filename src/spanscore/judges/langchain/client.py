@@ -1,4 +1,4 @@
-"""A client of a user's model → a copy for judges: own connections, no retries, a deadline, threads for blocking calls."""
+"""Copy the client of a user's model for judges: own connections, no retries, a deadline, and threads for blocking calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.judges.langchain.message import Exchange, HeldRequest, StoredAnsw
 T = TypeVar("T")
 
 _NO_BOUND = 1_000_000
-"""The accounts' gates bound the open calls: with a bound here one judge would wait for another."""
+"""No limit: the account limiters bound the open calls. A limit here would make one judge wait for another."""
 _IDLE_S = 2.0
 
 
@@ -33,17 +33,17 @@ _shared = _make_threads(_NO_BOUND)
 
 
 class BlockingCalls:
-    """Threads for one judge's blocking calls; daemons, so that a hung one holds up neither another judge nor the exit.
+    """Threads for one judge's blocking calls; daemons, so that a hung one delays neither another judge nor the exit.
 
-    A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between
-    all models of an address (``langchain_openai`` caches it). A judge on our loop left connections in the pool on which the
+    A chat model's asynchronous HTTP client belongs to the loop that first used it. Integrations share one client between all
+    models of an address (``langchain_openai`` caches it). A judge on our loop left connections in the pool, on which the
     *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
     client belongs to no loop and is safe in any thread.
 
-    Judges share their threads: one for each open call, plus those that were busy within the last two seconds.
+    Judges share their threads: one for each open call, plus the threads that were busy within the last two seconds.
 
     Args:
-        at_once: calls at most, on threads of its own: of a model that runs in this process. None: the shared threads.
+        at_once: most concurrent calls, on separate threads, for a model that runs in this process. None: the shared threads.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -51,13 +51,13 @@ class BlockingCalls:
         self._async_only = False
 
     async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
-        """Run a call on a thread, in the caller's context. Cancelled, it ends when the thread's call has ended.
+        """Run a call on a thread, in the caller's context. If it is cancelled, it ends when the thread's call has ended.
 
-        Whoever gives a question up so knows when it is over: until then its place is taken. Cancelled twice, it ends at once.
+        The caller thus waits until its place is really free. Cancelled twice, it ends at once.
 
         Args:
-            call: the blocking side.
-            otherwise: the asynchronous side, used from the first time on that there proves to be no other.
+            call: the blocking call.
+            otherwise: the asynchronous call, used once the model has proved to have no blocking one.
         """
         if not self._async_only:
             try:
@@ -70,7 +70,7 @@ class BlockingCalls:
         return await otherwise()
 
     async def on_a_thread(self, call: Callable[[], T]) -> T:
-        """Run a call that has only a blocking side, in the caller's context. Cancelled, it is left behind."""
+        """Run a call that exists only as a blocking one, in the caller's context. If it is cancelled, it is abandoned."""
         return await self._started(call)
 
     def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -83,7 +83,7 @@ async def _ended(call: asyncio.Future[T]) -> T:
     except asyncio.CancelledError:
         call.add_done_callback(
             lambda late: late.cancelled() or late.exception()
-        )  # else asyncio prints what nobody fetched
+        )  # fetched: otherwise asyncio logs that it was never retrieved
         await asyncio.wait({call})
         raise
 
@@ -96,15 +96,15 @@ def _raising(call: Callable[[], T]) -> T:
 
 
 _PARTS = ("_connections", "_requests", "_optional_thread_lock", "_network_backend")
-"""Fields of httpcore's pools, which have no public way to a copy; a pool without these stays as it is."""
+"""Fields of httpcore's pools, which have no public copy; a pool without these fields is used unchanged."""
 
 
 def own_connections(transport: Any) -> Any:
-    """Return a transport set up as this one, with connections of its own; the same one if its pool is not known.
+    """Return a transport with the same settings and its own connections; the same transport if its pool is of unknown kind.
 
-    A judge that hangs takes none of the application's connections, and a forked child none of its parent's. No step on them
-    outlives the call's deadline. The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives
-    them for hours, and no hook of a client sees it. A network backend, between the pool and its sockets, does.
+    A hanging judge thus takes none of the application's connections, and a forked child none of its parent's. No step on
+    them outlives the call's deadline. HTTP clients have timeouts per read: a response whose headers arrive byte by byte
+    outlives them for hours, and no hook of a client sees it. A network backend, between the pool and its sockets, does.
     """
     pool = getattr(transport, "_pool", None)
     if pool is None or not all(hasattr(pool, part) for part in _PARTS):
@@ -123,7 +123,7 @@ def _as_new(pool: Any) -> None:
 
 
 class _TimedBackend:
-    """httpcore's network backend, whose streams end with the call."""
+    """httpcore's network backend with streams that end at the call's deadline."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -139,7 +139,7 @@ class _TimedBackend:
 
 
 class _TimedStream:
-    """httpcore's network stream, on which no step outlives the call."""
+    """httpcore's network stream, on which no step outlives the call's deadline."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -166,21 +166,21 @@ def _left_s(timeout_s: float | None) -> float | None:
 
 
 _ENCODINGS = "gzip, deflate"
-"""Encodings that are asked for: the standard library can inflate them to a bound."""
+"""Requested content encodings: the standard library can inflate them up to a limit."""
 _ANY_ZLIB = zlib.MAX_WBITS | 32
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Matches at each quote, closed or not: it never goes over a text twice."""
+"""Matches a string at each quote, closed or not: no part of a text is scanned twice."""
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 class GuardedTransport:
-    """A transport around another one that reads answers whole, within the call's deadline and bound. Any thread.
+    """A transport around another one that reads whole responses, within the call's deadline and size limit. Any thread.
 
-    It takes any transport of httpx or of httpx2 and imports neither.
+    It wraps any transport of httpx or of httpx2 and imports neither.
 
     Args:
         inner: the transport that sends.
-        is_ours: whether its connections end with this one; else it stays its owner's, and open.
+        is_ours: whether closing this transport closes ``inner``; False if the application owns it.
     """
 
     def __init__(self, inner: Any, *, is_ours: bool = False) -> None:
@@ -192,14 +192,14 @@ class GuardedTransport:
             self.close()
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request; outside of an exchange as it is.
+        """Send a request, and return its response; outside of an exchange it is passed on unchanged.
 
         Raises:
-            JudgeError: ``too_big``, as soon as that is known; ``unparseable`` for an encoding nobody asked for.
+            JudgeError: ``too_big``, as soon as the limit is exceeded; ``unparseable`` for an encoding that was not requested.
             JudgeError: ``http_307`` and the like, instead of a redirect to another scheme, host or port: the prompt would
-                go there, or an answer from there would be believed.
-            JudgeTimeout: the answer was not whole at the deadline.
-            ParameterRefused: the provider does not know how it was asked.
+                be sent there, or a response from there would be trusted.
+            JudgeTimeout: the response was not complete at the deadline.
+            ParameterRefused: the provider refused a parameter of the request.
         """
         asked = exchange()
         if asked is None:
@@ -230,13 +230,13 @@ class GuardedTransport:
         return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
 
     def close(self) -> None:
-        """Close the connections, if they are ours."""
+        """Close the connections, if this transport owns them."""
         if self._is_ours:
             self._inner.close()
 
 
 def _replay(stored: StoredAnswer, request: Any, exchange: Exchange) -> Any:
-    """Return the answer of a batch as the response to a request, of the class that the request's library has for it."""
+    """Return the answer of a batch as the response to a request, of the response class of the request's library."""
     if len(stored.body) > exchange.max_bytes:
         raise JudgeError(f"the answer has more than {exchange.max_bytes} bytes", error_type="too_big")
     exchange.status = stored.status
@@ -247,14 +247,14 @@ def _replay(stored: StoredAnswer, request: Any, exchange: Exchange) -> Any:
 
 
 def _raise_refused(exchange: Exchange) -> None:
-    """Raise for a parameter that the provider refused: ``langchain_openai`` prints a warning of it to stderr."""
+    """Raise for a refused parameter, before ``langchain_openai`` prints a warning about it to stderr."""
     refusal = refusal_in(exchange)
     if refusal is not None and refusal.parameter is not None:
         raise ParameterRefused(refusal.parameter, refusal.status)
 
 
 def _keep(asked: Exchange, body: bytes) -> None:
-    """Keep the answer, without tokens that cannot be: integrations raise over them, and a good verdict would be lost."""
+    """Record a response without implausible token counts: integrations raise on them, and a good verdict would be lost."""
     if _parts(body) > asked.max_parts and _parts(_STRING.sub(b"", body)) > asked.max_parts:
         raise JudgeError(f"the answer has more than {asked.max_parts} parts", error_type="too_big")
     said: dict[str, Any] = {}
@@ -269,7 +269,7 @@ def _keep(asked: Exchange, body: bytes) -> None:
 
 
 def _parts(body: bytes) -> int:
-    """Return how many values JSON has at most. A client takes up to 24 µs to read each, which is 3 s for 2 MB of them."""
+    """Return an upper bound of the number of JSON values. A client takes up to 24 µs to read one, or 3 s for 2 MB of them."""
     return sum(map(body.count, (b",", b"[", b"{")))
 
 
@@ -286,7 +286,7 @@ def _read(answer: Any, asked: Exchange) -> bytes:
 
 
 def _inflated(answer: Any, at_most: int) -> Iterator[bytes]:
-    """Yield an answer's bytes, no chunk longer than what is asked for: a kilobyte of gzip may be a megabyte."""
+    """Yield a response's bytes in chunks of at most ``at_most``: a kilobyte of gzip may be a megabyte."""
     encoding = answer.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):
         yield from answer.stream
@@ -297,7 +297,7 @@ def _inflated(answer: Any, at_most: int) -> Iterator[bytes]:
     try:
         for chunk in answer.stream:
             yield inflater.decompress(chunk, at_most)
-            if inflater.unconsumed_tail:  # more than may be read
+            if inflater.unconsumed_tail:  # more than the limit
                 yield b" " * at_most
     except zlib.error as error:
         raise JudgeError("the answer could not be inflated", error_type="unparseable") from error
@@ -307,18 +307,18 @@ _MAX_REDIRECTS = 3
 _CLIENTS = ("root_client", "client", "_client")
 _TIMEOUTS = ("request_timeout", "default_request_timeout", "timeout")
 _MODEL_PARTS, _MODEL_LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
-"""Fields of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones that hold models."""
+"""Fields of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones that contain models."""
 _ATTEMPTS_AT_CALL_TIME = frozenset({"langchain_google_genai", "langchain_mistralai", "langchain_cohere"})
-"""Their ``max_retries`` is a number of attempts: 1 is the first one alone (also by Google's documentation)."""
+"""Packages whose ``max_retries`` is a number of attempts: 1 is the first one alone (also by Google's documentation)."""
 
 
 class OwnClient(NamedTuple):
-    """A copy that is ours to ask.
+    """A copy of a model whose client belongs to the judge.
 
     Attributes:
         model: the chat model or the embeddings.
-        attempts: requests that one call of it may be.
-        notes: what could not be had, a sentence each.
+        attempts: most requests of one call.
+        notes: limitations of the copy, a sentence each.
     """
 
     model: Any
@@ -327,24 +327,24 @@ class OwnClient(NamedTuple):
 
 
 def own_client(model: Any, timeout_s: float) -> OwnClient:
-    """Return a copy of a chat model or embeddings, without retries of its own, bounded in time and size.
+    """Return a copy of a chat model or embeddings, without its own retries, limited in time and size.
 
-    The object itself is returned if its client is of no known kind. The user's object and its clients are never changed: the
-    application asks through them. Known kinds, by the integrations' source:
+    The object itself is returned if its client is of unknown kind. The user's object and its clients are never changed: the
+    application uses them. Known kinds, by the integrations' source:
 
-    - clients made by Stainless, copied with other options: ChatOpenAI, AzureChatOpenAI, their embeddings and all that are
-      built on them; ChatAnthropic; ChatGroq
-    - an HTTP client, or an object that holds one: ChatMistralAI; ChatOllama
+    - clients generated by Stainless, copied with other options: ChatOpenAI, AzureChatOpenAI, their embeddings and their
+      subclasses; ChatAnthropic; ChatGroq
+    - an HTTP client, or an object that contains one: ChatMistralAI; ChatOllama
     - ``max_retries`` is read at call time: ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
 
     Args:
-        timeout_s: of one attempt.
+        timeout_s: timeout of one attempt.
     """
     if (made_of_others := _composed(model, timeout_s)) is not None:
         return made_of_others
     try:
         mine, switched_off = _copied(model, timeout_s)
-    except Exception:  # noqa: BLE001  (a client of its own kind: any of the calls above may be one it does not know)
+    except Exception:  # noqa: BLE001  (an unknown kind of client may raise anything in the calls above)
         mine, switched_off = model, False
     retries = getattr(model, "max_retries", None)
     if switched_off or not isinstance(retries, int) or retries < 1:
@@ -354,7 +354,7 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
 
 
 def _composed(model: Any, timeout_s: float) -> OwnClient | None:
-    """Return a copy of a runnable that is made of others, with copies of these; None for any other runnable."""
+    """Return a copy of a runnable that contains models, with copies of these; None for any other runnable."""
     has: Mapping[str, Any] = getattr(model, "__dict__", {})
     single = {name: own_client(has[name], timeout_s) for name in _MODEL_PARTS if hasattr(has.get(name), "ainvoke")}
     if not single:
@@ -370,7 +370,7 @@ def _composed(model: Any, timeout_s: float) -> OwnClient | None:
 
 
 def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
-    """Return a copy with clients of its own, and whether its retries are off."""
+    """Return a copy with its own clients, and whether its retries are off."""
     if not callable(getattr(model, "model_copy", None)):
         return model, False
     mine, made = model.model_copy(), dict[int, Any]()
@@ -389,7 +389,7 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
 
 
 def _own(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
-    """Return a client of our own for one of theirs, always the same one; None if it is of no known kind."""
+    """Return our copy of an application's client, the same one at each call; None if it is of unknown kind."""
     if id(theirs) not in made:
         made[id(theirs)] = _made(theirs, timeout_s, made)
     return made[id(theirs)]
@@ -412,12 +412,12 @@ def _made(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
 
 
 def _is_http(client: Any) -> bool:
-    """Whether it is a client of httpx or httpx2: by what it has, as either may be loaded, or both."""
+    """Whether it is a client of httpx or httpx2; recognised by its fields, as either library may be loaded, or both."""
     return {"_transport", "_mounts"} <= getattr(client, "__dict__", {}).keys()
 
 
 def _guarded(theirs: Any) -> Any:
-    """Return an HTTP client with all that is set on theirs, cookies and hooks too, and our transports around its own."""
+    """Return a copy of an HTTP client, cookies and hooks included, with guarded transports."""
     mine = copy(theirs)
     mine.max_redirects = min(mine.max_redirects, _MAX_REDIRECTS)
     mine._transport = _around(theirs._transport)

@@ -1,4 +1,4 @@
-"""``"openai:…"`` → OpenAI's chat model or embeddings, without the ``langchain`` package that other providers' names need."""
+"""Create OpenAI's chat model or embeddings from ``openai:…``, without the ``langchain`` package that other providers need."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spanscore.judges.langchain.errors import without_input
 
 
 def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> Any:
-    """Return OpenAI's chat model or embeddings of this name; what is not given is of their own environment variables.
+    """Return OpenAI's chat model or embeddings; missing arguments come from the library's environment variables.
 
     Args:
-        kind: the library's class.
-        model: its model.
-        role: what it is wanted for, in messages.
-        made_with: further arguments.
+        kind: name of the library's class.
+        model: name of the model.
+        role: ``judge`` or ``embeddings``, for messages.
+        made_with: further arguments of the class.
 
     Raises:
-        ConfigurationError: the library or its key is missing, or it takes no such argument; the message says what to do.
+        ConfigurationError: the library or its key is missing, or the class lacks an argument; the message names the remedy.
     """
     try:
         import langchain_openai
@@ -29,7 +29,7 @@ def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> An
     maker = getattr(langchain_openai, kind)
     arguments = {name for field, about in maker.model_fields.items() for name in (field, about.alias) if name}
     for name in made_with:
-        if name not in arguments:  # the library itself would print a warning, and send it on
+        if name not in arguments:  # the library itself would only print a warning, and send the argument on
             meant = did_you_mean(name, arguments)
             raise ConfigurationError(
                 f"{role} 'openai:{model}': {kind} takes no {name!r}; {meant and f'{meant} '}What only the server knows goes "

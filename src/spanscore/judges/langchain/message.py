@@ -1,4 +1,4 @@
-"""A chat model's message → its text, stop reason and usage; and the HTTP exchange that it came by."""
+"""Read a chat model's message, its text, stop reason and token usage, and the HTTP exchange that brought it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DETAILS = ("input_token_details", "prompt_tokens_details", "input_tokens_detail
 _CACHED = ("cache_read", "cached_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_creation", "cache_creation_input_tokens")
 _WRITTEN_FOR = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-"""Tokens by the time that the cache keeps them; ``cache_creation`` is 0 beside them in langchain-anthropic."""
+"""Tokens by the time that the cache keeps them; langchain-anthropic then sets ``cache_creation`` to 0."""
 
 
 class Tokens(NamedTuple):
-    """The tokens of an answer; all 0 if they are not known."""
+    """The token counts of an answer; all 0 if unknown."""
 
     input: int = 0
     output: int = 0
@@ -33,9 +33,9 @@ UNKNOWN = Tokens()
 
 
 def tokens_in(usage: Any) -> Tokens:
-    """Return the tokens of a usage object, LangChain's or a provider's own; 0 of each if a count cannot be believed.
+    """Return the tokens of a usage object, LangChain's or a provider's own; all 0 if a count is implausible.
 
-    A gateway that counts -5 or 1e30 tokens has once made a cost of 5.4e24 USD, and one that writes "many" has lost a verdict.
+    A gateway that counted -5 or 1e30 tokens once caused a cost of 5.4e24 USD. One that wrote "many" lost a verdict.
     """
     if not isinstance(usage, Mapping) or not is_believable(usage):
         return UNKNOWN
@@ -72,16 +72,16 @@ _LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
 _LONGEST_VALUE = 100
 _FIRST_REDIRECT, _FIRST_REFUSAL = 300, 400
 _SHORTEST_S = 0.001
-"""Least timeout of a socket: 0 would mean not to wait at all."""
+"""Shortest timeout of a socket, in seconds; 0 would mean a non-blocking socket."""
 
 
 class HeldRequest(NamedTuple):
     """A client's HTTP request that its transport kept and did not send.
 
     Attributes:
-        path: of the URL, such as ``/v1/chat/completions``.
-        body: JSON.
-        betas: header ``anthropic-beta``; empty without it.
+        path: path of the URL, such as ``/v1/chat/completions``.
+        body: JSON body.
+        betas: value of the header ``anthropic-beta``; empty without it.
     """
 
     path: str
@@ -90,11 +90,11 @@ class HeldRequest(NamedTuple):
 
 
 class StoredAnswer(NamedTuple):
-    """The HTTP answer to a request of a batch.
+    """The HTTP response to a request of a batch.
 
     Attributes:
-        status: of HTTP.
-        body: JSON.
+        status: HTTP status.
+        body: JSON body.
     """
 
     status: int
@@ -103,24 +103,24 @@ class StoredAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """One call of a client as its HTTP transport sees it: its limits, and the answers. On the call's thread.
+    """One call of a client as its HTTP transport sees it: the call's limits, and its responses. On the call's thread.
 
     Attributes:
-        ends_s: when the whole answer has to be there; ``time.monotonic``.
-        max_bytes: of one answer, inflated.
-        max_parts: values in its JSON; a judge's has some 30.
+        ends_s: deadline of the whole response; ``time.monotonic``.
+        max_bytes: most bytes of one response, inflated.
+        max_parts: most values in its JSON; a judge's response has some 30.
         origin: scheme, host and port of the last request; None before the first one.
-        status: of the last answer; None if none began.
-        headers: what the last answer said of the account's limits, names in lower case.
-        body: of the last answer, inflated.
-        is_whole: whether all of it came.
-        said: the body as JSON; empty if it is none.
-        tokens: of all answers of the call, as they say themselves.
-        answers: of each that is no refusal and no redirect.
-        is_counted: whether each of them says it.
+        status: HTTP status of the last response; None before its beginning.
+        headers: rate-limit headers of the last response, names in lower case.
+        body: body of the last response, inflated.
+        is_whole: whether the last response was complete.
+        said: the body as a JSON object; empty if it is not one.
+        tokens: sum of the reported usage of all responses of the call.
+        answers: reported usage of each response that is neither a refusal nor a redirect.
+        is_counted: whether each response reported its usage.
         is_held: whether the request is kept in ``request`` and not sent.
         request: the kept request; None before it.
-        stored: the answer from a batch, which the client reads as if it were sent now; None = the request is sent.
+        stored: the response from a batch, which the client reads as if it had just arrived; None = the request is sent.
     """
 
     ends_s: float
@@ -140,17 +140,17 @@ class Exchange:
     stored: StoredAnswer | None = None
 
     def is_led_away(self, origin: tuple[str, str, int | None]) -> bool:
-        """Whether the last answer is a redirect, and the request that follows it has another origin."""
+        """Whether the last response is a redirect, and the next request has another origin."""
         is_redirect = self.status is not None and _FIRST_REDIRECT <= self.status < _FIRST_REFUSAL
         return is_redirect and origin != self.origin
 
     def sent(self, origin: tuple[str, str, int | None]) -> None:
-        """Forget what was heard: a request goes out, the first one or where the last answer pointed."""
+        """Reset the response: a request is sent, the first one or the target of a redirect."""
         self.origin = origin
         self.status, self.headers, self.body, self.is_whole, self.said = None, {}, b"", False, {}
 
     def answered(self, body: bytes, said: Mapping[str, Any]) -> None:
-        """Keep an answer that came whole."""
+        """Record a complete response."""
         self.body, self.said, self.is_whole = body, said, True
         tokens = tokens_in(said.get("usage"))
         self.tokens = Tokens(*(sum(both) for both in zip(self.tokens, tokens, strict=True)))
@@ -160,11 +160,11 @@ class Exchange:
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is over."""
+        """Whether the deadline has passed."""
         return time.monotonic() >= self.ends_s
 
     def left_s(self, timeout_s: float | None) -> float:
-        """Return how long a step of it may take, which would wait for so long itself."""
+        """Return the timeout of one step, in seconds: its own, but no more than the time left."""
         left_s = max(_SHORTEST_S, self.ends_s - time.monotonic())
         return left_s if timeout_s is None else min(timeout_s, left_s)
 
@@ -173,13 +173,13 @@ _exchange: ContextVar[Exchange | None] = ContextVar("spanscore_exchange", defaul
 
 
 def exchange() -> Exchange | None:
-    """Return the call on whose behalf this is sent; None if a client is used by somebody else."""
+    """Return the exchange of the call in this context; None if an application uses the client."""
     return _exchange.get()
 
 
 @contextmanager
 def exchanging(mine: Exchange) -> Iterator[None]:
-    """Make a call inside the block."""
+    """Assign the calls inside the block to an exchange."""
     token = _exchange.set(mine)
     try:
         yield
@@ -188,14 +188,14 @@ def exchanging(mine: Exchange) -> Iterator[None]:
 
 
 def limits_in(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what headers say of an account's limits, names in lower case; nothing else of them is kept."""
+    """Return the rate-limit headers, names in lower case; all others are dropped."""
     named = ((str(name).lower(), str(value)) for name, value in headers.items())
     return {name: value for name, value in named if name.startswith(_LIMITS) and len(value) <= _LONGEST_VALUE}
 
 
 CUT = "cut"
 _MOST_CHARACTERS = 200_000
-"""Characters of an answer that are read; no verdict is that long."""
+"""Most characters of an answer that are read; no verdict is that long."""
 _FINISH = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _MODELS = ("model_name", "model")
 _BATCH_TIERS = ("flex", "batch")
@@ -206,7 +206,7 @@ _DECLINED = frozenset(
         *("safety", "blocklist", "prohibited_content", "spii", "recitation"),
     }
 )
-"""In lower case, of all providers: why a model stopped."""
+"""Stop reasons of all providers for a declined answer, in lower case."""
 _TROUBLES = {
     "declined": "the judge declined to answer",
     CUT: "the answer was cut at the most tokens a judge may write",
@@ -218,9 +218,9 @@ class ModelChoice(NamedTuple):
     """One answer of a model.
 
     Attributes:
-        text: at most 200,000 characters.
-        finish: why the model stopped, in its provider's word; None if it does not tell.
-        trouble: ``declined``, ``cut`` or ``empty``; None for an answer that a verdict may be in.
+        text: the text, at most 200,000 characters.
+        finish: the provider's stop reason; None without one.
+        trouble: ``declined``, ``cut`` or ``empty``; None for an answer that may contain a verdict.
     """
 
     text: str
@@ -229,12 +229,12 @@ class ModelChoice(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The trouble in words."""
+        """The trouble as a phrase; empty without any."""
         return _TROUBLES.get(self.trouble or "", "")
 
 
 def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
-    """Return what the messages of one answer say."""
+    """Return the texts, stop reasons and troubles of the messages of one response."""
     raw = heard.said.get("choices")
     listed = raw if isinstance(raw, list) else []
     reasons = [choice.get("finish_reason") for choice in listed if isinstance(choice, Mapping)]
@@ -255,29 +255,29 @@ def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
 
 
 def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
-    """Return what an answer took, all its choices together."""
+    """Return the tokens of a response, all its choices together."""
     told = tokens_in(getattr(messages[0], "usage_metadata", None)) if messages else UNKNOWN
     return told if any(told) else heard.tokens
 
 
 def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:
-    """Return the model that answered, as its provider names it; None if it does not tell."""
+    """Return the name of the model that answered, from the response; None without one."""
     told = _told_beside(messages, heard)
     return next((str(one[name]) for one in told for name in _MODELS if one.get(name)), None)
 
 
 def at_batch_price(messages: Sequence[Any], heard: Exchange) -> bool:
-    """Whether the provider bills the answer at its price for batches, as its service tier says."""
+    """Whether the provider bills the response at its batch price, by its service tier."""
     return any(one.get("service_tier") in _BATCH_TIERS for one in _told_beside(messages, heard))
 
 
 def _told_beside(messages: Sequence[Any], heard: Exchange) -> list[Mapping[str, Any]]:
-    """Return what came with the answer: as it went over the wire, and as the integration has it."""
+    """Return the metadata of a response: its JSON body, and the integration's metadata of each message."""
     return [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
 
 
 def _text(message: Any) -> str:
-    """Return a message's tool calls' arguments as JSON, one to a line, else its text."""
+    """Return the arguments of a message's tool calls as JSON, one call per line; without tool calls its text."""
     called = "\n".join(_called(message))
     return (called or "".join(_written(getattr(message, "content", message))))[:_MOST_CHARACTERS]
 
@@ -299,7 +299,7 @@ def _written(content: Any) -> Iterator[str]:
 
 
 def _is_refusal(message: Any) -> bool:
-    """Whether the model used the field that is for refusals."""
+    """Whether the model used the field for refusals."""
     if (getattr(message, "additional_kwargs", None) or {}).get("refusal"):
         return True
     content = getattr(message, "content", None)

@@ -1,4 +1,4 @@
-"""``provider:model`` → LangChain's chat model or embeddings, with its keys, address, window and account."""
+"""Create LangChain's chat model or embeddings from ``provider:model``, and read a model's key, address and account."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "together": ("TOGETHER_API_KEY",),
     "xai": ("XAI_API_KEY",),
 }
-"""Provider → environment variables of its key, as LangChain's integrations read them; any one will do.
+"""Provider → environment variables of its key, as LangChain's integrations read them; one of them is enough.
 
-Other providers take credentials of another kind."""
+Providers that are not listed take credentials of another kind."""
 
 
 def missing_key(name: str) -> str | None:
-    """Return the variables of which one must be set for ``provider:model``; None if one is, or the provider is not known."""
+    """Return the variables of which one must be set for ``provider:model``; None if one is set or the provider is unknown."""
     provider, colon, _ = name.strip().partition(":")
     wanted = KEYS.get(provider, ()) if colon else ()
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
@@ -50,11 +50,11 @@ def missing_key(name: str) -> str | None:
 
 _OWN = ("model", "base_url")
 _NO_KEY = "none"
-"""Sent where a key has to be."""
+"""Sent as the key if a client requires one and the server does not."""
 
 
 class ClientSettings(TypedDict, total=False):
-    """Keywords of ``judge()`` that are for a client's maker."""
+    """Keywords of ``judge()`` for the client of a model that is given by name."""
 
     base_url: str | None
     api_key_env: str | None
@@ -63,13 +63,13 @@ class ClientSettings(TypedDict, total=False):
 
 
 def client_settings(provider: str, given: ClientSettings) -> dict[str, Any]:
-    """Return what a chat model is made with beside its name.
+    """Return the arguments with which a chat model is created, besides its name.
 
-    A judge with an address of its own gets a key only if one is named: the application's is for another.
+    A judge with its own ``base_url`` gets only a key that is configured for it: the application's key is for another server.
 
     Raises:
-        ConfigurationError: a setting cannot be; a key is in no message.
-        NotReadyError: the key is not where it should be.
+        ConfigurationError: a setting is invalid; no message contains a key.
+        NotReadyError: the configured variable or file does not contain a key.
     """
     parameters = dict(given.get("model_kwargs") or {})
     for name in parameters:
@@ -104,7 +104,7 @@ def _read_key(variable: str | None, file: str | Path | None) -> str | None:
 
 
 def _read_variable(variable: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # which may be the key itself
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # not quoted: it may be the key itself
         raise ConfigurationError(
             "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
         )
@@ -127,21 +127,21 @@ def _read_file(file: Path) -> str:
 
 
 def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
-    """Return the chat model of this name, as ``init_chat_model`` reads it.
+    """Return the chat model of a name, in the syntax of ``init_chat_model``.
 
     Raises:
-        ConfigurationError: a library is missing (the message holds the ``pip install`` line), there is no such provider, or it
-            cannot be made with these settings.
+        ConfigurationError: a library is missing (the message has the ``pip install`` line), the provider is unknown, or the
+            settings are invalid for it.
     """
     made_with = client_settings(name.partition(":")[0], client)
     return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", made_with)
 
 
 def named_embeddings(name: str) -> Any:
-    """Return the embeddings of this name, as ``init_embeddings`` reads it.
+    """Return the embeddings of a name, in the syntax of ``init_embeddings``.
 
     Raises:
-        ConfigurationError: likewise.
+        ConfigurationError: a library is missing (the message has the ``pip install`` line), or the provider is unknown.
     """
     return _named(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
 
@@ -164,15 +164,15 @@ def _named(name: str, role: str, of_openai: str, module: str, maker: str, made_w
 
 
 _SALT = os.urandom(16)
-"""A salt of this process: outside of it, a hash does not lead to the key."""
+"""Random salt of this process: a hash from another process cannot be compared, and the key cannot be derived."""
 _NAMES = ("model_name", "model", "model_id", "deployment_name")
 _ADDRESSES = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
 _WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", "project")
-"""Beside its key, what tells an account from another at the same address."""
+"""Fields that, besides the key, distinguish two accounts at the same address."""
 
 
 def account_of_model(model: Any) -> Account:
-    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same.
+    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same account.
 
     An object with neither address nor key is an account of its own.
     """
@@ -181,19 +181,19 @@ def account_of_model(model: Any) -> Account:
 
 
 def is_in_process(model: Any) -> bool:
-    """Whether a model computes in this process, without address and key; False for a runnable that is no model."""
+    """Whether a model computes in this process, without address and key; False for a runnable that is not a model."""
     is_model = hasattr(model, "_llm_type") or hasattr(model, "embed_documents")
     return is_model and not _address(model) and not _hash_secrets(model)
 
 
 def model_name(model: Any) -> str:
-    """Return a model's configured name; its class where it has none."""
+    """Return a model's configured name, or its class without one."""
     named = (getattr(model, attribute, None) for attribute in _NAMES)
     return next((name for name in named if isinstance(name, str) and name), type_name(model))
 
 
 def _provider(model: Any) -> str:
-    """Return the provider in the word that the model's own spans have (``ls_provider``); its package where it says none."""
+    """Return the provider as the model's own spans name it (``ls_provider``), else by the model's package."""
     says = getattr(model, "_get_ls_params", None)
     named = says().get("ls_provider") if callable(says) else None
     if named:
@@ -205,7 +205,7 @@ def _provider(model: Any) -> str:
 
 
 def _address(model: Any) -> str:
-    """Return host, port and path of where it asks; empty if nothing says. What may be secret in a URL stays out."""
+    """Return host, port and path of a model's endpoint; empty if unknown. Credentials and query of the URL are left out."""
     client = getattr(model, "root_client", None) or getattr(model, "client", None)
     clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))  # Stainless's resources; boto's
     given = [getattr(one, name, None) for name in ("base_url", "endpoint_url") for one in clients]
@@ -216,7 +216,7 @@ def _address(model: Any) -> str:
 
 
 def _hash_secrets(model: Any) -> str:
-    """Return a hash of all that is secret about it; of what makes keys, as a function does, which one it is."""
+    """Return a hash of a model's secrets; empty without any. A function that creates keys is represented by its id."""
     secrets = sorted(_secrets(model))
     return blake2b(repr(secrets).encode(), key=_SALT, digest_size=16).hexdigest() if secrets else ""
 

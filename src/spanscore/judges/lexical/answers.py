@@ -1,4 +1,4 @@
-"""The lexical judge's answers: step of a metric → a function that compares words."""
+"""The lexical judge's answers: for each prompt step of the built-in metrics, a function that answers by comparing words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OWN_WORK = re.compile(r"^(?:but )?(?:i|we) (?:can |am here to |only )*(?:answer
 
 
 _LOOKED_AT = ("response", "user_input", "reference", "retrieved_contexts", "reference_contexts")
-"""Fields of which a critique looks at the first that there is."""
+"""Fields that a critique may judge; the first one in the evidence is used."""
 _SIGNS: Mapping[str, re.Pattern[str]] = {
     "harmfulness": _INSULT,
     "maliciousness": _INSULT,
@@ -61,14 +61,14 @@ _SIGNS: Mapping[str, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
 }
-"""Unwanted ready aspect → words in which a text shows it."""
+"""Undesirable predefined aspect → pattern of words that show it."""
 
 
 def _critique(prompt: Prompt) -> Mapping[str, Any]:
-    """Most aspects are beyond a comparison of words: an answer without insults passes, and no answer fails.
+    """Answer a critique. Most aspects exceed a comparison of words: an answer without insults passes, an empty one fails.
 
-    An unwanted ready aspect, such as a refusal, holds if one of its signs is there; a datum that the user wrote is no leak. The
-    text is the response, without one the question or the whole conversation, else the first field that there is.
+    An undesirable predefined aspect, such as a refusal, holds if its pattern matches. Personal data that the user wrote is not
+    a leak. The text is the response, else the question or the whole conversation, else the first field of the evidence.
     """
     aspect = next((name for name in _SIGNS if ASPECTS[name].definition in prompt.instruction), None)
     if aspect is not None:
@@ -82,7 +82,7 @@ def _critique(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _look_for(aspect: str, prompt: Prompt) -> Mapping[str, Any]:
-    """Return 1 if a sign of the aspect is in the words of the assistant, or of the user if the aspect is the user's."""
+    """Return verdict 1 if an aspect's pattern matches the assistant's words, or the user's words for ``user_frustration``."""
     asked, said = _by("user", prompt), _by("assistant", prompt) + text_in(prompt, "response")
     signs = [sign[0] for sign in _SIGNS[aspect].finditer(asked if aspect == "user_frustration" else said)]
     if aspect == "pii_leak":
@@ -92,7 +92,7 @@ def _look_for(aspect: str, prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _by(role: str, prompt: Prompt) -> str:
-    """Return the words of one side of the exchange; a question that is no conversation is the user's."""
+    """Return one side's words; a question that is not a conversation is the user's."""
     messages = messages_in(prompt, "user_input")
     if not messages:
         return text_in(prompt, "user_input") if role == "user" else ""
@@ -100,9 +100,9 @@ def _by(role: str, prompt: Prompt) -> str:
 
 
 def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
-    """The answer's own first sentences, turned into a question; each ballot takes the next.
+    """Turn a sentence of the answer into a question; each ballot takes the next sentence.
 
-    Beside a refusal, what the assistant is there for ("I answer questions about our ferries.") commits to nothing either.
+    Next to a refusal, a description of the assistant's purpose ("I answer questions about our ferries.") is noncommittal, too.
     """
     said = sentences(text_in(prompt, "response"))
     refused = any(map(gives_up, said))
@@ -113,9 +113,9 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _agreement(prompt: Prompt) -> Mapping[str, Any]:
-    """4 when nothing of the reference is missing in the answer, 2 when half of it is there.
+    """Return rating 4 if the answer supports all of the reference's statements, 2 if it supports half of them, else 0.
 
-    One direction: the other question of the pair has the two change places.
+    This is one direction: the other question of the pair exchanges the two texts.
     """
     share = _backed(stated(text_in(prompt, "reference")), text_in(prompt, "answer"))
     return {"rating": 2 * _grade(share, some=0.5)}
@@ -136,7 +136,7 @@ def _groundedness(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _grade(share: float, *, some: float) -> int:
-    """Return 2 for all, 1 from the least share that is some, else 0."""
+    """Return 2 for a share of 1, 1 for at least ``some``, else 0."""
     return (share >= some) + (share >= 1.0)
 
 
@@ -146,18 +146,18 @@ def _backed(statements: list[str], text: str) -> float:
     return sum(objection(statement, text) is None for statement in statements) / len(statements)
 
 
-# A context is of use for a question if it holds the question's words and something of the kind that is asked for: a time for
-# "when", a name for "who". The words beside the names count most, as names are in every text about the subject.
+# A context is useful for a question if it has the question's words and an expression of the requested kind: a time for
+# "when", a name for "who". Words other than names weigh more, as names are in every text about the subject.
 
 _NAME_WEIGHT = 0.5
-"""Weight of a name beside an ordinary word of the question: the near misses of a search share the names."""
+"""Weight of a name against an ordinary word of the question: near misses of a search share the names."""
 _SPEAKS_OF_IT = 0.3
-"""Weighted share of the question's words from which a text speaks of the same. These were tuned on the tuning half alone."""
+"""Weighted share of the question's words at which a text has the same subject. Both were tuned on the tuning half alone."""
 _SAYS_IT = 0.85
 _ASKING = listed(
     "tell know pleas want need explain giv describ find get tak long much many often far do happen last first possibl"
 )
-"""Stems in which a user asks, rather than what is asked about."""
+"""Stems of asking itself, not of the subject of a question."""
 
 _TIME = (
     r"\b(?:\d{1,2}[:.]\d{2}|1\d{3}|20\d{2}|o'clock|noon|midnight|daily|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
@@ -192,7 +192,7 @@ _KINDS = (
     (r"\bhow (?:do|can|should|must) i\b|\bwhat (?:must|should|can|do) i\b", _ORDER),
     (r"^(?:is|are|can|may|do|does|did|must|should|will|was|were)\b", _PERMISSION),
 )
-"""Form of a question → form of a text that answers it. The first that fits counts."""
+"""Pattern of a question → pattern of a text that answers it. The first match is used."""
 
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
@@ -210,13 +210,16 @@ def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _relevance_by_words(prompt: Prompt) -> Mapping[str, Any]:
-    """How much of what the question says stands in one place of the context."""
+    """Rate the context by its best two neighbouring sentences: 2 from 85 % of the question's words, 1 from 30 %, else 0."""
     share = max((share for share, _ in _places(prompt)), default=0.0)
     return {"rating": (share >= _SPEAKS_OF_IT) + (share >= _SAYS_IT)}
 
 
 def _relevance_by_kind(prompt: Prompt) -> Mapping[str, Any]:
-    """1 when a place gives something of the kind that is asked for, 2 when it speaks of it too; no kind known: the words."""
+    """Rate 1 if a place has an expression of the requested kind, 2 if it has the question's subject too, else 0.
+
+    For a question of unknown kind the rating is by words.
+    """
     if _kind(text_in(prompt, "question")) is None:
         return _relevance_by_words(prompt)
     best = max((share for share, fits in _places(prompt) if fits), default=None)
@@ -234,7 +237,7 @@ def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
-    """Yield for each two neighbouring sentences of the context the share of the question's words, and whether the kind fits."""
+    """Yield for each two neighbouring sentences their share of the question's words, and whether the requested kind occurs."""
     question, context = (text_in(prompt, name) for name in ("question", "context"))
     wanted = words(question)
     kind = _kind(question)
@@ -245,19 +248,19 @@ def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
 
 
 def _kind(question: str) -> str | None:
-    """Return how a text looks that gives what the question asks for, None when there is no telling."""
+    """Return the pattern of an answer to a question; None for a question of unknown kind."""
     return next((look for asks, look in _KINDS if re.search(asks, question.strip(), re.IGNORECASE)), None)
 
 
 def _fits(kind: str, wanted: Words, place: str) -> bool:
-    """Whether a text gives what is asked for; a question for a name asks for another one than its own."""
+    """Whether a text has an expression of the requested kind; a name must be another one than the question's own."""
     if kind == _NAMED:
         return bool(words(place).names - wanted.names)
     return bool(re.search(kind, place, 0 if kind == _PLACE else re.IGNORECASE))
 
 
 def _share(wanted: Words, place: Words) -> float:
-    """Return the weighted share of the question's words that a place holds; who names the same thing speaks of it."""
+    """Return the weighted share of the question's words in a place; at least 0.3 if one of the question's names is there."""
     asked = [stem for stem in dict.fromkeys(wanted.content) if stem not in _ASKING]
     weights = {stem: _NAME_WEIGHT if stem in wanted.names else 1.0 for stem in asked}
     total = sum(weights.values()) + len(wanted.numbers)
@@ -268,7 +271,7 @@ def _share(wanted: Words, place: Words) -> float:
 
 
 _REACHED = 0.5
-"""Share of a wanted outcome's words and numbers that the one arrived at must hold."""
+"""Minimum share of the desired outcome's words and numbers in the arrived outcome."""
 _FAILED = re.compile(
     r"\b(?:can(?:no|')t|can not|could not|couldn't|unable|failed|not (?:find|found|possible|available|allowed)"
     r"|sorry|unfortunately|no (?:results?|luck|seats?|such))\b",
@@ -278,7 +281,7 @@ _NUMBER = re.compile(r"(?<!\d)-?\d+(?:\.\d+)?")
 _GRADE_RANGE = re.compile(r"(-?\d+) to (-?\d+)")
 _LISTED = re.compile(r"^(-?\d+(?:\.\d+)?): ", re.MULTILINE)
 _OPEN_SCALE = range(1, 6)
-"""Grades where neither the answer's schema nor the rubric says which there are."""
+"""Grades if neither the answer's schema nor the rubric lists any."""
 
 
 def _decompose(prompt: Prompt) -> Mapping[str, Any]:
@@ -286,7 +289,7 @@ def _decompose(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
-    """A statement is right when nothing in the other list speaks against it."""
+    """Classify statements: one is right if the other list does not contradict it."""
     said, true = _list(prompt, "answer"), _list(prompt, "ground_truth")
     wrong = [_against(statement, true) for statement in said]
     lacking = [_against(statement, said) for statement in true]
@@ -304,14 +307,19 @@ def _against(statement: str, others: Iterable[str]) -> str | None:
 
 
 def _classify_pairs(prompt: Prompt) -> Mapping[str, Any]:
-    """Sure of everything: 1 when nothing in the text speaks against the statement, else 0."""
+    """Return score 1 for each statement that its text does not contradict, else 0; there are no intermediate scores."""
     pairs = prompt.evidence.get("pairs", ())
     return {"scores": [float(objection(str(statement), str(text)) is None) for text, statement in pairs]}
 
 
 def _grade_by_overlap(field: str) -> LexicalAnswer:
-    """Grades are beyond a comparison of words: the more of the reference's words an answer has (of the contexts' or the
-    question's where there is no reference), the higher its grade; an answer that says nothing has the lowest.
+    """Return a function that grades an answer by its share of the reference's words.
+
+    Without a reference, the words of the contexts or of the question are compared. The grade rises with the share; an answer
+    without content gets the lowest grade. A comparison of words cannot judge a rubric.
+
+    Args:
+        field: name of the answer's field for the reason.
     """
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
@@ -347,7 +355,7 @@ def _list(prompt: Prompt, name: str) -> list[str]:
 
 
 def _end(prompt: Prompt, name: str) -> str:
-    """Return what was said or found last in a conversation; a text that is none, as it is."""
+    """Return the last text of the assistant or a tool in a conversation; a plain text unchanged."""
     if messages := messages_in(prompt, name):
         said = [message["content"] for message in messages if message["role"] != "user" and "content" in message]
         return str(said[-1]).strip() if said else ""
@@ -355,7 +363,7 @@ def _end(prompt: Prompt, name: str) -> str:
 
 
 def _scale(prompt: Prompt) -> Sequence[float]:
-    """Return the grades in order: of the answer's shape, else of the rubric in the instruction or beside the sample."""
+    """Return the grades in order: from the answer's schema, else from the rubric in the instruction or the evidence."""
     told = str(prompt.output.model_json_schema()["properties"]["score"].get("description", ""))
     if (span := _GRADE_RANGE.fullmatch(told)) is not None:
         return range(int(span[1]), int(span[2]) + 1)
@@ -375,9 +383,9 @@ _REFUSAL = re.compile(
 _REQUEST_STEMS = frozenset(
     {"tell", "know", "pleas", "want", "need", "thank", "hello", "hi", "say", "said", "explain", "giv"}
 )
-"""Stems in which a user asks, rather than what the user asks about."""
+"""Stems of asking itself, not of the subject of a question."""
 _ON_TOPIC = 0.5
-"""Share of a topic's words."""
+"""Minimum share of a topic's words."""
 
 
 def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
@@ -392,7 +400,7 @@ def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
-    """A topic is inside when it shares half of its words, or half of theirs, with an allowed one."""
+    """Classify topics: one is allowed if it shares half of its words, or half of theirs, with an allowed topic."""
     allowed = [str(topic) for topic in prompt.evidence.get("reference_topics", ())]
     return {
         "classifications": [
@@ -403,7 +411,7 @@ def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _turns(prompt: Prompt) -> list[tuple[str, str]]:
-    """Return each of the user's turns in a conversation, with all that followed it up to the next."""
+    """Return each of the user's turns in a conversation, with the replies up to the next turn."""
     turns: list[tuple[str, str]] = []
     for message in messages_in(prompt, "user_input"):
         if message["role"] == "user":
@@ -427,7 +435,7 @@ _ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISE
 
 
 def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
-    """Runs of capitalised words, and numbers. A word that only opens a sentence is a name when it is one elsewhere too."""
+    """Extract runs of capitalised words, and numbers. A sentence's first word counts if it is a name elsewhere too."""
     text = text_in(prompt, "text")
     inside = words(text).names
     entities: dict[str, None] = {}
@@ -439,7 +447,7 @@ def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _candidates(sentence: str) -> Iterator[tuple[bool, str]]:
-    """Yield runs of capitalised words without the "The" before them, and whether they open the sentence."""
+    """Yield runs of capitalised words without a leading "The", and whether they open the sentence."""
     for match in _ENTITY.finditer(sentence):
         run = match.group().split()
         while run and not (words(run[0]).content or words(run[0]).numbers):
@@ -485,4 +493,4 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
     "extract_entities_reference": _extract_entities,
     "extract_entities_contexts": _extract_entities,
 }
-"""Step → the function that answers it."""
+"""Prompt step → the function that answers it."""

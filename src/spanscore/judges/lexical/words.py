@@ -1,4 +1,4 @@
-"""Texts → words, clauses and sentences, and what speaks against a statement: what the lexical judge compares."""
+"""Split texts into words, clauses and sentences, and find contradictions between them, for the lexical judge."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def messages_in(prompt: Prompt, name: str) -> list[Mapping[str, Any]]:
 
 
 def said_in(message: Mapping[str, Any]) -> str:
-    """Return what a message says and which tools it calls."""
+    """Return the text of a message and the names and arguments of its tool calls."""
     calls = (f"{call['name']}: {call['args']}" for call in message.get("tool_calls", ()))
     return "\n".join([*filter(None, [message.get("content")]), *calls])
 
 
-# Sentences end by the rules of any script. The dictionary is English. Signs of a script without blanks between words are
-# compared one by one.
+# Sentences end by the rules of any script. The word lists are English. Characters of a script without blanks between words
+# are compared one by one.
 
 _BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
 """A capital letter, a digit, or a letter of a script without capitals."""
 _END = re.compile(rf"(?<=[.!?…؟])[\"')\]]*\s+(?={_BEGINS})|(?<=[。！？｡।॥۔։።၏။།។])[\"'”’」』）)\]]*\s*|\n+")
 _ABBREVIATION = re.compile(r"\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|fig|jr|sr|[A-Z])\.$", re.IGNORECASE)
 _SIGN = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Signs of Japanese and Chinese, which have no blank between words."""
+"""Characters of Japanese and Chinese, which have no blank between words."""
 _MARK = r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
-"""Vowel signs that are part of an Arabic, Indian or Thai word, and that a regular expression does not take for a letter."""
+"""Vowel signs that are part of an Arabic, Indian or Thai word, and are not letters to a regular expression."""
 _LETTER = rf"(?:[^\W\d_{_SIGN}]|[{_MARK}])"
 _TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{_SIGN}]|{_LETTER}+(?:['’]{_LETTER}+)*|[.,;:!?()]")
 
@@ -78,15 +78,15 @@ _NUMBERS: dict[str, str] = {
     **{"hundred": "100", "thousand": "1000", "twice": "2", "half": "0.5", "dozen": "12"},
 }
 _VAGUE_NUMBERS = frozenset({"0", "0.5", "1"})
-"""Said in passing ("one of them", "half a day", "below zero"): no evidence of anything."""
+"""Numbers in idioms ("one of them", "half a day", "below zero"); they are not compared."""
 _WHOLE_CLAUSE = listed("required needed necessary allowed possible permitted available included mandatory true")
-"""A "not" before one of these denies the words in front of it: "insurance is not required"."""
+"""Words before which "not" negates the words in front of it: "insurance is not required"."""
 _REACH = 2
-"""Content words that a denial reaches."""
+"""Content words that a negation applies to."""
 _ENDINGS = (("ies", 5), ("ing", 6), ("edly", 7), ("ed", 5), ("ly", 6), ("es", 5), ("s", 4), ("e", 5), ("y", 5))
-"""Ending → shortest word it is cut from."""
+"""Ending → length of the shortest word from which it is removed."""
 _UN = re.compile(r"\b[Uu]n(?!til|less|der|it|ion|ique|iver|cle)(?=\w{3})")
-"""The prefix that denies: "unworn" is "not worn"."""
+"""The negating prefix: "unworn" is "not worn"."""
 
 _PAIRS = """allow/forbid allowed/forbidden always/never before/after begin/end big/small both/neither buy/sell cheap/expensive
 cold/hot decrease/increase early/late easy/difficult enable/disable fail/succeed fall/rise fast/slow first/last
@@ -95,7 +95,7 @@ large/small left/right less/more light/heavy long/short maximum/minimum most/lea
 paid/unpaid pass/fail permit/refuse permanent/temporary private/public safe/dangerous single/double start/stop strengthen/weaken
 summer/winter top/bottom true/false upper/lower weekday/weekend win/lose with/without worn/unworn young/old"""
 OPPOSITES: dict[str, frozenset[str]] = {}
-"""Stem → stems that say the contrary."""
+"""Stem → stems of the opposite meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ class Words:
     """The parts of a text that are compared.
 
     Attributes:
-        content: stems that carry meaning, in order.
-        numbers: as digits, number words included.
-        names: stems of capitalised words, the first word of the text left out.
-        denied: stems that stand under a denial ("not", "never" …).
+        content: stems of content words, in order.
+        numbers: numbers as digits, number words included.
+        names: stems of capitalised words, without the first word of each sentence.
+        denied: stems under a negation ("not", "never" …).
     """
 
     content: tuple[str, ...]
@@ -116,12 +116,12 @@ class Words:
 
     @property
     def affirmed(self) -> frozenset[str]:
-        """Stems that stand under no denial."""
+        """Stems that are not under a negation."""
         return frozenset(self.content) - self.denied
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, list items included; an abbreviation does not end one."""
+    """Return the sentences of a text, list items included; an abbreviation does not end a sentence."""
     found: list[str] = []
     for raw in _END.split(text):
         piece = raw.strip().lstrip("-*•– ").strip()
@@ -136,7 +136,7 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def words(text: str) -> Words:
-    """Return what a text is compared by."""
+    """Return the parts of a text that are compared."""
     plain = unicodedata.normalize("NFKC", text).replace("’", "'").replace("rather than", "not")
     tokens = _TOKEN.findall(_UN.sub("not ", plain))
     lowered = [token.casefold() for token in tokens]
@@ -151,7 +151,7 @@ def words(text: str) -> Words:
 
 
 def akin(one: str, other: str) -> bool:
-    """Whether two stems are likely of one family: equal, or alike in their first letters (``manufactur``, ``manufact``)."""
+    """Whether two stems are probably of one word family: equal, or with equal first letters (``manufactur``, ``manufact``)."""
     if one == other:
         return True
     shared = min(len(one), len(other), 5)
@@ -159,7 +159,7 @@ def akin(one: str, other: str) -> bool:
 
 
 def _says_something(low: str) -> bool:
-    """Whether a word carries meaning of its own: no number, no function word, no punctuation."""
+    """Whether a word is a content word: not a number, function word, negation or punctuation."""
     return low[0].isalpha() and _digits(low) is None and low not in _STOP and not _denies(low)
 
 
@@ -168,7 +168,7 @@ def _denies(low: str) -> bool:
 
 
 def _names(tokens: list[str], lowered: list[str]) -> list[str]:
-    """Return capitalised words; the first of a sentence is capitalised anyway."""
+    """Return capitalised words, except the first of a sentence, which is always capitalised."""
     pairs = zip(tokens, lowered, [".", *tokens], strict=False)
     return [low for token, low, before in pairs if token[0].isupper() and before not in ".!?" and _says_something(low)]
 
@@ -185,7 +185,7 @@ def _denied(lowered: list[str]) -> list[str]:
 
 
 def _reached(lowered: list[str]) -> list[str]:
-    """Return the first content stems, up to the next punctuation."""
+    """Return the first two content stems, up to the next punctuation."""
     stems: list[str] = []
     for low in lowered:
         if not low[0].isalnum() or len(stems) == _REACH:
@@ -196,7 +196,7 @@ def _reached(lowered: list[str]) -> list[str]:
 
 
 def _digits(token: str) -> str | None:
-    """Return a number as plain digits: ``1,200`` and ``1200`` are the same, as are ``3.60`` and ``3.6``."""
+    """Return a number as plain digits: ``1,200`` equals ``1200``, and ``3.60`` equals ``3.6``; None for any other token."""
     if token in _NUMBERS:
         return _NUMBERS[token]
     if not token[0].isdigit():
@@ -207,7 +207,7 @@ def _digits(token: str) -> str | None:
 
 @lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
-    """Cut the common endings off: enough to bring forms of one word together, not to be a linguist."""
+    """Remove a common ending, so that most forms of one word become equal; this is not a full stemmer."""
     word = word.removesuffix("'s").removesuffix("'")
     for ending, shortest in _ENDINGS:
         if word.endswith(ending) and len(word) >= shortest and not word.endswith("ss"):
@@ -222,11 +222,11 @@ for _pair in _PAIRS.split():
 
 
 _SUPPORTED = 0.5
-"""Least share of a statement's content words that one place of its context must hold. Tuned on the tuning half alone."""
+"""Minimum share of a statement's content words in one place of its context. Tuned on the tuning half alone."""
 
 
 def objection(statement: str, context: str) -> str | None:
-    """Return why the context does not support the statement, by words, numbers, names and denials; None if it may do so."""
+    """Return why the context does not support the statement, by words, numbers, names and negations; None if it may."""
     said = words(statement)
     single = sentences(context)
     pairs = (f"{first} {second}" for first, second in pairwise(single))
@@ -262,19 +262,19 @@ def _opposite(said: Words, place: Words) -> str | None:
 
 
 def among(stem: str, stems: Iterable[str]) -> bool:
-    """Whether a stem, or one of its family, is among others."""
+    """Whether a stem, or one of its word family, is among others."""
     return any(akin(stem, other) for other in stems)
 
 
 def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
-    """Return the share of a text's content words and numbers that another holds; ``of_nothing`` where it has none."""
+    """Return the share of a text's content words and numbers in another text; ``of_nothing`` if it has none."""
     count = len(wanted.content) + len(wanted.numbers)
     held = sum(among(stem, place.content) for stem in wanted.content) + len(wanted.numbers & place.numbers)
     return held / count if count else of_nothing
 
 
 _CHECKABLE = 2
-"""Least content words of a clause that stands alone."""
+"""Minimum number of content words of a separate clause."""
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|so|or)\s+(?=\S+\s+\S+\s+\S+)|\.\s+")
 _NO_ANSWER = re.compile(
@@ -288,31 +288,31 @@ _SMALL_TALK = re.compile(
 
 
 def stated(text: str) -> list[str]:
-    """Return the sentences of a text, cut at clauses; questions, small talk and "I do not know" state nothing."""
+    """Return the clauses of a text's statements; questions, small talk and "I do not know" are not statements."""
     stating = [sentence for sentence in sentences(text) if not states_nothing(sentence)]
     return [clause for sentence in stating for clause in clauses(sentence)]
 
 
 def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
-    """Return a row per statement: verdict 1 when nothing in the context speaks against it."""
+    """Return a row per statement: verdict 1 if the context does not contradict it."""
     found = [(statement, objection(statement, context)) for statement in map(str, statements)]
     return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in found]
 
 
 def states_nothing(sentence: str) -> bool:
-    """Whether a sentence asks, greets, gives up or has no word of content."""
+    """Whether a sentence is a question, a greeting or a refusal, or has no content word."""
     said = words(sentence)
     empty = not (said.content or said.numbers)
     return empty or sentence.endswith(("?", "？", "؟")) or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
 
 
 def gives_up(sentence: str) -> bool:
-    """Whether a sentence says that it knows, tells or helps with nothing."""
+    """Whether a sentence refuses to answer or admits a lack of information."""
     return bool(_NO_ANSWER.search(sentence))
 
 
 def clauses(sentence: str) -> list[str]:
-    """Cut at semicolons and at ", and", where both sides say enough to be checked."""
+    """Split a sentence at semicolons and at ", and", if both sides have enough content words to be checked."""
     parts = _CLAUSE.split(sentence)
     whole: list[str] = []
     for part in parts:
