@@ -21,7 +21,7 @@ class Jury:
     """Judges of different models, each of which scores the whole metric; a metric takes it in the place of a judge.
 
     The score is the mean of the jurors' values, or their majority for a pass/fail metric. A tie has no value. Jurors are
-    asked side by side. ``kit/jury.py`` has the rules for jurors that fail.
+    asked concurrently. ``kit/jury.py`` has the rules for jurors that fail.
 
     Source: Verga et al., "Replacing Judges with Juries: Evaluating LLM Generations with a Panel of Diverse Models" (2024).
     Deviations: the panel scores any metric, also one of several questions; a juror that fails is left out; ``then``.
@@ -67,7 +67,7 @@ class Jury:
 
     @property
     def account(self) -> Hashable:
-        """The accounts of all members: metrics with the same ones share a lane."""
+        """The accounts of all members: metrics with equal accounts are queued together."""
         return tuple(map(account_of, self.members))
 
     @property

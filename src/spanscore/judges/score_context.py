@@ -1,4 +1,4 @@
-"""The context of a judge's call: the score that it is for, and that no instrumentation traces it."""
+"""The context of a judge's call: the score that the call is for, and marks that keep tracers away from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mark_context() -> Iterator[None]:
 
 
 def suppressed_context() -> Context:
-    """Return a copy of the caller's context in which everything is marked so, for good: there is no block to leave."""
+    """Return a copy of the caller's context with the marks of ``suppress_tracing``, for as long as the copy exists."""
     if is_judging():
         return copy_context()
     with suppress_tracing():
@@ -52,16 +52,16 @@ def suppressed_context() -> Context:
 
 
 def _without_langsmith() -> AbstractContextManager[None]:
-    """Switch LangSmith off, if it is loaded at all: importing it costs half a second, and unloaded it traces nothing."""
+    """Switch LangSmith off if it is loaded: importing it costs half a second, and without the import it cannot trace."""
     if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
         return nullcontext()
-    # No parent: looking for the run we are in takes longer than all the rest, and nothing in here is traced.
+    # No parent: a search for the present run would take longer than all the rest, for calls that are not traced.
     return _langsmith_context()(enabled=False, parent=False)
 
 
 @cache
 def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
-    """Return LangSmith's switch. Once: its package looks each name up anew, which takes 10 µs."""
+    """Return LangSmith's switch. Cached: the package looks each name up anew, which takes 10 µs."""
     from langsmith import tracing_context
 
     return tracing_context
@@ -72,27 +72,26 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class ScoreContext:
-    """One metric at work on one sample, as its judge's effects see it, with the clock of the score. Loop thread.
+    """One metric's work on one sample, with the clock of the score, for its judge's middleware. Loop thread.
 
-    The engine opens one around each metric that it begins; a metric that is scored by hand has none. The score's time runs
-    while the metric computes or a judge works. It stands still while all open questions wait for a place, a rate or a breaker.
+    The engine opens one around each metric that it begins; a metric that is scored by hand has none. The score's clock runs
+    while the metric computes or a judge works. It stops while all open questions wait for a place, a rate or a breaker.
 
     Attributes:
-        metric: its name: an account's places go round by it.
-        taken_s: when this process took the unit; the loop's clock, as all times here. ``queue_timeout`` counts from it.
-        held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
+        metric: name of the metric; an account's queue goes round robin by it.
+        taken_s: time at which this process received the unit, by the loop's clock; ``queue_timeout`` counts from it.
+        held_until_s: time until which the unit's spans wait for its scores, by the loop's clock; such units are asked first.
         purse: the budgets that pay for its questions; None = no budget is set.
         transcribes: whether each of its calls has a transcript (``judges/records.py``).
         quotes: whether a transcript holds question and answer, which are content.
-        first_field: the field of the sample that most of its questions begin with; empty if they have none in common with
-            another question of the unit.
-        questions_alike: of all metrics of the unit, those to the same account that begin with that field, its own included.
+        first_field: the sample's field with which most of its questions begin; empty if no other question of the unit does.
+        questions_alike: number of the unit's questions to the same account that begin with that field, its own included.
         on_change: called when ``is_waiting`` has changed.
         asking: open questions: sent, or waiting to be sent.
         waiting: open questions that wait to be sent.
         chosen: id of a ``FallingBack`` → the judge that it chose for all questions of the score.
-        contradictions: verdicts of its judge that its own reason speaks against.
-        source: the score's source, if another judge than the configured one gave it; None = the population.
+        contradictions: number of its judge's verdicts that contradict their own reason.
+        source: the score's source, if another judge than the configured one gave it; None = the configured judge.
     """
 
     metric: str = ""
@@ -145,7 +144,7 @@ _asker: ContextVar[ScoreContext | None] = ContextVar("spanscore_asker", default=
 
 
 def asker() -> ScoreContext:
-    """Return the score that the present question is for; an empty one, if a metric is scored by hand."""
+    """Return the score of the present question; an empty one if a metric is scored by hand."""
     return _asker.get() or ScoreContext()
 
 
@@ -166,11 +165,11 @@ def asked_by(score: ScoreContext) -> Iterator[None]:
 
 @dataclass(slots=True, eq=False)
 class SharedWait(Generic[T]):
-    """A wait for an answer that is asked for in the name of one of several callers. Loop thread.
+    """One caller's wait for an answer that several callers share. Loop thread.
 
     Attributes:
         answer: the answer to come.
-        asker: the caller's score, whose clock goes as that of the request.
+        asker: the caller's score; its clock follows the request's.
         context: the caller's context.
     """
 

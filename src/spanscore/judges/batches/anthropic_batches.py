@@ -34,7 +34,7 @@ _STATUSES: Final = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Type of an error → the HTTP status with which a request outside of a batch gets it, by Anthropic's table of errors."""
+"""Type of an error → its HTTP status for a request outside of a batch, by Anthropic's table of errors."""
 _SERVER_ERROR: Final = 500
 
 
@@ -42,7 +42,7 @@ class AnthropicBatches:
     """Batches of ``/v1/messages``.
 
     Args:
-        api_key: of the account.
+        api_key: key of the account.
         base_url: address of the API.
         headers: further headers of each request; None = no further ones.
 
@@ -85,7 +85,7 @@ class AnthropicBatches:
             yield line.custom_id, _answer(line)
 
     def cancel(self, batch: str) -> None:
-        """Have a batch cancelled."""
+        """Cancel a batch."""
         self._client.messages.batches.cancel(batch)
 
 

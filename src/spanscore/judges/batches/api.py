@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
 
 RETRIES: Final = 4
-"""Attempts after the first of one request to the endpoint: those of the provider's SDK, with its growing waits."""
+"""Retries of one request to the endpoint, by the provider's SDK, with growing waits."""
 REQUEST_S: Final = 300.0
 """Timeout of one request: an upload or a download may have 100 MB."""
 MOST_BYTES: Final = 100_000_000
@@ -31,7 +31,7 @@ class BatchProgress(NamedTuple):
     """The state of a batch at its provider.
 
     Attributes:
-        status: in the provider's word.
+        status: the provider's name of the state.
         ended: whether no further answer will come.
         answered: number of questions that have ended, errors included.
     """
@@ -46,7 +46,7 @@ class Unanswered(NamedTuple):
 
     Attributes:
         error_type: ``batch_expired``, ``batch_cancelled`` or ``batch_failed``.
-        reason: in words, without content.
+        reason: a phrase for messages, without content.
     """
 
     error_type: str
@@ -64,7 +64,7 @@ class BatchApi(Protocol):
     """A provider's batch endpoint. Every method blocks, on any thread, and raises the errors of the provider's SDK.
 
     Attributes:
-        most_questions: questions of one batch at most.
+        most_questions: maximum number of questions in one batch.
     """
 
     most_questions: int
@@ -79,4 +79,4 @@ class BatchApi(Protocol):
         """Yield the answers of a batch that has ended."""
 
     def cancel(self, batch: str) -> None:
-        """Have a batch cancelled. Answers that are there stay, and are billed."""
+        """Cancel a batch. Answers so far are kept, and billed."""

@@ -1,4 +1,4 @@
-"""BatchFile: the batches of a run that may be open at a provider, on disk, so that another run goes on with them."""
+"""Batch file: the open batches of a run on disk, so that a later run can continue with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SentBatch:
     Attributes:
         account: provider, address and model of the judge, without a key.
         questions: ids of its questions.
-        id: of the provider; empty until the provider has returned it.
+        id: the provider's id; empty until the provider has returned it.
     """
 
     account: str
@@ -35,13 +35,13 @@ class BatchFile:
     The file has hashes of questions, and no question and no answer: the provider keeps answers for 29 days or longer.
 
     Args:
-        path: made if it does not exist; its owner alone may read it. Another process cannot open it meanwhile.
+        path: path of the file; created if it is missing, readable by its owner alone, locked against other processes.
 
     Attributes:
         batches: number of a batch → batch, for all that have not ended.
 
     Raises:
-        ConfigurationError: it cannot be written, another run has it, or it is another file.
+        ConfigurationError: the file cannot be written, another run has it open, or it is not a batch file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +69,7 @@ class BatchFile:
         self._append({"batch": number, "id": batch_id})
 
     def end(self, number: int) -> None:
-        """Forget a batch."""
+        """Remove a batch that has ended."""
         del self.batches[number]
         self._append({"batch": number, "over": True})
 
@@ -88,7 +88,7 @@ def read_batches(path: Path) -> dict[int, SentBatch]:
     """Return number → batch, for the batches of a file that have not ended; empty without a file.
 
     Raises:
-        ConfigurationError: it cannot be read, or is another file.
+        ConfigurationError: the file cannot be read, or is not a batch file.
     """
     batches: dict[int, SentBatch] = {}
     try:

@@ -53,7 +53,7 @@ class OpenAIBatches:
         return BatchProgress(state.status, state.status in _ENDED, counts.completed + counts.failed if counts else 0)
 
     def answers(self, batch: str) -> BatchAnswers:
-        """Yield the lines of the output file and the error file; of a refused batch none, and its refusal for each question."""
+        """Yield the answers in the output file and the error file; for a refused batch, its refusal for all questions."""
         state = self._client.batches.retrieve(batch)
         for file in (state.output_file_id, state.error_file_id):
             if file is not None:
@@ -64,7 +64,7 @@ class OpenAIBatches:
             yield "", Unanswered("batch_failed", f"the provider refused the batch ({why})")
 
     def cancel(self, batch: str) -> None:
-        """Have a batch cancelled."""
+        """Cancel a batch."""
         self._client.batches.cancel(batch)
 
 

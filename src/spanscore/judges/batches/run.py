@@ -1,4 +1,4 @@
-"""BatchRun: the questions of one run wait for each other, go out in batches, and get their answers when these have ended."""
+"""Batch run: collect the questions of one run, send them to providers in batches, and return the answers of ended batches."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from spanscore.protocols import Judge
 T = TypeVar("T")
 
 PROVIDERS: Final = ("openai", "anthropic")
-"""Providers with a batch endpoint, as a judge's name begins with them."""
+"""Providers with a batch endpoint; a judge's name begins with one of them."""
 SETTLE_S: Final = 2.0
 """Quiet time, without a new question, after which the waiting questions are sent."""
 POLL_S: Final = 30.0
-"""Time between two looks at an open batch."""
+"""Seconds between two polls of an open batch."""
 _AT_WORK: Final = 4
 """Questions whose request is being made or whose answer is being read at once: each takes a thread."""
 _END_S: Final = 4.0
@@ -111,7 +111,7 @@ class BatchRun:
         path: file of the batches (``BatchFile``).
 
     Raises:
-        ConfigurationError: the file is another run's, or cannot be written.
+        ConfigurationError: another run has the file open, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -244,7 +244,7 @@ class BatchRun:
         self._start(self._following, self._await_answers(batch, self._accounts[batch.sent.account].api))
 
     async def _await_answers(self, batch: _OpenBatch, api: BatchApi) -> None:
-        """Look at a batch until it has ended, and hand its answers over."""
+        """Poll a batch until it has ended, and pass its answers to their questions."""
         answers: Mapping[str, StoredAnswer | Unanswered] = {}
         wait_s = 0.0 if batch.was_there else POLL_S
         while True:
@@ -291,7 +291,7 @@ class BatchRun:
             result.set_result(answer)
 
     async def close(self, *, whole: bool) -> None:
-        """End the run. Twice is as good as once.
+        """End the run; a second call has no effect.
 
         Args:
             whole: whether every sample was scored. Ended batches are then forgotten. Open batches of this run are cancelled,
@@ -380,7 +380,7 @@ def _refusal(error: Exception) -> JudgeError:
 
 
 def batch_run(judges: Iterable[Judge], path: Path) -> BatchRun:
-    """Return a run by whose batches these judges are asked from now on.
+    """Return a run whose batches contain all further questions to these judges.
 
     Args:
         judges: judges of chat models. A fallback of one is never asked, as no breaker opens.

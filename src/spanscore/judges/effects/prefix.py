@@ -1,4 +1,4 @@
-"""Shared beginnings: the first question of a unit fills its provider's cache, and the other questions wait for that."""
+"""Prompt cache: the first question of a unit fills the provider's cache, and questions with the same beginning wait for it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from spanscore.protocols import Judge
 
 PROMPT_CACHE_WAIT_S = 2.0
 CACHED_FROM = 1_024
-"""Least tokens of a beginning that providers cache; some models have a higher bound."""
+"""Minimum tokens of a beginning that providers cache; some models have a higher minimum."""
 _BYTES_PER_TOKEN = 4
 _MOST_KEPT = 1_000
-"""Beginnings of one process; a cache forgets one in minutes."""
+"""Most beginnings that one process remembers; a provider drops one within minutes."""
 
 
 def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
-    """Return the beginning of a question's user text that another question of its unit has, too.
+    """Return the beginning of a question's user text that another question of its unit shares.
 
     Args:
-        least_tokens: of a beginning that the provider caches, system text included. Four bytes count as a token.
+        least_tokens: minimum length that the provider caches, system text included. Four bytes count as a token.
 
     Returns:
-        An empty text if it is shorter, or if only one question of the unit begins so.
+        The beginning; empty if it is shorter, or if no other question of the unit shares it.
     """
     score = asker()
     if score.questions_alike <= 1:
@@ -44,22 +44,22 @@ def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
 
 
 class _FirstQuestions:
-    """Account and beginning of a question → the first of its questions, done when it is answered. Loop thread."""
+    """Account and beginning → the first question with that beginning, resolved when it is answered. Loop thread."""
 
     def __init__(self) -> None:
         self.reset()
         call_in_child(self, _FirstQuestions.reset)
 
     def reset(self) -> None:
-        """Forget all: a forked child has none of its parent's questions."""
+        """Remove all questions: a forked child has none of its parent's."""
         self._firsts: dict[Hashable, asyncio.Future[None]] = {}
 
     def find(self, key: Hashable) -> asyncio.Future[None] | None:
-        """Return the first question; None before the first."""
+        """Return the first question with a beginning; None before any."""
         return self._firsts.get(key)
 
     def add(self, key: Hashable) -> asyncio.Future[None]:
-        """Add the first question; the oldest one is forgotten if there are too many."""
+        """Add the first question with a beginning; beyond 1,000 the oldest one is removed."""
         if len(self._firsts) >= _MOST_KEPT:
             del self._firsts[next(iter(self._firsts))]
         first = self._firsts[key] = asyncio.get_running_loop().create_future()
@@ -71,16 +71,16 @@ _firsts = _FirstQuestions()
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CacheFilled(JudgeMiddleware):
-    """A judge whose first question of a unit fills the provider's cache, before the questions that begin alike are sent.
+    """A judge whose first question of a unit fills the provider's cache, before questions with the same beginning are sent.
 
     Questions that are sent at once would each be paid in full. The wait is outside of a metric's ``timeout``. A judge without
-    ``cached_from``, the least tokens of a beginning that its provider caches, is asked at once, and so is a judge in batches.
+    ``cached_from`` (the provider's minimum tokens of a cached beginning) is asked at once, and so is a judge in batches.
 
     Args:
-        wait_s: seconds that a question waits at most for the answer to the first; 0 = all are sent at once.
+        wait_s: longest wait for the answer to the first question, in seconds; 0 = all are sent at once.
 
     Raises:
-        ConfigurationError: ``wait_s`` is negative, or no number.
+        ConfigurationError: ``wait_s`` is negative or not a finite number.
     """
 
     judge: Judge
@@ -91,7 +91,7 @@ class CacheFilled(JudgeMiddleware):
             raise ConfigurationError(f"prompt_cache_wait is {self.wait_s}; it must be a number of seconds, 0 or more")
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask, after the answer to the first question that begins alike."""
+        """Ask, after the answer to the first question with the same beginning."""
         least_tokens: int | None = getattr(unwrapped(self.judge), "cached_from", None)
         if least_tokens is None or not self.wait_s or is_batched(self.judge):
             return await self.judge.ask(prompt)
