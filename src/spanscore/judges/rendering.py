@@ -373,7 +373,7 @@ def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
     if size > room:
         has = ceil(size / BYTES_PER_TOKEN)
         raise JudgeError(
-            f"{prompt.step}: the question is too long: about {has} tokens that must stay, where {max_tokens} are read",
+            f"{prompt.step}: the question is too long: about {has} tokens cannot be cut, the judge reads {max_tokens} at most",
             error_type="too_long",
         )
     return FittedQuestion(prompt, 1.0 - size / before)

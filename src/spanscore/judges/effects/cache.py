@@ -343,7 +343,7 @@ class FileAnswers:
         self._connection = None
         log_once(
             f"cache {self._path}",
-            f"the cache {self._path} cannot be used ({type_name(error)}): judges are asked what it may hold. Is the disk full, "
+            f"the cache {self._path} cannot be used ({type_name(error)}): its questions are asked again. Is the disk full, "
             "the file damaged or held by another program?",
         )
 

@@ -83,7 +83,7 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     has_gate = bool(gates_of(judge))
     if has_gate and (limits := _part(given, _OF_A_GATE)):  # a question would hold one place, and wait for another
         raise ConfigurationError(
-            f"{min(limits)} is given around a judge that has its limits: give it where that is made"
+            f"{min(limits)} is given around a judge that has its limits: give it to the call that creates that judge"
         )
     if given and not has_gate:  # innermost: each attempt is paid for, and waiting outside of it costs nothing
         given = {"prices": {}, **given}

@@ -441,7 +441,7 @@ class LangChainJudge:
                 log_once(
                     f"structured output of {self.model}",
                     f"{self.model} does not take the schema of an answer: it is asked in plain text, and the schema again in "
-                    "an hour. structured='text' or 'tools' says so from the start",
+                    "an hour. structured='text' or 'tools' avoids this from the start",
                 )
 
     async def _request(self, prompt: Prompt, form: RequestForm, ends_s: float) -> list[Reply]:

@@ -32,8 +32,8 @@ def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> An
         if name not in arguments:  # the library itself would only print a warning, and send the argument on
             meant = did_you_mean(name, arguments)
             raise ConfigurationError(
-                f"{role} 'openai:{model}': {kind} takes no {name!r}; {meant and f'{meant} '}What only the server knows goes "
-                f"into extra_body: {{{name}: …}}"
+                f"{role} 'openai:{model}': {kind} takes no {name!r}; {meant and f'{meant} '}Give a parameter of the "
+                f"server alone in extra_body: {{{name}: …}}"
             )
     try:
         return maker(model=model, **made_with)

@@ -61,7 +61,7 @@ class LexicalJudge:
         answer = ANSWERS.get(prompt.step)
         if answer is None:
             raise JudgeError(
-                f"the lexical judge answers what built-in metrics ask, not {prompt.step}: give this metric a model, "
+                f"the lexical judge answers questions that built-in metrics ask, not {prompt.step}: give this metric a model, "
                 "or in a test a spanscore.testing.ScriptedJudge",
                 error_type="unknown_step",
             )
