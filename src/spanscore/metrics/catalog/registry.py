@@ -165,7 +165,7 @@ class MetricDoc:
         Formula: … Range [0, 1], higher is better. …        formula, range, direction
         Fields: … Judge calls: …                            fields, judge_calls
         Blind spot: …                                       blind_spot
-        Source: … Deviations: …                             source, deviations ("Deviations: none." if there are none)
+        Source: … Deviations: …                             source, deviations ("Deviations: none." without any)
 
     A label opens a paragraph or follows the end of a sentence. Its text ends at the next label or at the paragraph's end. A
     paragraph without a label, except the first, is in no part.
@@ -232,7 +232,7 @@ def offline_notes(metrics: Iterable[Metric]) -> list[str]:
 
 
 def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
-    """Yield one sentence per limit of the offline judge, for metrics whose meaning it changes."""
+    """Yield one sentence per limit of the offline judge, with the names of the affected metrics."""
     found: dict[str, list[str]] = {}
     for metric in metrics:
         for step in getattr(metric, "steps", ()):

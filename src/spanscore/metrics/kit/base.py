@@ -43,7 +43,7 @@ LANGUAGES: Final = {code: name for code, _, name in (pair.partition(":") for pai
 
 
 def language_wanted(metric: str, given: str | None) -> str | None:
-    """Return the two-letter code of a language given as code or English name; None if ``given`` is None.
+    """Return the two-letter code of a language given as code or English name; None stays None.
 
     Raises:
         ConfigurationError: the language is not in ``LANGUAGES``.

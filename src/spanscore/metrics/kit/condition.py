@@ -104,7 +104,7 @@ def checked_condition(name: str, given: Any) -> str | None:
         return None
     if not isinstance(given, str) or not given.strip():
         raise ConfigurationError(
-            f"{name}: applies_when is {given!r}; say in one sentence when there is something to judge, or leave it out"
+            f"{name}: applies_when is {given!r}; give the condition as one sentence, or leave the parameter out"
         )
     return given.strip()
 

@@ -290,7 +290,7 @@ class _Rating(_Rated):
 
     @classmethod
     def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
-        """Read a text that is only an allowed rating: "2", "2.0" and "**2**", not "The text says 2."; None for other texts."""
+        """Read a text that is only an allowed rating: "2", "2.0" and "**2**", not "It is a 2."; None for other texts."""
         number = _NUMBER.fullmatch(text.strip(_AROUND))
         rating = float(number.group()) if number else None
         return cls(rating=int(rating)) if rating is not None and rating in cls.allowed else None
@@ -375,7 +375,7 @@ class TwoRatings(JudgedMetric):
         return {**known, "prompts": {**known["prompts"], **joined}}
 
     def _joined(self) -> Step[Both012] | None:
-        """Return one step with both questions; None without ``both``, or if a question has examples, whose form differs."""
+        """Return one step with both questions; None without ``both``, or if a question has examples: their form differs."""
         if self.both is None or any(question.examples for question in self.steps.values()):
             return None
         first, second = (question.instruction for question in self.steps.values())

@@ -263,7 +263,7 @@ def passing_at(scale: Scale, pass_at: float | None) -> Scale:
 async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
     """Ask independent questions at once and return their answers in order.
 
-    The first failure is raised. It cancels the open questions, whose answers would cost money without use.
+    The first failure is raised. It cancels the open questions, because their answers would cost money without use.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     try:

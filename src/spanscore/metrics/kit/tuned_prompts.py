@@ -302,9 +302,7 @@ def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[i
             faults.append(f"  line {label.line}: {error}")
     if faults:
         more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
-        raise ConfigurationError(
-            "\n".join([f"labels that are none of {metric.name}'s scale:", *faults[:_NAMED], *more])
-        )
+        raise ConfigurationError("\n".join([f"labels outside {metric.name}'s scale:", *faults[:_NAMED], *more]))
     return found
 
 

@@ -200,7 +200,7 @@ async def proposals(
     Args:
         model: the model that proposes instructions.
         instruction: the instruction in force.
-        misses: lessons that the judge got wrong; each proposal is shown a random few. Empty = every proposal is None.
+        misses: lessons that the judge got wrong; each proposal is shown a random few. Empty = no request.
         number: number of proposals.
         seed: seed of the random draws.
     """
