@@ -106,7 +106,7 @@ class JudgedMetric(NamedMetric):
         Args:
             step: the question.
             evidence: variable → JSON value in the judge's prompt; variables with None are left out.
-            vote_index: number of the vote, from 0. A question with another number is sent again, not read from the cache.
+            vote_index: number of the vote, from 0. To the cache, equal questions with different numbers are different.
             repair: whether an unusable answer is repaired by a second call; False if asking again is cheaper.
 
         Raises:

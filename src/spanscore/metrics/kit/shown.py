@@ -83,7 +83,7 @@ def fields_wanted(
 
 
 def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
-    """Return the advice to set ``fields`` if a step's instruction mentions contexts; None if no step does."""
+    """Return the advice to set ``fields`` if an instruction or condition mentions contexts; otherwise None."""
     for step in steps:
         word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
         if word is not None:
