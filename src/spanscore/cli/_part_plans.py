@@ -1,4 +1,4 @@
-"""Topics of a configuration, such as its spool: one reader per topic yields its problems and its ``check`` lines."""
+"""The plan of each topic of a configuration, such as its spool: its problems, and its lines in ``spanscore check``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from spanscore.wiring.outputs import check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
 
 Topic = Iterator[ConfigurationError | str]
-"""Problems and lines of a topic. The lines are valid only if each problem is a ``NotReadyError``."""
+"""Problems and lines of a topic. Show the lines only if every problem is a ``NotReadyError``."""
 
 _DAY_S: Final = 86_400.0
 _SMALL: Final = 0.05

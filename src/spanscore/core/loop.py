@@ -1,7 +1,7 @@
 """The one asyncio loop of the process, which runs every judge call.
 
-An asynchronous HTTP client belongs to the loop that first used it. Shared by three loops, half of its calls failed with "Event
-loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
+An asynchronous HTTP client belongs to the loop that first used it. When three loops shared one client, half of its calls failed
+with "Event loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
 ``langchain/blocking.py``.) So ``score``, ``score_sync`` and the engine all submit to this loop. It starts on first use and
 again in a forked child. No scorer and no judge stops it. Metrics of other libraries, which may block a loop, run on a
 ``LoopThread`` of their own.
@@ -63,7 +63,7 @@ class LoopThread:
     def call_soon(self, work: Callable[..., object], *arguments: object) -> None:
         """Call a function on the loop, in the order of the calls. Any thread; the function must not block.
 
-        If no thread can be started for the loop, the call waits for the next one.
+        If no thread can be started for the loop, the call stays queued until the next ``call_soon``.
         """
         self._unsent.append((work, arguments))
         with suppress(RuntimeError):
@@ -85,7 +85,8 @@ class LoopThread:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_unnoticed)
-        loop.set_debug(False)  # PYTHONASYNCIODEBUG is for the host's loops; here asyncio would quote a slow metric
+        # PYTHONASYNCIODEBUG is for the host's loops. In debug mode asyncio logs the repr of slow tasks, with content.
+        loop.set_debug(False)
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
             try:

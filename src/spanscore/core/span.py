@@ -21,8 +21,8 @@ UnitKind = Literal["workflow", "agent", "chat"]
 UNIT_KINDS: Final[Sequence[UnitKind]] = ("workflow", "agent", "chat")
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
-"""Sets of ``semconv.is_content`` for single look-ups, some hundred per scored unit. A function call costs as much as the
-look-up itself. So does the prefix check, which the most frequently read names skip.
+"""The sets behind ``semconv.is_content``, used directly: a scored unit makes some hundred look-ups, and a function call would
+double their cost. So would the prefix check, which names in ``_PLAIN`` skip.
 """
 
 
@@ -164,7 +164,7 @@ class SpanData:
         no_content: set by a normalizer that found no content; None if it found some, or no normalizer looked.
         conversation_id: on a unit's root, the application's own id; used for sampling, never exported.
         decided: on a unit's root, metric → decision of another process; None without such decisions.
-        unread: on a topmost span, ids of unread spans below it → their parents' ids.
+        unread: on a topmost span, ids of the unclaimed spans below it, which are not read → their parents' ids.
     """
 
     trace_id: int
@@ -371,7 +371,7 @@ def _name_of(root: SpanData) -> str:
 
 
 class SamplingContext(NamedTuple):
-    """The facts that a sampling rule may read, each None until it is known. Never the random number.
+    """The facts that a sampling rule may read, each None until it is known. The random number of the draw is not among them.
 
     A named tuple, because one is created per root on the application's thread.
 

@@ -1,4 +1,4 @@
-"""Sample → Score: the metrics, and what one needs to write another. A metric that stands here is built in."""
+"""The built-in metrics, and the classes for writing another. A metric measures a sample and returns a score."""
 
 from spanscore.core.prompt import Example as Example
 from spanscore.core.score import BINARY as BINARY
@@ -66,5 +66,5 @@ from spanscore.metrics.tool_calls import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
 
-# Names that were imported, and not the modules that importing them bound.
+# The imported names, without the submodules that the imports bind.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

@@ -1,4 +1,4 @@
-"""AgentGoalAccuracy: did the agent bring about what was wanted? With the outcome given, or read from the talk."""
+"""AgentGoalAccuracy: did the agent reach the goal? The goal is the reference, or the judge infers it from the conversation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
 def _word(given: Any) -> Any:
-    """Read a verdict that is written as a word; any other text is none, also one that pydantic would read (" 1", "1.0")."""
+    """Return 0 or 1 for the strings "0", "1", "false" and "true" in any case; None for any other string.
+
+    Pydantic alone would also accept " 1" and "1.0". A value that is not a string is returned unchanged.
+    """
     return _WORDS.get(given.casefold()) if isinstance(given, str) else given
 
 
@@ -56,7 +59,7 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 
 
 class _GoalAccuracy(JudgedMetric):
-    """The base of all three: two questions, one after the other."""
+    """Base class of the goal metrics: two judge calls, one after the other."""
 
     base_version = "2"
     scale = BINARY
@@ -64,7 +67,7 @@ class _GoalAccuracy(JudgedMetric):
     _reads_reference: ClassVar[bool] = True
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Find out how it ended, then compare that with the reference, if there is one, else with what the user wanted."""
+        """Infer the goal and the end state, then compare the end state with the reference; without one, with the goal."""
         inferred = await self.ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
         reference = sample.reference if self._reads_reference else None
         wanted = inferred.user_goal if reference is None else reference
@@ -75,24 +78,24 @@ class _GoalAccuracy(JudgedMetric):
 
 
 class AgentGoalAccuracy(_GoalAccuracy):
-    """Did the agent bring about what was to be reached, or, where that is not said, what the user wanted?
+    """Did the agent reach the expected outcome or, without a reference, the goal of the user?
 
-    Formula: the judge says what the user wanted and how the conversation ended, then whether the end is the reference, or, in a
-    sample without one, what the user wanted: 1 or 0. Range {0, 1}, higher is better.
+    Formula: the judge infers the goal of the user and the end state of the conversation, then compares the end state with the
+    reference or, in a sample without one, with the goal: 1 if it was reached, else 0. Range {0, 1}, higher is better.
 
-    Fields: ``user_input`` (messages), and ``reference`` where there is one. Judge calls: 2 (``infer_goal_outcome``,
+    Fields: ``user_input`` (messages), and ``reference`` if the sample has one. Judge calls: 2 (``infer_goal_outcome``,
     ``compare_outcome``), one after the other.
 
-    Blind spot: a mean over samples with and without a reference mixes two questions, of which the second is easier. Else those
-    of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``.
+    Blind spot: a mean over samples with and without a reference mixes two questions; the one without a reference is easier.
+    The blind spots of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference`` apply, too.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``. Deviations: one metric
-    picks between them, sample by sample; a verdict may also be a bare 0, 1, true or false; the conversation is shown as
+    chooses between them for each sample; a verdict may also be a bare 0, 1, true or false; the conversation is shown as
     messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -102,16 +105,16 @@ class AgentGoalAccuracy(_GoalAccuracy):
 
 
 class AgentGoalAccuracyWithReference(_GoalAccuracy):
-    """Did the conversation end with the outcome that was to be reached?
+    """Did the conversation end with the expected outcome?
 
-    Formula: the judge says how the conversation ended, then whether that is the reference: 1 or 0. Range {0, 1}, higher is
-    better.
+    Formula: the judge describes the end state of the conversation, then compares it with the reference: 1 if the reference was
+    reached, else 0. Range {0, 1}, higher is better.
 
     Fields: ``user_input`` (messages), ``reference`` (the outcome, in words). Judge calls: 2 (``infer_goal_outcome``,
     ``compare_outcome``), one after the other. An empty conversation and an empty reference are judged as they are.
 
-    Blind spot: the second question sees the end as the first one told it: what that left out is lost. How the agent got there
-    (detours, harm on the way, calls paid twice) does not count; see ``ToolCallAccuracy``.
+    Blind spot: the second judge call reads only the end state from the first, so facts missing there are lost. The way to the
+    outcome (detours, harm, repeated paid calls) does not count; see ``ToolCallAccuracy``.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference``. Deviations: a verdict may also be a bare 0, 1, true or false
     (ragas takes the two strings alone); a missing reference is found before the first judge call; the conversation is shown
@@ -119,7 +122,7 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -131,21 +134,21 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
 class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     """Did the user get what they came for?
 
-    Formula: the judge says what the user wanted and how the conversation ended, then whether the two agree: 1 or 0. Range
-    {0, 1}, higher is better.
+    Formula: the judge infers the goal of the user and the end state of the conversation, then compares the two: 1 if the goal
+    was reached, else 0. Range {0, 1}, higher is better.
 
     Fields: ``user_input`` (messages). Judge calls: 2 (``infer_goal_outcome``, ``compare_outcome``), one after the other. An
     empty conversation is judged as it is.
 
-    Blind spot: the goal is the judge's guess: a user who gives up halfway, or is talked into less, has a goal that was reached.
-    Tool results are believed. What the first question leaves out, the second does not see.
+    Blind spot: the goal is the judge's guess: if a user gives up halfway or accepts less, the goal counts as reached. Tool
+    results are believed. The second judge call reads only the goal and the end state from the first.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithoutReference``. Deviations: a verdict may also be a bare 0, 1, true or false
     (ragas takes the two strings alone); the conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

@@ -26,13 +26,13 @@ JUDGE_ACCURACY_2: Step[Rating024] = Step(
 class AnswerAccuracy(TwoRatings):
     """Does the answer agree with the reference answer?
 
-    Formula: mean of two ratings r / 4, r in {0, 2, 4}; in the second the two answers change places, so that neither profits
-    from where it stands. Range [0, 1] in steps of 1/4, higher is better.
+    Formula: mean of two ratings r / 4, r in {0, 2, 4}; the second call swaps the two answers, so that neither
+    profits from its position. Range [0, 1] in steps of 1/4, higher is better.
 
     Fields: ``user_input``, ``response``, ``reference``. Judge calls: 2 (``judge_accuracy_1``, ``judge_accuracy_2``), side by
-    side; each up to 5 times until a rating can be read, so 10 at most. One rating alone counts when the other cannot be had.
+    side; each up to 5 times until a rating can be read, so 10 at most. One rating alone counts if the other is lost.
 
-    Blind spot: coarse: it does not tell a small omission from half of the answer. The reference is taken as the truth.
+    Blind spot: coarse: a small omission and a missing half can have the same value. The reference is taken as the truth.
 
     Source: NVIDIA's answer accuracy, as in ragas 0.4.3's ``AnswerAccuracy``. Deviations: a rating is JSON, or the one number in
     a text, and must be 0, 2 or 4 (ragas takes the first digit it finds of a fixed list: "10" is 0, "3" is 0.75); the mean is
@@ -40,7 +40,7 @@ class AnswerAccuracy(TwoRatings):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

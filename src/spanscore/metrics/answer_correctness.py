@@ -1,4 +1,4 @@
-"""AnswerCorrectness: does the answer say what the reference says, in fact and in wording?"""
+"""AnswerCorrectness: does the answer agree with the reference, in facts and in wording?"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Classification(BaseModel):
 
     @model_validator(mode="after")
     def _sorts_something(self) -> Classification:
-        """Nothing sorted, of lists that are never empty, is no answer."""
+        """Reject an answer without any statement, because the judge had at least one statement to sort."""
         if not (self.TP or self.FP or self.FN):
             raise ValueError("nothing is sorted")
         return self
@@ -87,7 +87,7 @@ class AnswerCorrectness(JudgedMetric):
     Fields: ``user_input``, ``response``, ``reference``. Judge calls: 3 (``extract_statements_response`` and
     ``extract_statements_reference`` side by side, ``classify_statements``); 2 when one text states nothing; none when w1 is 0.
     One request for embeddings, none when w2 is 0. A vector of a model that is not finite, empty or
-    all zeros is a ``judge_error``; nothing is classified then.
+    all zeros is a ``judge_error``; the statements are then not classified.
 
     Blind spot: S is high for a wrong answer in the right words, so even a false one seldom gets below 0.2: choose
     ``pass_at`` by looking at real scores, or set ``weights=(1, 0)``. Right statements that the reference
@@ -95,13 +95,13 @@ class AnswerCorrectness(JudgedMetric):
 
     Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that was not sorted is an FP, and one
     sorted twice counts once, as an FP if it is in both (ragas counts rows); equal statements that were sorted once are sorted
-    alike; empty ones do not count; no call is made whose weight is 0 or whose answer is known; nothing sorted at all is
+    alike; empty ones do not count; no call is made if its weight is 0 or its answer is known; nothing sorted at all is
     repaired once and then an error (ragas: F = 0); a vector without a length is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None beside the lexical judge, or when w2 is 0.
-        name: under which its scores appear.
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None with the lexical judge, or if w2 is 0.
+        name: name of the metric in its scores.
         weights: (w1, w2), of facts and of wording; not negative, not both 0.
         beta: how many times as much recall counts as precision.
         pass_at: lowest quality that passes.
@@ -133,7 +133,7 @@ class AnswerCorrectness(JudgedMetric):
             self.embeddings = embedder_name(self._embedder)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Take both texts apart and embed them, all at once; then sort the parts."""
+        """Extract the statements of both texts and embed the texts, concurrently; then classify the statements."""
         found = await together(
             (
                 self._stated(EXTRACT_RESPONSE, sample.user_input, sample.response),
@@ -161,7 +161,7 @@ class AnswerCorrectness(JudgedMetric):
         return await similarity(self._embedder, sample.reference or "", sample.response or "")
 
     async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _SortedStatements:
-        if not said or not wanted:  # one list alone is all wrong, or all missing: no judge need be asked
+        if not said or not wanted:  # all statements are wrong or missing, so the judge is not called
             return _SortedStatements(0, tuple(said), tuple(wanted))
         evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
         return _counted(said, wanted, await self.ask(CLASSIFY_STATEMENTS, evidence))
@@ -169,7 +169,7 @@ class AnswerCorrectness(JudgedMetric):
 
 @dataclass(frozen=True, slots=True)
 class _SortedStatements:
-    """How many statements of the answer are right, and which ones are wrong or missing."""
+    """The number of right statements of the answer, its wrong statements, and the missing ones of the reference."""
 
     right: int
     wrong: tuple[str, ...]
@@ -190,7 +190,7 @@ class _SortedStatements:
 
 
 def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _SortedStatements:
-    """Bring what was sorted back to the statements. One of the answer that stands in both lists, or in none, is wrong."""
+    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong."""
     wrong, _ = _matched(said, found.FP)
     right, rewritten = _matched(said, found.TP, taken=wrong)
     right += _equal(said, right, taken=wrong)
@@ -206,7 +206,7 @@ def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) 
 
 
 def _matched(statements: Sequence[str], rows: Sequence[Sorted], taken: Sequence[int] = ()) -> tuple[list[int], int]:
-    """Return the places whose text a row has, each once, and how many rows have a text of their own: rewritten ones."""
+    """Return the places of the statements that rows repeat, each place once, and the number of rows with another text."""
     open_places: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
     for place in _free(statements, taken):
         open_places[key_of(statements[place])].append(place)
@@ -221,7 +221,7 @@ def _matched(statements: Sequence[str], rows: Sequence[Sorted], taken: Sequence[
 
 
 def _equal(statements: Sequence[str], found: Sequence[int], taken: Sequence[int] = ()) -> list[int]:
-    """Return the free places whose text stands at a found place and at no taken one: it was sorted once for all of them."""
+    """Return the free places with the text of a found place and of no taken one: the judge sorted equal statements once."""
     sorted_keys = {key_of(statements[place]) for place in found} - {key_of(statements[place]) for place in taken}
     return [place for place in _free(statements, [*found, *taken]) if key_of(statements[place]) in sorted_keys]
 

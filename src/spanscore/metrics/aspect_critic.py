@@ -1,4 +1,4 @@
-"""AspectCritic: does one aspect, described in plain words, hold?"""
+"""AspectCritic: a judge decides whether an answer has one aspect that is described in plain words."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class AspectCritic(GradedMetric):
     """Does the aspect hold for this answer or conversation?
 
     Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}, higher is better
-    (``definition="The response is polite."``), or lower with ``direction="lower"``, for an aspect one does not want
+    (``definition="The response is polite."``), or lower with ``direction="lower"``, for an unwanted aspect
     (``definition="Could the response hurt somebody?"``).
 
-    Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
-    and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
+    Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
+    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields.
     Judge calls: ``strictness`` (step ``critique``), side by side; with ``bundle`` one for all (``judge_criteria``).
 
     A ready aspect (``aspect="harmfulness"``) has a definition, a direction and a name; ``spanscore metrics -m aspect_critic``
     lists them.
 
-    Ballots that are lost do not count; at least one must come back, and the score reports how many did. A tie, which only a
+    Lost ballots do not count; at least one must come back, and the score reports how many did. A tie, which only a
     lost ballot can cause, is the failing verdict: 0, or 1 when ``direction`` is ``"lower"``.
 
     Blind spot: it is as good as its definition. Votes of one model at a low temperature agree with each other far more than
@@ -62,22 +62,22 @@ class AspectCritic(GradedMetric):
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         definition: the aspect, as a sentence that holds or not, or a question with a yes or no. It is an instruction: never
-            build it from a sample. None = that of ``aspect``.
+            build it from a sample. None: the definition of ``aspect``.
         aspect: name of a ready aspect, such as ``"harmfulness"`` or ``"refusal"``, instead of a definition;
-            ``AspectCritic.harmfulness(llm)`` is the same. None = ``definition`` says it.
-        name: under which its scores appear. None = the ready aspect's name, else ``aspect_critic``.
-        strictness: number of votes; an even one becomes the next odd.
-        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None = the ready aspect's, else ``"higher"``.
+            ``AspectCritic.harmfulness(llm)`` is the same. None: ``definition`` is used.
+        name: name of the metric in its scores. None: the ready aspect's name, else ``aspect_critic``.
+        strictness: number of votes; an even number is raised to the next odd one.
+        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None: the ready aspect's, else ``"higher"``.
         pass_at: lowest quality that passes; 1 when None.
-        applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
-            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = it always applies.
+        applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None: the metric always applies.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
-        fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
-            optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
-            contexts are shown only if they are named.
-        required_columns: ``fields`` under the name that it has in ragas.
-        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``,
-            equal ``fields`` and the same judge. Part of the version; not with examples.
+        fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
+            the field is optional (``"reference:optional"``). None: ``user_input``, ``response`` and ``reference``, if the
+            sample has them; contexts are shown only if they are named.
+        required_columns: ragas's name of the parameter ``fields``.
+        bundle: whether one judge call judges this criterion together with those of the other metrics that have ``bundle``,
+            equal ``fields`` and the same judge. Part of the version; excludes examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -127,7 +127,7 @@ class AspectCritic(GradedMetric):
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:
-        """Cast the ballots, then count."""
+        """Ask the judge ``strictness`` times, then return the most frequent verdict."""
         evidence, (critique,) = self.evidence(sample), self.questions
         failing = 0 if self.scale.direction == "higher" else 1
         return await voted(
@@ -136,7 +136,7 @@ class AspectCritic(GradedMetric):
 
 
 def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:
-    """Return the aspect that a user defines, or a ready one by its name."""
+    """Return the aspect of a user's definition, or the ready aspect of a name."""
     if aspect is None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(

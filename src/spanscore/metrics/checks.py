@@ -47,7 +47,7 @@ class Regex(_ResponseCheck):
     Source: our own, on Python's ``re``. Deviations: none.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         must: pattern that must match; None = no such pattern.
         must_not: pattern that must not match; None = no such pattern.
         ignore_case: whether upper and lower case are equal.
@@ -96,7 +96,7 @@ class JsonValid(_ResponseCheck):
     Source: RFC 8259, read by Python's ``json``. Deviations: NaN and Infinity, which Python reads, are not JSON.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         fenced: whether a Markdown code fence around the JSON text is allowed.
         pass_at: lowest quality that passes; 1 when None.
     """
@@ -126,7 +126,7 @@ class JsonSchema(_ResponseCheck):
 
     Args:
         schema: the schema, or the path of a JSON file that holds it.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         fenced: whether a Markdown code fence around the JSON text is allowed.
         pass_at: lowest quality that passes; 1 when None.
 
@@ -168,7 +168,7 @@ class Length(_ResponseCheck):
     Source: our own; sentences by pysbd. Deviations: none.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         min: smallest allowed length; None = no lower limit.
         max: largest allowed length; None = no upper limit.
         unit: ``"characters"``, ``"words"`` or ``"sentences"``.
@@ -217,7 +217,7 @@ class Latency(NamedMetric):
 
     Args:
         max_s: largest allowed duration, in seconds.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes; 1 when None.
 
     Raises:
@@ -252,7 +252,7 @@ class Tokens(NamedMetric):
 
     Args:
         max: largest allowed number of tokens.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         count: ``"total"``, ``"input"`` or ``"output"``.
         pass_at: lowest quality that passes; 1 when None.
 
@@ -299,7 +299,7 @@ class LanguageIs(_ResponseCheck):
 
     Args:
         language: two letters of ISO 639-1 (``"de"``), or the English name of a common language (``"german"``).
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes; 1 when None.
 
     Raises:
@@ -348,7 +348,7 @@ class ContainsPII(_ResponseCheck):
     Source: our own patterns; ISO/IEC 7812-1 (Luhn), ISO 13616 (IBAN). Deviations: the length by country is not checked.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         kinds: kinds of data: ``"mail"``, ``"phone"``, ``"card"``, ``"iban"``; all when None.
         pass_at: lowest quality that passes; 1 when None.
 
@@ -390,7 +390,7 @@ class CitationPresent(_ResponseCheck):
     Source: our own patterns. Deviations: none.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pattern: regular expression of one citation, in place of ours.
         min: smallest number of citations.
         pass_at: lowest quality that passes; 1 when None.
@@ -432,7 +432,7 @@ class RefusalWords(_ResponseCheck):
     Source: our own phrases. Deviations: none.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         words: phrases, in place of ours.
         pass_at: lowest quality that passes; 1 when None.
 

@@ -37,13 +37,13 @@ EXTRACT_ENTITIES_CONTEXTS = replace(
 class ContextEntityRecall(JudgedMetric):
     """Which share of the reference's names, dates and figures do the retrieved contexts mention?
 
-    Formula: different entities that are in both / different entities of the reference. Entities are equal when they are so
+    Formula: different entities that are in both / different entities of the reference. Entities are compared
     after Unicode normalisation (NFKC), without case and with single spaces. Range [0, 1], higher is better.
 
     Fields: ``reference``, ``retrieved_contexts``. Judge calls: 2 (``extract_entities_reference``,
     ``extract_entities_contexts``), side by side. Undefined when the reference has no entity.
 
-    Blind spot: what is said about the entities; other names of the same thing ("NYC"); both lists are the judge's choice.
+    Blind spot: statements about the entities; other names of the same thing ("NYC"); both lists are the judge's choice.
 
     Source: ragas 0.4.3's ``ContextEntityRecall``. Deviations: undefined instead of 0 when the reference has no entity; one that
     is listed twice counts once (ragas divides by the length of the list); case, width and white space do not count (ragas
@@ -51,7 +51,7 @@ class ContextEntityRecall(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -61,7 +61,7 @@ class ContextEntityRecall(JudgedMetric):
     questions = (EXTRACT_ENTITIES_REFERENCE, EXTRACT_ENTITIES_CONTEXTS)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """List the entities of both sides, then compare."""
+        """Let the judge list the entities of the reference and of the contexts, then compare the lists."""
         context = Passages.of(sample.retrieved_contexts)
         listed = await together(
             self.ask(step, {"text": text})
@@ -79,6 +79,6 @@ class ContextEntityRecall(JudgedMetric):
 
 
 def _by_key(entities: Iterable[str]) -> dict[str, str]:
-    """Return key → entity as written; what has no letter left is none."""
+    """Return normalised key → entity as written; entities with an empty key are left out."""
     keyed = {" ".join(unicodedata.normalize("NFKC", entity).casefold().split()): entity for entity in entities}
     return {key: entity for key, entity in keyed.items() if key}

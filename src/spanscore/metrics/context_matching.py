@@ -26,7 +26,7 @@ class IDBasedContextPrecision(NamedMetric):
     Source: ragas 0.4.3's ``IDBasedContextPrecision``. Deviations: an undefined score has a reason.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes.
     """
 
@@ -34,7 +34,7 @@ class IDBasedContextPrecision(NamedMetric):
     name = "id_based_context_precision"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Compare the sets."""
+        """Compare the two sets of ids."""
         retrieved, reference = _ids(sample)
         if not retrieved:
             return Finding(value=None, reason="nothing was retrieved")
@@ -57,7 +57,7 @@ class IDBasedContextRecall(NamedMetric):
     Source: ragas 0.4.3's ``IDBasedContextRecall``. Deviations: an undefined score has a reason.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes.
     """
 
@@ -65,7 +65,7 @@ class IDBasedContextRecall(NamedMetric):
     name = "id_based_context_recall"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Compare the sets."""
+        """Compare the two sets of ids."""
         retrieved, reference = _ids(sample)
         if not reference:
             return Finding(value=None, reason="the reference names no document")
@@ -80,11 +80,11 @@ def _ids(sample: SingleTurnSample) -> tuple[set[str], set[str]]:
 
 
 _SLACK = 1e-9
-"""Similarities are quotients: one that is the threshold on paper may lie below it by rounding."""
+"""Tolerance of the threshold: a similarity is a quotient, and rounding may put an equal one below the threshold."""
 
 
 class _ContextStrings(NamedMetric):
-    """The base of both: fields, threshold and distance."""
+    """Base class of the two metrics by string similarity: fields, threshold and distance."""
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_contexts", "reference_contexts")}
     cpu_bound = True
@@ -105,12 +105,12 @@ class _ContextStrings(NamedMetric):
         self._similarity = similarity(distance_measure)
 
     def _found(self, text: str, others: Iterable[str]) -> bool:
-        """Whether one of the others is at least as alike as the threshold."""
+        """Return whether the similarity of ``text`` to one of ``others`` reaches the threshold."""
         return any(self._similarity(other, text) >= self.threshold - _SLACK for other in others)
 
 
 class NonLLMContextPrecisionWithReference(_ContextStrings):
-    """Do the retrieved contexts that look like a reference context stand before those that do not?
+    """Are the retrieved contexts that resemble a reference context ranked before the others?
 
     Formula: a retrieved context is right when its similarity to some reference context is at least ``threshold``; of these,
     average precision: the mean, over the ranks i of right contexts, of (right contexts up to i) / i; 0 when none is right.
@@ -119,15 +119,15 @@ class NonLLMContextPrecisionWithReference(_ContextStrings):
     Fields: ``retrieved_contexts`` (best rank first), ``reference_contexts``. Judge calls: none. Undefined when nothing was
     retrieved; 0 when no context should have been.
 
-    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere, or says the same in other words, is
-    wrong. Hamming and Jaro suit short texts only.
+    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere or paraphrased is wrong.
+    Hamming and Jaro suit short texts only.
 
     Source: ragas 0.4.3's ``NonLLMContextPrecisionWithReference``. Deviations: undefined instead of 0 when nothing was
     retrieved, 0 instead of an exception when there is no reference context; no small term in the denominator, so a
     perfect order is 1.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         threshold: least similarity that counts, 0…1.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.
@@ -142,22 +142,22 @@ class NonLLMContextPrecisionWithReference(_ContextStrings):
 
 
 class NonLLMContextRecall(_ContextStrings):
-    """Which share of the reference contexts was retrieved, in these or similar letters?
+    """Which share of the reference contexts was retrieved, literally or with a similar text?
 
-    Formula: reference contexts whose similarity to some retrieved context is at least ``threshold`` / all reference contexts.
+    Formula: reference contexts with a similarity of at least ``threshold`` to a retrieved context / all reference contexts.
     Range [0, 1], higher is better.
 
     Fields: ``retrieved_contexts``, ``reference_contexts``. Judge calls: none. Undefined when there is no reference context; 0
     when nothing was retrieved.
 
-    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere, or says the same in other words,
-    counts as not found. Everything else that was retrieved costs nothing.
+    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere or paraphrased counts as not
+    found. Everything else that was retrieved costs nothing.
 
     Source: ragas 0.4.3's ``NonLLMContextRecall``. Deviations: a similarity equal to the threshold counts, as it does for the
     precision (ragas: only above it); 0 instead of an exception when nothing was retrieved; an undefined score has a reason.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         threshold: least similarity that counts, 0…1.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.

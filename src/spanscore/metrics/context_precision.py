@@ -1,4 +1,4 @@
-"""Context precision by a judge: do the contexts that help stand before those that do not?"""
+"""Context precision by a judge: are the useful contexts ranked before the others?"""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Give a short reason first.""",
 
 
 class _LLMContextPrecision(JudgedMetric):
-    """The base of both judged forms; ``_answer`` names the field that is shown as the answer."""
+    """Base class of both judged forms; ``_answer`` names the field that is shown as the answer."""
 
     questions = (JUDGE_CONTEXT,)
     _answer: ClassVar[str]
@@ -46,7 +46,7 @@ class _LLMContextPrecision(JudgedMetric):
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Judge each context by itself, all side by side."""
+        """Judge each context by itself, all concurrently."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
         verdicts = await together(
             self.ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
@@ -56,7 +56,7 @@ class _LLMContextPrecision(JudgedMetric):
 
 
 class LLMContextPrecisionWithReference(_LLMContextPrecision):
-    """Do the retrieved contexts that help to reach the reference answer stand before those that do not?
+    """Are the retrieved contexts that help to reach the reference answer ranked before the others?
 
     Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
     useful. Range [0, 1], higher is better.
@@ -74,7 +74,7 @@ class LLMContextPrecisionWithReference(_LLMContextPrecision):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -85,7 +85,7 @@ class LLMContextPrecisionWithReference(_LLMContextPrecision):
 
 
 class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
-    """Do the retrieved contexts that the answer was made from stand before those it did not need? Without a reference: online.
+    """Are the retrieved contexts that the answer used ranked before the others? Needs no reference, so it runs online.
 
     Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
     useful. Range [0, 1], higher is better.
@@ -93,7 +93,7 @@ class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
     Fields: ``user_input``, ``retrieved_contexts`` (best rank first), ``response``. Judge calls: N for N contexts
     (``judge_context``), side by side. Undefined when nothing was retrieved.
 
-    Blind spot: useful is what the given answer used: a wrong answer taken from a wrong context makes that context useful.
+    Blind spot: each context that the given answer used is useful: a wrong answer makes its wrong context useful.
     Passages that were not found, and useless ones behind the last useful one, cost nothing.
 
     Source: ragas 0.4.3's ``LLMContextPrecisionWithoutReference`` (``ContextUtilization``). Deviations: undefined instead of 0
@@ -102,7 +102,7 @@ class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -113,13 +113,13 @@ class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
 
 
 ContextPrecision = LLMContextPrecisionWithReference
-"""The short name."""
+"""Short name of ``LLMContextPrecisionWithReference``."""
 ContextUtilization = LLMContextPrecisionWithoutReference
-"""The short name."""
+"""Short name of ``LLMContextPrecisionWithoutReference``."""
 
 
 def precision_finding(relevant: list[bool]) -> Finding:
-    """Return the average precision of contexts, with the useful ranks as its explanation; undefined when there are none."""
+    """Return the average precision of contexts, with the useful ranks as its explanation; undefined without contexts."""
     ranks = ", ".join(str(rank) for rank, flag in enumerate(relevant, 1) if flag)
     return Finding(
         value=average_precision(relevant),

@@ -53,12 +53,12 @@ class LLMContextRecall(JudgedMetric):
     sentences itself; a long sentence counts as much as a short one.
 
     Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag is 0 or 1, else it is repaired once and
-    then an error, where ragas takes every non-zero number for a yes; no row at all for a reference that has words is an error
+    then an error (ragas takes every non-zero number for a yes); no row at all for a reference that has words is an error
     (ragas: nan), and a row without a sentence does not count; missing fields are found before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -69,7 +69,7 @@ class LLMContextRecall(JudgedMetric):
     questions = (CLASSIFY_REFERENCE_SENTENCES,)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Look for each sentence of the reference in the contexts."""
+        """Let the judge find which sentences of the reference the contexts support."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context, "answer": sample.reference}
         answer = await self.ask(CLASSIFY_REFERENCE_SENTENCES, evidence)
@@ -86,4 +86,4 @@ class LLMContextRecall(JudgedMetric):
 
 
 ContextRecall = LLMContextRecall
-"""The short name."""
+"""Short name of ``LLMContextRecall``."""

@@ -32,20 +32,20 @@ class ContextRelevance(TwoRatings):
 
     Fields: ``user_input``, ``retrieved_contexts``. Judge calls: 1 to a chat model, which is asked both questions about the
     contexts at once (``judge_relevance``), else 2 (``judge_relevance_1``, ``judge_relevance_2``), side by side; each up to 5
-    times until a rating can be read, so 10 at most; none where the value is 0 without asking. One rating alone counts when the
-    other cannot be had.
+    times until a rating can be read, so 10 at most; none if the value is 0 without asking. One rating alone counts if the other
+    is lost.
 
     Blind spot: rank and ballast: one good context among twenty useless ones scores 1. Whether the contexts are true.
 
     Source: NVIDIA's context relevance, as in ragas 0.4.3's ``ContextRelevance``. Deviations: a rating is JSON, or the one
     number in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list: "1 out of 2" is 2); the
     mean is over the ratings that came back, whichever is lost; missing fields are found before the first judge call. A chat
-    model gives both ratings in one answer, which saves two fifths of the tokens, and knows the first when it gives the second
-    (ragas: two requests).
+    model gives both ratings in one answer, which saves two fifths of the tokens, but makes the second rating depend on the
+    first (ragas: two requests).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -56,7 +56,7 @@ class ContextRelevance(TwoRatings):
     both = "judge_relevance"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Rate the contexts together."""
+        """Let the judge rate all contexts as one text."""
         question, context = sample.user_input or "", Passages.of(sample.retrieved_contexts)
         if not question.strip() or not context.strip():
             return Finding(

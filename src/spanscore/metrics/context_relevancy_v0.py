@@ -1,4 +1,4 @@
-"""ContextRelevancyV0: which share of the retrieved sentences is needed for the question? The first published definition."""
+"""ContextRelevancyV0: which share of the retrieved sentences does the question need? Ragas's first published definition."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
 
 PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
-"""Pairs → one number each, 0 (strangers) … 1 (the same). ``CrossEncoder(…).predict`` is one."""
+"""Function from pairs of sentences to similarities, 0 (unrelated) … 1 (the same), such as ``CrossEncoder(…).predict``."""
 
 _CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
-"""The original's model for comparing sentences."""
+"""Default model for comparing sentences, as in ragas 0.0.15."""
 _INSUFFICIENT = "insufficient information"
 _EDGE = r"(?:(?<!\w)|(?!\w))"
-"""No place between two letters: a sentence is not found inside a word. Chinese has no blank behind a full stop."""
+"""Any place that is not inside a word, so no sentence begins or ends there. Chinese has no blank after a full stop."""
 _JSON_BEGINS = ("{", "[", "```")
 
 
@@ -41,7 +41,7 @@ class ExtractedSentences(BaseModel):
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> Self | None:
         """Read one sentence per line, or the phrase "insufficient information".
 
-        A single line that is not in the context is a remark, not an extraction; nor is broken JSON one.
+        None for broken JSON, and for a single line that is not in the context: it is a remark.
         """
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if not lines or text.lstrip().startswith(_JSON_BEGINS):
@@ -69,10 +69,11 @@ class ContextRelevancyV0(JudgedMetric):
 
     Formula: agreement × mean over the k answers of min(sentences extracted / sentences of the contexts, 1). The agreement of
     k > 1 answers is the mean over all pairs of them: with ``"jaccard"`` sentences in both / in either, with a cross-encoder how
-    alike each sentence and its best counterpart are. Range [0, 1], higher is better. No sentence needed, or none there, is 0.
+    alike each sentence and its best counterpart are. Range [0, 1], higher is better. The value is 0 if
+    no sentence is needed or present.
 
-    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), side by side; those
-    that are lost do not count, at least one must come back.
+    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), side by side; lost
+    answers do not count, at least one must come back.
 
     Blind spot: a context that answers in one long sentence beats one that answers in three; the value depends on how texts are
     cut. It is low for any long context, however good: compare it between searches of one corpus.
@@ -86,13 +87,13 @@ class ContextRelevancyV0(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
-        strictness: k, how often the judge is asked.
+        name: name of the metric in its scores.
+        strictness: k, the number of judge calls.
         agreement: ``"jaccard"``; ``"bert_score"``, a local cross-encoder of the extra ``hhem``; or a function from pairs of
             sentences to numbers 0…1, such as ``CrossEncoder(…).predict``.
         cross_encoder: the model of ``"bert_score"``.
-        language: of the texts, ``"de"`` or ``"german"``: its rules say where a sentence ends. None = the rules of each line's
-            script, which are the English ones for the Latin script.
+        language: language of the texts, ``"de"`` or ``"german"``; its rules cut the sentences. None: the rules of each line's
+            script, which are the English rules for the Latin script.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_sentences": {"instruction": …, "examples": […]}}``, to replace ours.
     """
@@ -122,11 +123,11 @@ class ContextRelevancyV0(JudgedMetric):
         self._sentences = segmenter(self.language)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Extract k times, then compare."""
+        """Ask the judge k times, then compare the extracted sentences."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context}
         answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, vote_index=i), self.votes)
-        # Cutting and comparing takes long for long texts: not on the loop of all judges.
+        # Long texts take long to cut and compare, so this does not run on the loop of all judges.
         compared = await run_interruptibly(None, self._compared, context, answers)
         return replace(compared, votes=Votes(requested=self.votes, received=len(answers)))
 
@@ -142,14 +143,14 @@ class ContextRelevancyV0(JudgedMetric):
         )
 
     def _agreement(self, extracted: Sequence[Sequence[str]]) -> float:
-        """Return how far the answers agree, 1 for a single one."""
+        """Return the mean agreement of all pairs of answers, 0…1; 1 for a single answer."""
         cut = [list(dict.fromkeys(self._sentences("\n".join(found)))) for found in extracted]
         pairs = [_alike(one, other, self._pairs) for one, other in combinations(cut, 2)]
         return sum(pairs) / len(pairs) if pairs else 1.0
 
 
 def found_in(context: str, sentences: Sequence[str]) -> list[str]:
-    """Return those of the sentences that stand in a context, once each; case, white space and a full stop do not count."""
+    """Return the sentences that a context contains, once each; case, white space and a final full stop do not count."""
     text = f" {_key(context)} "
     keyed = {_key(sentence): sentence for sentence in reversed(sentences)}
     return [
@@ -160,7 +161,7 @@ def found_in(context: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
-    """Return what compares two sentences; None for equality."""
+    """Return the function that compares pairs of sentences; None if they are compared for equality."""
     if agreement == "jaccard":
         return None
     if agreement == "bert_score":
@@ -174,7 +175,7 @@ def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
 
 
 def _alike(one: Sequence[str], other: Sequence[str], scored: PairScorer | None) -> float:
-    """Return how alike two answers are, 0…1; two empty ones agree, an empty one and another do not."""
+    """Return the agreement of two answers, 0…1: 1 if both are empty, 0 if one is."""
     if not one or not other:
         return float(len(one) == len(other))
     if scored is None:

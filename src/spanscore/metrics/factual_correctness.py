@@ -79,7 +79,7 @@ class FactualCorrectness(JudgedMetric):
     share of the reference's claims that the answer supports; f1 = the F-beta of both. Range [0, 1], higher is better. The
     counts are in the explanation.
 
-    Fields: ``response``, ``reference``. Judge calls: 4 (``decompose_response`` then ``verify_response_claims``, and beside them
+    Fields: ``response``, ``reference``. Judge calls: 4 (``decompose_response`` then ``verify_response_claims``, concurrently
     ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. Undefined
     when neither text claims anything, and in recall by claims when the reference claims nothing.
 
@@ -93,13 +93,13 @@ class FactualCorrectness(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         mode: ``"f1"``, ``"precision"`` or ``"recall"``.
         beta: how many times as much recall counts as precision.
         atomicity: ``"high"`` cuts claims finer.
         coverage: ``"high"`` keeps side remarks.
         recall: ``"mixed"`` (ragas's formula) or ``"claims"``.
-        language: of the texts, ``"de"`` or ``"german"``: the judge writes the claims in it. None = the judge chooses.
+        language: language of the claims that the judge writes, ``"de"`` or ``"german"``. None: the judge chooses.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

@@ -1,4 +1,4 @@
-"""Faithfulness: does the answer say only what the retrieved contexts support?"""
+"""Faithfulness: do the retrieved contexts support the claims of the answer?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMEN
 
 
 class Faithfulness(JudgedMetric):
-    """Which share of what the answer claims do the retrieved contexts support?
+    """Which share of the answer's claims do the retrieved contexts support?
 
     Formula: supported statements / all statements. Range [0, 1], higher is better. A single statement that is not
     supported already costs 1/n.
@@ -22,18 +22,18 @@ class Faithfulness(JudgedMetric):
     undefined. A judge that returns no verdict at all is an error.
 
     Blind spot: it measures loyalty to the contexts, not truth: an answer that repeats a wrong context scores 1, and so does
-    one that leaves out most of what was asked. It can be no better than the judge's cut of the answer into statements.
+    one that answers only a part of the question. It can be no better than the judge's cut of the answer into statements.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
     ``Faithfulness``. Deviations: verdicts are matched to statements, so a statement without a row counts as unsupported (the
-    explanation says so) and a row that belongs to no statement is ignored; ragas divides by the rows that came. An equal
+    explanation lists it) and a row that belongs to no statement is ignored; ragas divides by the rows that came. An equal
     statement that has a row counts as judged, and an empty one does not count. A verdict is 0 or 1, else it is repaired once
     and then an error; ragas takes every non-zero number for a yes. No verdict at all is an error (ragas: nan). Missing fields
     are found before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -44,7 +44,7 @@ class Faithfulness(JudgedMetric):
     questions = (EXTRACT_STATEMENTS, VERIFY_STATEMENTS)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Take the answer apart, then check the parts."""
+        """Extract the statements of the answer, then verify them against the contexts."""
         extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
         statements = extracted.statements
         if not statements:

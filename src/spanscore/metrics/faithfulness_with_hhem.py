@@ -1,4 +1,4 @@
-"""FaithfulnessWithHHEM: faithfulness, with a local classifier in the place of the second judge call."""
+"""FaithfulnessWithHHEM: Faithfulness with a local classifier instead of the second judge call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ text supports the statement.""",
 
 
 class FaithfulnessWithHHEM(JudgedMetric):
-    """Which share of what the answer claims do the retrieved contexts support, by a classifier that runs here?
+    """Which share of the answer's claims do the retrieved contexts support, by a local classifier?
 
     Formula: the judge cuts the answer into statements; a statement counts when the classifier gives (contexts, statement) a
     probability above one half. Value = counted statements / all statements. Range [0, 1], higher is better.
@@ -59,11 +59,11 @@ class FaithfulnessWithHHEM(JudgedMetric):
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         classifier: pairs (context, statement) → probabilities; a function, called on a thread, or an async one. HHEM, loaded by
-            transformers (extra ``hhem``), when None; word comparison beside the lexical judge.
-        name: under which its scores appear.
-        model: the classifier's name or folder, where ``classifier`` is None.
-        device: where it runs (``"cpu"``, ``"cuda"``); its own choice when None.
-        batch_size: pairs at a time.
+            transformers (extra ``hhem``), when None; word comparison with the lexical judge.
+        name: name of the metric in its scores.
+        model: name or folder of the classifier; ignored if ``classifier`` is given.
+        device: device of the classifier (``"cpu"``, ``"cuda"``); the classifier's choice when None.
+        batch_size: number of pairs per call of the classifier.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
     """
@@ -95,18 +95,18 @@ class FaithfulnessWithHHEM(JudgedMetric):
         self._calls = BlockingCalls(1)
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the question, which the only question to the judge begins with."""
+        """Return ``user_input`` and 1: the only judge call begins with it."""
         return "user_input", 1
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Take the answer apart, then classify the parts."""
+        """Extract the statements of the answer, then classify them."""
         extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
         statements = extracted.statements
         if not statements:
             return Finding(value=None, reason="the answer states nothing that could be checked")
         context = "\n".join(sample.retrieved_contexts or ())
         probabilities: list[float] = []
-        for start in range(0, len(statements), self._batch_size):  # one after the other: it is one processor
+        for start in range(0, len(statements), self._batch_size):  # in sequence, because all calls share one processor
             pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
             probabilities += await self._classified(pairs)
         supported = sum(probability > _HALF for probability in probabilities)
@@ -125,7 +125,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
 
 
 def judged_pairs(judge: Judge) -> Classifier:
-    """Return a judge in the classifier's place (step ``classify_pairs``): the offline judge, or a test's."""
+    """Return a classifier that asks a judge (step ``classify_pairs``), for the offline judge and for tests."""
 
     async def classify(pairs: Pairs) -> list[float]:
         return (await CLASSIFY_PAIRS.ask(judge, {"pairs": [list(pair) for pair in pairs]})).scores

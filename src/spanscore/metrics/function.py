@@ -1,4 +1,4 @@
-"""A function → a metric."""
+"""The decorator ``@metric``, which makes a function a metric."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spanscore.metrics.kit.judged import NamedMetric
 
 
 class FunctionMetric(NamedMetric):
-    """A metric made of a function by ``@metric``. Calling it calls the function."""
+    """A metric that ``@metric`` made of a function. Calling the metric calls the function."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FunctionMetric(NamedMetric):
         return self._function(sample)
 
     async def measure(self, sample: Any) -> Measured:
-        """Call the function and wait for it where it is async."""
+        """Call the function, and await the result of an async function."""
         result = self._function(sample)
         measured: Measured = await result if inspect.isawaitable(result) else result
         return measured
@@ -76,14 +76,14 @@ def metric(
     (``no_value``).
 
     Args:
-        name: the function's own when None.
-        requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}`` for what it takes. A sample of
+        name: name of the metric in its scores; the name of the function when None.
+        requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}`` by kind. A sample of
             the other kind, or without the fields, never reaches the function.
-        scale: pass or fail when None and the function is annotated ``-> bool``, else [0, 1] with higher better.
+        scale: scale of the values. None: pass or fail for a function annotated ``-> bool``, else [0, 1] with higher better.
         pass_at: lowest quality that passes; the scale's own when None.
-        version: raise it when the function changes: its text is not part of the version, a comment would start a new evaluator
-            version.
-        cpu_bound: a plain function may compute or block, so it stays off the loop (True when None); an async one waits.
+        version: raise it when the function changes. The source text is not part of the version, because a new comment would
+            then start a new evaluator version.
+        cpu_bound: whether the function computes or blocks, so that it runs off the loop. None: True, but False if it is async.
 
     Example:
         >>> @metric(requires=["response"])

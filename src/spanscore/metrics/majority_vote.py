@@ -1,4 +1,4 @@
-"""Several voters' rows → one list of rows: per row the verdict most voters gave."""
+"""Majority vote: merges the rows of several voters into one list, each with its most frequent verdict."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spanscore.metrics.kit.step import majority
 VoterRow: TypeAlias = Mapping[str, Any]
 
 KEY = "id"
-"""The column that names a row, where there is one."""
+"""Name of the column that identifies a row, if rows have it."""
 
 
 def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: str) -> list[dict[str, Any]]:
     """Return one row per question: the row of the first voter that gave the most frequent value of ``attribute``.
 
-    Rows belong together by their ``id`` where every row has one, no voter has one twice, and the voters speak about the same
-    ids or differ in number; else by position. Rows that not every voter has, or that lack the attribute, are decided by those
-    that are there; a warning says how many. A tie is the lower median: of 0 and 1 the 0; values that have no order go to the
-    first voter. The rows of a single voter come back as they are. Neither rows nor lists are changed.
+    Rows are matched by ``id`` if every row has one, no voter has one twice, and the voters have the same ids or different
+    numbers of them; else by position. If some voters lack a row or its attribute, the others decide, and a warning counts such
+    rows. A tie gives the lower median (0 for 0 and 1) or, for values without an order, the first voter's value. The rows of a
+    single voter are returned unchanged. Neither rows nor lists are changed.
 
     Args:
         rows_per_voter: one list of rows per voter, e.g. the ``statements`` of several verify answers.
@@ -30,7 +30,7 @@ def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: st
         IndexError: there is no voter.
 
     Source: ragas 0.4.3's ``Ensember``. Deviations: it keeps the first voter's rows when lengths differ or an attribute is
-    missing, writes the winning value into the first voter's row, whose reason may contradict it, and gives ties to
+    missing, writes the winning value into the first voter's row (its reason may contradict the value), and gives ties to
     the first voter.
     """
     if not rows_per_voter:
@@ -45,7 +45,7 @@ def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: st
 
 
 def _together(rows_per_voter: Sequence[Sequence[VoterRow]]) -> list[list[VoterRow]]:
-    """Return the rows about one question together, in the order in which the questions first come."""
+    """Return the rows grouped by question, in the order in which the questions first occur."""
     questions: dict[Hashable, list[VoterRow]] = {}
     by_key = _have_keys(rows_per_voter)
     for rows in rows_per_voter:
@@ -64,7 +64,7 @@ def _have_keys(rows_per_voter: Sequence[Sequence[VoterRow]]) -> bool:
 
 
 def _winner(rows: Sequence[VoterRow], attribute: str) -> dict[str, Any]:
-    """Return the first row with the winning value; the first of all where no voter voted."""
+    """Return the first row with the winning value; the first row if no row has the attribute."""
     voted = [row[attribute] for row in rows if attribute in row]
     if not voted:
         return dict(rows[0])

@@ -1,4 +1,4 @@
-"""NoiseSensitivity: how much of the answer is wrong because of what was retrieved?"""
+"""NoiseSensitivity: which share of the answer is wrong because of the retrieved contexts?"""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class NoiseSensitivity(JudgedMetric):
     Undefined, before the first call, when a field is empty; after the extractions when the answer or the reference states
     nothing.
 
-    Blind spot: errors that no context supports (invented ones: Faithfulness sees these); what the answer leaves out. A
+    Blind spot: errors that no context supports (invented ones: Faithfulness sees these); omissions of the answer. A
     statement that is true and missing in the reference counts as wrong.
 
     Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts
-    are matched to statements, so one without a verdict is not supported (the explanation says so), a surplus one is ignored
-    and a judge without any verdict is an error, where ragas broadcasts or raises; nothing stated is undefined on both sides
+    are matched to statements, so one without a verdict is not supported (the explanation counts it), a surplus one is ignored
+    and a judge without any verdict is an error (ragas broadcasts or raises); nothing stated is undefined on both sides
     (ragas raises for the reference); empty fields are undefined (ragas raises); a verdict is 0 or 1, else it is repaired
     once and then an error; an unknown mode is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         mode: ``"relevant"`` or ``"irrelevant"``.
         pass_at: lowest quality (1 − value) that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
@@ -83,7 +83,7 @@ class NoiseSensitivity(JudgedMetric):
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Take reference and answer apart, then look for each statement in each context."""
+        """Extract the statements of reference and answer, then verify them against each context."""
         if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:
             return Finding(value=None, reason=f"{' and '.join(empty)} is empty")
         reference, response = await together(
@@ -116,7 +116,7 @@ class NoiseSensitivity(JudgedMetric):
         """Return the score of the verdicts.
 
         Args:
-            statements: of the answer.
+            statements: statements of the answer.
             reference: verdicts on the reference's statements, by context.
             response: verdicts on the answer's statements, by context.
             truth: verdicts on the answer's statements by the reference.

@@ -1,4 +1,4 @@
-"""Several metrics' values → one number, the old "ragas score": for comparison with figures published before 2024."""
+"""The former "ragas score": one number from several metrics, for comparison with figures published before 2024."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SLACK = 1e-9
 def ragas_score(values: Mapping[str, Sequence[float | None]], *, binary_columns: Iterable[str] = ()) -> float | None:
     """Return the harmonic mean of the metrics' means, 0…1; None for fewer than two metrics that have a value.
 
-    A metric with mean 0 makes it 0. Values that are None or nan are left out of their metric's mean, and a warning says how
-    many. One number hides which metric fell: do not alert on it.
+    One metric with mean 0 makes the result 0. None and nan are left out of their metric's mean, and a warning counts them. One
+    number hides which metric fell: do not alert on it.
 
     Args:
         values: metric → one value per sample, 0…1, higher better.

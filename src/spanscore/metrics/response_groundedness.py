@@ -33,21 +33,21 @@ class ResponseGroundedness(TwoRatings):
 
     Fields: ``response``, ``retrieved_contexts``. Judge calls: 1 to a chat model, which is asked both questions about the
     response at once (``judge_groundedness``), else 2 (``judge_groundedness_1``, ``judge_groundedness_2``), side by side; each
-    up to 5 times until a rating can be read, so 10 at most; none where the value is known without asking. One rating alone
-    counts when the other cannot be had.
+    up to 5 times until a rating can be read, so 10 at most; none if the value is known without asking. One rating alone
+    counts if the other is lost.
 
-    Blind spot: coarse, and it does not say which claim is unsupported (Faithfulness does, for more tokens). The question is not
-    shown: a grounded answer may be beside the point.
+    Blind spot: coarse: the unsupported claims are not listed (Faithfulness lists them, for more tokens). The question is not
+    shown: a grounded answer may be off the question.
 
     Source: NVIDIA's response groundedness, as in ragas 0.4.3's ``ResponseGroundedness``. Deviations: only the whole text of the
     contexts is grounded without asking (ragas: any piece of it, a single letter included); a rating is JSON, or the one number
     in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list); the mean is over the ratings that
     came back, whichever is lost; missing fields are found before the first judge call. A chat model gives both ratings in one
-    answer, which saves two fifths of the tokens, and knows the first when it gives the second (ragas: two requests).
+    answer, which saves two fifths of the tokens, but makes the second depend on the first (ragas: two requests).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; its own when None.
+        name: name of the metric in its scores; the class attribute ``name`` when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -58,7 +58,7 @@ class ResponseGroundedness(TwoRatings):
     both = "judge_groundedness"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Rate the response against the contexts together."""
+        """Let the judge rate the response against all contexts as one text."""
         response, context = sample.response or "", Passages.of(sample.retrieved_contexts)
         if not response.strip() or not context.strip():
             return Finding(value=0.0, explanation="There is no answer." if context.strip() else "There is no context.")

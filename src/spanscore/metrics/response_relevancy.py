@@ -17,9 +17,9 @@ from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ba
 
 Noncommittal = Literal["all", "majority", "any"]
 NONCOMMITTAL = "The answer is noncommittal."
-"""The explanation of a 0 for an answer that avoids one; reports know it again."""
+"""Explanation of the value 0 for a noncommittal answer. Reports recognise such scores by it."""
 MAX_QUOTED = 300
-"""Characters of a question that an explanation repeats: a prompt may be pages."""
+"""Maximum number of characters of a question in an explanation, because a prompt may have pages."""
 
 
 class GeneratedQuestion(BaseModel):
@@ -48,7 +48,7 @@ class ResponseRelevancy(JudgedMetric):
     better; the quality is max(0, value).
 
     Fields: ``user_input``, ``response``. Judge calls: ``strictness`` (step ``generate_question``), side by side, and one
-    request for embeddings. Guesses that are lost do not count; at least one must come back, and the score reports how many
+    request for embeddings. Lost guesses do not count; at least one must come back, and the score reports how many
     did. Undefined when every guess is empty. A vector of a model that is not finite, empty or all zeros is a ``judge_error``.
 
     Blind spot: whether the answer is true, complete or polite. Cosines of short questions lie close together: compare values
@@ -60,9 +60,9 @@ class ResponseRelevancy(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None only beside the lexical judge.
-        name: under which its scores appear.
-        strictness: how many guesses.
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None only with the lexical judge.
+        name: name of the metric in its scores.
+        strictness: number of guesses.
         noncommittal: which of the guesses must find the answer noncommittal for a 0: ``"all"``, a ``"majority"`` or ``"any"``.
         pass_at: lowest quality that passes.
         prompts: ``{"generate_question": {"instruction": …, "examples": […]}}``, to replace ours.
@@ -95,7 +95,7 @@ class ResponseRelevancy(JudgedMetric):
         return "response", super().beginning(kind)[1]
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Guess the question, then compare."""
+        """Let the judge guess the question, then compare the guesses with the real question."""
         evidence = {"response": sample.response}
         guesses = await cast_ballots(lambda i: self.ask(GENERATE_QUESTION, evidence, vote_index=i), self.votes)
         votes = Votes(requested=self.votes, received=len(guesses))
@@ -118,7 +118,7 @@ class ResponseRelevancy(JudgedMetric):
 
 
 def _explained(asked: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
-    """Return the questions that the answer answers, equal guesses once, beside the one that was asked."""
+    """Return an explanation: the guessed questions, equal ones once, and the question that was asked."""
     of_guess = dict(zip(guesses, cosines, strict=True))
     answered = ", ".join(f"“{_one_line(guess)}” (cosine {near:.2f})" for guess, near in of_guess.items())
     return f"The answer answers: {answered}; the question was: “{_one_line(asked)}”"

@@ -1,4 +1,4 @@
-"""Rouge: how many of the reference's words the answer has, counted by rouge-score."""
+"""Rouge: the share of words that the answer and the reference have in common, counted by rouge-score."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Rouge(NamedMetric):
     (``precision``), of the reference (``recall``), or the harmonic mean of both (``fmeasure``). Words are stemmed by Porter's
     rules. Range [0, 1], higher is better.
 
-    Fields: ``response``, ``reference``. Judge calls: none. Undefined when neither text has a word that the tokeniser knows; 0
+    Fields: ``response``, ``reference``. Judge calls: none. Undefined when neither text has a word that the tokeniser finds; 0
     when one of them has none.
 
-    Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser knows ASCII letters and
+    Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser reads ASCII letters and
     digits alone: a text that mixes scripts is judged by its ASCII words. Time grows with the product of the lengths.
 
     Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), computed by rouge-score, as in ragas 0.4.3's
     ``RougeScore``. Deviations: a missing field is an outcome, and an unknown type or mode an error, before anything is counted;
-    two texts without a known word are undefined (ragas: 0, or 1 if both have the same number); a number is no word beside
-    letters that are all unknown.
+    two texts without a known word are undefined (ragas: 0, or 1 if both have the same number); a number is not a word if
+    all letters of the text are unknown.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         rouge_type: ``"rougeL"`` or ``"rouge1"``.
         mode: ``"fmeasure"``, ``"precision"`` or ``"recall"``.
         pass_at: lowest quality that passes.
@@ -69,13 +69,11 @@ class Rouge(NamedMetric):
         self._scorer = RougeScorer([rouge_type], use_stemmer=True)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Count."""
+        """Count the words that both texts share."""
         texts = [sample.reference or "", sample.response or ""]
         known = [*map(_has_words, texts)]
         if not all(known):
-            return Finding(
-                value=0.0 if any(known) else None, reason="neither text has a word that ROUGE's tokeniser knows"
-            )
+            return Finding(value=0.0 if any(known) else None, reason="neither text has a word for ROUGE's tokeniser")
         counted = self._scorer.score(*texts)[self.rouge_type]
         return Finding(value=float(getattr(counted, self.mode)))
 

@@ -1,4 +1,4 @@
-"""Rubrics: which of the described grades fits? The grades are the metric's own, or come with each sample."""
+"""Rubrics and InstanceRubrics: a judge chooses one of the grades that the metric, or the sample, describes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
         "score5_description": "Right, complete, clear, and nothing beside the point.",
     }
 )
-"""Grades for an answer of any kind; one's own say more."""
+"""Default grades, for an answer of any kind. Grades written for one application measure more."""
 
 
 class Feedback(BaseModel):
@@ -47,7 +47,7 @@ class Feedback(BaseModel):
 
 
 def _score_rubric(rubrics: Mapping[str, str], given: Bounds) -> Step[Feedback]:
-    # Of score3_description the grade alone, any other key as it is.
+    # The key score3_description is shown as 3; any other key is shown unchanged.
     short = {key: key.removeprefix("score").removesuffix("_description") for key in rubrics}
     grades = "\n".join(f"{short[key]}: {description}" for key, description in rubrics.items())
     return Step(
@@ -58,10 +58,12 @@ def _score_rubric(rubrics: Mapping[str, str], given: Bounds) -> Step[Feedback]:
 
 
 def _output(rubrics: Mapping[str, str], given: Bounds) -> type[Feedback]:
-    """Return the form of the answer: a described grade, or one in the range that a user gave."""
+    """Return the shape of the answer: its grade is a described one or, if a user gave a range, one in that range."""
     described = bounds_of(rubrics)
     if given is None:
-        return bounded(Feedback, described, told=False, only=grades_of(rubrics))  # the grades' own numbers tell it
+        return bounded(
+            Feedback, described, told=False, only=grades_of(rubrics)
+        )  # the described grades already show the range
     return bounded(Feedback, given, told=given != described)
 
 
@@ -75,13 +77,13 @@ SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
 class Rubrics(GradedMetric):
     """Which of the grades I described fits this answer or conversation?
 
-    Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
+    Formula: the most frequent of ``strictness`` grades; if several are equally frequent, the lower median of all. Range [the
     lowest grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
 
-    Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
-    and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
+    Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
+    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields.
     Judge calls: ``strictness`` (step ``score_rubric``), side by side; with ``bundle`` one for all
-    (``judge_criteria``). Ballots that are lost do not count.
+    (``judge_criteria``). Lost ballots do not count.
 
     Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
     only be averaged. Grades are ordered, not evenly spaced: a mean of 3.5 is a habit, not a measurement.
@@ -95,19 +97,19 @@ class Rubrics(GradedMetric):
         judge: a LangChain chat model, a Judge, or a name.
         rubrics: ``{"score1_description": "…", "score2_description": "…"}``; 1 to 5 for any answer when None. They are an
             instruction: never build them from a sample (``InstanceRubrics`` does that safely).
-        name: under which its scores appear.
-        strictness: number of votes; an even one becomes the next odd.
-        range: lowest and highest grade, where the keys hold no numbers; given beside numbers, grades between them count, too.
+        name: name of the metric in its scores.
+        strictness: number of votes; an even number is raised to the next odd one.
+        range: lowest and highest grade, for keys without numbers. For keys with numbers it also allows the grades between them.
         pass_at: lowest quality (0…1) that passes.
-        applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
-            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = it always applies.
+        applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None: the metric always applies.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
-        fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
-            optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
-            contexts are shown only if they are named.
-        required_columns: ``fields`` under the name that it has in ragas.
-        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``,
-            equal ``fields`` and the same judge. Part of the version; not with examples.
+        fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
+            the field is optional (``"reference:optional"``). None: ``user_input``, ``response`` and ``reference``, if the
+            sample has them; contexts are shown only if they are named.
+        required_columns: ragas's name of the parameter ``fields``.
+        bundle: whether one judge call judges this criterion together with those of the other metrics that have ``bundle``,
+            equal ``fields`` and the same judge. Part of the version; excludes examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -153,27 +155,27 @@ class Rubrics(GradedMetric):
 class InstanceRubrics(JudgedMetric):
     """Which of the grades that came with this sample fits it?
 
-    Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
-    lowest grade, the highest], higher is better: of each sample's own rubric, so that qualities of different rubrics can be
-    compared, and values cannot.
+    Formula: the most frequent of ``strictness`` grades; if several are equally frequent, the lower median of all. Range [the
+    lowest grade, the highest], higher is better. Each sample's rubric has its own range, so qualities of different rubrics
+    can be compared, and values cannot.
 
     Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
     ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count. Undefined, and no
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Lost ballots do not count. Undefined, and no
     judge is asked, when the rubric is empty.
 
     Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
 
     Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade that the rubric does not describe is repaired once and then
     an error (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give
-    orders by it; contexts stand beside the question (in ragas, inside it), and a conversation is shown as messages.
+    orders by it; contexts are separate from the question (in ragas, inside it), and a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
-        strictness: number of votes; an even one becomes the next odd.
-        range: lowest and highest grade of all rubrics, where their keys hold no numbers; given beside numbers, grades between
-            them count, too.
+        name: name of the metric in its scores.
+        strictness: number of votes; an even number is raised to the next odd one.
+        range: lowest and highest grade of all rubrics, for keys without numbers. For keys with numbers it also allows the
+            grades between them.
         pass_at: lowest quality (0…1) that passes.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours.
     """
@@ -206,7 +208,7 @@ class InstanceRubrics(JudgedMetric):
         return ALL_FIELDS
 
     async def measure(self, sample: Sample) -> Finding:
-        """Cast the ballots, then count."""
+        """Ask the judge ``strictness`` times, then return the most frequent grade."""
         rubrics = sample.rubrics
         if not rubrics:
             return Finding(value=None, reason="the sample's rubric has no grades")

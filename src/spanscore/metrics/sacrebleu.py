@@ -1,4 +1,4 @@
-"""Bleu and Chrf: how much of the reference's wording is in the answer, counted by sacrebleu."""
+"""Bleu and Chrf: the share of common word and character sequences of answer and reference, counted by sacrebleu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLANK = Finding(value=None, reason="both texts are blank")
 
 
 class Bleu(NamedMetric):
-    """Which share of the answer's word sequences stands in the reference?
+    """Which share of the answer's word sequences is in the reference?
 
     Formula: sentence-level BLEU of the whole texts, divided by 100: the geometric mean of the precisions of 1 to 4 words in a
     row (fewer for a shorter answer), times a penalty for an answer shorter than the reference. Range [0, 1], higher is better.
@@ -30,13 +30,13 @@ class Bleu(NamedMetric):
     sentence alone); an answer of fewer than four words can be right (ragas: 0); two blank texts are undefined (ragas: 0).
 
     Args:
-        name: under which its scores appear.
-        kwargs: sacrebleu's own: ``smooth_method``, ``smooth_value``, ``lowercase``, ``tokenize``.
+        name: name of the metric in its scores.
+        kwargs: parameters of sacrebleu: ``smooth_method``, ``smooth_value``, ``lowercase``, ``tokenize``.
         pass_at: lowest quality that passes.
 
     Raises:
         MissingExtraError: sacrebleu is not installed (extra ``text``).
-        ConfigurationError: kwargs that sacrebleu does not take.
+        ConfigurationError: sacrebleu does not accept ``kwargs``.
     """
 
     base_version = "2"
@@ -56,7 +56,7 @@ class Bleu(NamedMetric):
             raise ConfigurationError(f"{name}: kwargs are sacrebleu's: {error}") from error
 
     async def measure(self, sample: SingleTurnSample) -> float | Finding:
-        """Count."""
+        """Count common word sequences."""
         if _is_blank(sample):
             return _BLANK
         return float(self._bleu.sentence_score(sample.response, [sample.reference]).score) / 100
@@ -73,10 +73,10 @@ class Chrf(NamedMetric):
     Blind spot: meaning. It forgives endings and typing errors, which BLEU does not, and wrong numbers and a missing "not" too.
 
     Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation" (2015), computed by sacrebleu, as in ragas
-    0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, and two blank texts are undefined, where ragas gives 0.
+    0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, and two blank texts are undefined (ragas: 0).
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes.
 
     Raises:
@@ -92,7 +92,7 @@ class Chrf(NamedMetric):
         self._chrf = _sacrebleu().CHRF()
 
     async def measure(self, sample: SingleTurnSample) -> float | Finding:
-        """Count."""
+        """Count common character sequences."""
         if _is_blank(sample):
             return _BLANK
         return float(self._chrf.corpus_score([sample.response], [[sample.reference]]).score) / 100

@@ -1,4 +1,4 @@
-"""SemanticSimilarity: does the answer mean what the reference means?"""
+"""SemanticSimilarity: do the answer and the reference have the same meaning?"""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as l
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 _SLACK = 1e-9
-"""Rounding does not decide whether a similarity reaches its threshold."""
+"""Tolerance of the threshold, so that rounding does not decide whether a similarity reaches it."""
 
 
 class SemanticSimilarity(NamedMetric):
     """Does the answer mean what the reference means?
 
-    Formula: the cosine of the two embedded texts; with a ``threshold``, 1 where it is reached and 0 where not. Range [-1, 1],
+    Formula: the cosine of the two embedded texts; with a ``threshold``, 1 if the cosine reaches it, else 0. Range [-1, 1],
     higher is better, or {0, 1} with a threshold; the quality is max(0, value).
 
     Fields: ``response``, ``reference``. Judge calls: none; one request for embeddings, or one pair for a cross-encoder.
     A vector of a model that is not finite, empty or all zeros is a ``judge_error``, also with a threshold; a text without a
-    word that the lexical embeddings know is undefined. An empty text is embedded as one space.
+    word for the lexical embeddings is undefined. An empty text is embedded as one space.
 
-    Blind spot: embeddings hear the subject more than what is said of it: "opens at nine" and "never opens at nine" lie close
+    Blind spot: embeddings reflect the subject more than the statement: "opens at nine" and "never opens at nine" lie close
     together, and so do wrong numbers. Compare values of one model only (it is part of the version), and choose ``pass_at`` by
     looking at real scores.
 
@@ -41,14 +41,14 @@ class SemanticSimilarity(NamedMetric):
 
     Args:
         embeddings: LangChain embeddings, an Embedder, or ``"lexical"``. Not needed with a cross-encoder.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         cross_encoder: reads both texts at once instead: the name of a sentence-transformers model (``"cross-encoder/stsb-…"``,
             extra ``hhem``), or a function from pairs (reference, response) to similarities 0…1, called on a thread.
-        threshold: −1…1; None for the similarity itself.
+        threshold: lowest similarity that counts as 1, −1…1. None: the value is the similarity itself.
         pass_at: lowest quality that passes.
 
     Raises:
-        ConfigurationError: neither embeddings nor a cross-encoder, or a threshold that no cosine has.
+        ConfigurationError: embeddings and cross-encoder are both missing, or the threshold is outside −1…1.
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}

@@ -1,4 +1,4 @@
-"""ExactMatch, StringPresence, StringSimilarity: how far the answer is the reference, letter by letter."""
+"""ExactMatch, StringPresence, StringSimilarity: does the answer equal, contain or resemble the reference, as strings?"""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ExactMatch(NamedMetric):
 
     Blind spot: case, white space, punctuation and Unicode form all count; "42" and "42." differ.
 
-    Source: ragas 0.4.3's ``ExactMatch``. Deviation: a missing field is an outcome, where ragas compares None.
+    Source: ragas 0.4.3's ``ExactMatch``. Deviation: a missing field is an outcome (ragas compares None).
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes; 1 when None.
     """
 
@@ -32,15 +32,15 @@ class ExactMatch(NamedMetric):
     scale = BINARY
 
     async def measure(self, sample: SingleTurnSample) -> float:
-        """Compare."""
+        """Compare both strings."""
         return float(sample.response == sample.reference)
 
 
 class StringPresence(NamedMetric):
     """Does the response contain the reference?
 
-    Formula: 1 when the reference stands somewhere in the response, else 0. Range {0, 1}, higher is better. An empty reference
-    is nothing to look for: undefined.
+    Formula: 1 when the response contains the reference, else 0. Range {0, 1}, higher is better. Undefined for an empty
+    reference.
 
     Fields: ``response``, ``reference``. Judge calls: none.
 
@@ -50,7 +50,7 @@ class StringPresence(NamedMetric):
     outcome.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes; 1 when None.
     """
 
@@ -59,7 +59,7 @@ class StringPresence(NamedMetric):
     scale = BINARY
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Look for it."""
+        """Search for the reference in the response."""
         if not sample.reference:
             return Finding(value=None, reason="the reference is empty: there is nothing to look for")
         return Finding(value=float(sample.reference in (sample.response or "")))
@@ -68,20 +68,20 @@ class StringPresence(NamedMetric):
 class StringSimilarity(NamedMetric):
     """How alike are the response and the reference, letter by letter?
 
-    Formula: 1 − normalised distance of the two strings: the share of letters that must be changed (Levenshtein), that stand
-    elsewhere (Hamming, the shorter string padded), or Jaro's and Jaro and Winkler's count of letters in common and in order.
-    Range [0, 1], higher is better. Two empty strings are equal.
+    Formula: 1 − normalised distance of the two strings: the share of letters that must be changed (Levenshtein), that differ at
+    their position (Hamming, the shorter string padded), or Jaro's or Jaro and Winkler's count of letters in common and in
+    order. Range [0, 1], higher is better. Two empty strings are equal.
 
     Fields: ``response``, ``reference``. Judge calls: none.
 
     Blind spot: meaning: "not" is three letters, a paraphrase is far away. Case and white space count. Long texts are all
-    somewhat alike: even strangers seldom come out below 0.2.
+    somewhat alike: even unrelated texts seldom get below 0.2.
 
     Source: ragas 0.4.3's ``NonLLMStringSimilarity``, on the distances of rapidfuzz (Levenshtein 1966; Hamming 1950; Jaro 1989;
     Winkler 1990). Deviations: a missing field is an outcome.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.
     """
@@ -101,9 +101,9 @@ class StringSimilarity(NamedMetric):
         self._similarity = similarity(distance_measure)
 
     async def measure(self, sample: SingleTurnSample) -> float:
-        """Compare."""
+        """Return the similarity of both strings."""
         return self._similarity(sample.reference or "", sample.response or "")
 
 
 NonLLMStringSimilarity = StringSimilarity
-"""The name ragas has for it."""
+"""Ragas's name of ``StringSimilarity``."""

@@ -22,7 +22,7 @@ class ToolCallF1(NamedMetric):
 
     Formula: a made call is right when a reference call, each used once, has the same name and the same arguments.
     precision = right / made, recall = right / reference, F1 = their harmonic mean. Range [0, 1], higher is better. Nothing to
-    call and nothing called is 1; an assistant that said nothing at all has 0.
+    call and nothing called is 1, but 0 if the conversation has no message of the assistant.
 
     Arguments are compared deeply and by type: the order of keys does not matter, that of lists does; whole numbers are equal or
     not; a float may differ by a millionth of a millionth, so that 1 equals 1.0; ``True`` is not 1 and ``"7"`` is not 7. An
@@ -36,7 +36,7 @@ class ToolCallF1(NamedMetric):
     nothing called is 1 (ragas: 0); booleans are no numbers; the value is not rounded; a missing reference is a missing field.
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes.
     """
 
@@ -109,26 +109,27 @@ Table: TypeAlias = list[list[float]]
 class ToolCallAccuracy(NamedMetric):
     """Did the assistant make the right tool calls, with the right arguments, in the right order?
 
-    Formula: a made call and a reference call of the same name get the share of their argument names, those of both together,
-    whose values agree (1 without arguments). As many calls as expected, with the names in the same order: the mean over the
+    Formula: a made call and a reference call of the same name get the share of all their argument names with values that agree
+    (1 without arguments). As many calls as expected, with the names in the same order: the mean over the
     pairs; another order or another name: 0. A call too many or too few: the best pairing in order, each call used once, divided
     by the longer list. With ``strict_order=False`` the order does not count, and calls of one name are paired as well as can
     be. Range [0, 1], higher is better. Nothing to call and nothing called is 1; one of them empty is 0.
 
     Fields: ``user_input`` (messages), ``reference_tool_calls``. Judge calls: none.
 
-    Blind spot: a call that is right in other words is wrong; that a tool was called twice because it failed counts against the
-    assistant; what the tools gave back is not looked at. One wrong name among as many calls costs everything.
+    Blind spot: a call that is right in other words is wrong; a call that was repeated after a failure counts against the
+    assistant; the results of the tools are ignored. One wrong name among as many calls costs everything.
 
     Source: ragas 0.4.3's ``ToolCallAccuracy``. Deviations: arguments that the reference does not have count as wrong (ragas
     ignores them); values are compared by type and deeply, floats with tolerance (ragas compares their texts); repeated tools
     are paired by the best matching (ragas: after sorting); a missing or an extra call is partial credit (ragas: 0).
 
     Args:
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         strict_order: whether the order counts.
-        arg_comparison: for values that are not equal: the name of a metric over ``response`` and ``reference``
-            (``"non_llm_string_similarity"``), which gets their texts, or a function (made, reference) → 0…1. None: 0.
+        arg_comparison: comparison of unequal values: the name of a metric over ``response`` and ``reference``
+            (``"non_llm_string_similarity"``), which gets their texts, or a function (made, reference) → 0…1.
+            None: unequal values count 0.
         pass_at: lowest quality that passes.
     """
 
@@ -162,7 +163,7 @@ class ToolCallAccuracy(NamedMetric):
         if len(made) == len(reference) and not self._same_names(made, reference):
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
         table = [[await self._alike(call, other) for other in reference] for call in made]
-        # Of hundreds of calls it takes seconds to find the best pairing: not on the loop of all judges.
+        # The best pairing of hundreds of calls takes seconds, so it does not run on the loop of all judges.
         right = await run_interruptibly(None, self._paired, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
 

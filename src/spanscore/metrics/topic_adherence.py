@@ -1,4 +1,4 @@
-"""TopicAdherence: does the assistant stay with the topics it is there for?"""
+"""TopicAdherence: does the assistant answer only on the allowed topics?"""
 
 from __future__ import annotations
 
@@ -69,28 +69,28 @@ Give exactly as many flags as there are topics.""",
 
 
 class TopicAdherence(JudgedMetric):
-    """Does the assistant answer what it is there for, and decline the rest?
+    """Does the assistant answer on the allowed topics, and decline the others?
 
     Formula: each topic of the conversation is answered or refused, and inside or outside of the allowed topics. With
     TP = answered and inside, FP = answered and outside, FN = refused and inside:
-    precision = TP / (TP + FP), recall = TP / (TP + FN), f1 = their harmonic mean; 0 where a denominator is 0. Range [0, 1],
+    precision = TP / (TP + FP), recall = TP / (TP + FN), f1 = their harmonic mean; 0 if a denominator is 0. Range [0, 1],
     higher is better. The four counts are in the explanation.
 
     Fields: ``user_input`` (messages), ``reference_topics``. Judge calls: T + 2 for T topics (``extract_topics``; then
     ``check_refusal`` for each and ``classify_topics`` side by side); one more when the flags do not match the topics.
     Undefined when there is no topic, or when all were outside and refused: nothing in scope was asked, nothing done wrong.
 
-    Blind spot: a topic that comes up twice and is answered once; how good the answers are. What counts as one topic is the
-    judge's choice, and moves the score.
+    Blind spot: a topic that comes up twice and is answered once; how good the answers are. The judge chooses the topics, and
+    this choice changes the score.
 
     Source: ragas 0.4.3's ``TopicAdherenceScore``. Deviations: undefined instead of 0 in the two cases above; an unknown mode is
     an error; no small term in the denominators, so a perfect score is 1; too few or too many flags are asked for once more,
-    and only then is a missing one "outside" and an extra one ignored, which the explanation says; no flag at all is an error
-    (ragas: all are outside); the conversation is shown as messages.
+    and only then is a missing one "outside" and an extra one ignored (the explanation reports it); no flag at all is an
+    error (ragas: all are outside); the conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: name of the metric in its scores.
         mode: ``"f1"``, ``"precision"`` or ``"recall"``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
@@ -114,16 +114,16 @@ class TopicAdherence(JudgedMetric):
         self.mode = mode
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the conversation, which one question and that of each topic begin with."""
+        """Return the conversation and 2: the judge call for topics and those for refusals begin with it."""
         return "user_input", 2
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Find the topics, then what became of each."""
+        """Extract the topics, then find for each whether it was refused and whether it is allowed."""
         conversation = sample.messages()
         topics = (await self.ask(EXTRACT_TOPICS, {"user_input": conversation})).topics
         if not topics:
             return Finding(value=None, reason="the conversation has no topic")
-        # Neither needs the other: one list of flags each.
+        # The two lists of flags are independent, so they are asked for concurrently.
         refused, inside = await together(
             (self._refused(conversation, topics), self._inside(sample.reference_topics or [], topics))
         )
@@ -136,7 +136,7 @@ class TopicAdherence(JudgedMetric):
         return [answer.refused_to_answer for answer in answers]
 
     async def _inside(self, allowed: Sequence[str], topics: Sequence[str]) -> list[bool]:
-        """Return a flag per topic; when their numbers differ, those of a second try, if that fits."""
+        """Return the flags of the topics. If there are too few or too many, a second answer is used, provided that it fits."""
         evidence = {"reference_topics": allowed, "topics": topics}
         flags = await self._flags(evidence, 0)
         if len(flags) == len(topics):
@@ -156,7 +156,7 @@ class TopicAdherence(JudgedMetric):
 
 
 def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Finding:
-    """Return the score of the flags: undefined when nothing that counts happened. A topic without a flag is outside."""
+    """Return the score of the flags; undefined if all topics were outside and refused. A topic without a flag is outside."""
     topics = Counter((no, place < len(inside) and inside[place]) for place, no in enumerate(refused))
     hits, misses = topics[False, True], topics[True, True]
     strays, declined = topics[False, False], topics[True, False]
@@ -177,5 +177,5 @@ def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Fin
 
 
 def _truth(flag: Any) -> bool:
-    """Read a flag. The step's own shape gives bools alone; a looser one (the test kit's) gives words and numbers too."""
+    """Return a flag as a bool. The step's shape has only bools; a looser one (of the test kit) has words and numbers, too."""
     return flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag)

@@ -28,10 +28,12 @@ from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
-# The silence of a service is a record that carries itself: an evaluation without a score adds its interval to the last value,
-# and a score sets it to 0. So the record outlives the counters, which a store forgets after minutes, and a gap without
-# evaluations adds 0. A replica is remembered only while its counters arrive: a replica that has gone is silent with its
-# service.
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+# The silence of a service is a recording rule that reads its own last value: each rule run adds the interval if no score came,
+# and yields 0 if one did. So the record outlives the counters, which a store forgets after minutes. Time without rule runs adds
+# 0. The record of a replica continues only while its counters arrive: a replica that has stopped is part of its service's
+# silence.
 
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
 """Reasons for missing scores: units arrive unscored, a service is silent, one replica is silent, or no counter exists."""
@@ -45,7 +47,7 @@ SEEN_S = 300.0
 """Seconds for which a score counts as recent: exporters send once a minute or more often."""
 DAY = "1d"
 MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
-"""Longest gap in evaluations over which a record carries itself."""
+"""Longest gap between rule runs over which a record keeps its last value: of services, and of replicas."""
 SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
 REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
     "spanscore:replica_silent_seconds",
@@ -165,6 +167,9 @@ def _is_absent(service: str) -> str:
     return f"{job}{nothing}"
 
 
+# --- evaluator versions -----------------------------------------------------------------------------------------------
+
+
 def refused_evaluator_versions(
     alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
 ) -> Iterator[str]:
@@ -230,11 +235,14 @@ _CHANGES = (
 """Pattern of an evaluator version, ``version/judge/votes``; a judge's name may contain slashes."""
 
 
+# --- applicability ----------------------------------------------------------------------------------------------------
+
 # y is 1 for a scored unit and 0 for one that is ``not applicable``. A unit whose judge failed is in neither group. So
-# Hájek's share and its interval are those of ``estimates.py``. Because y² = y, two sums separated by y give all sums.
+# Hájek's share and its interval are those of ``estimates.py``. Because y² = y, the sums of w and w², each split by y, give all
+# five.
 
 ENOUGH: Final = 300
-"""Effective units without one to which the condition applied: by the rule of three, the share is then below 1 % (95 %).
+"""Effective sample size that, without a single applicable unit, puts the share below 1 % (95 %), by the rule of three.
 For a condition that holds for 3 % of traffic this happens once in 9,000 times, for one of 1 % once in 20."""
 WINDOW_S: Final = 86_400.0
 """Seconds of the window: a day, because questions differ by the hour."""
@@ -340,12 +348,16 @@ def never_applies() -> Alert:
     )
 
 
+# --- backlogs ---------------------------------------------------------------------------------------------------------
+
 SPOOL_DEPTH, SPOOL_OLDEST, WORKER_LAG = "spanscore:spool_depth", "spanscore:spool_oldest", "spanscore:worker_lag"
 """Records of a service: jobs in its fullest spool, age of the oldest job in s, uncommitted messages of all partitions."""
 WAITED_S = 3_600.0
 """Age in s at which a job in a spool alerts; and the time in s over which a backlog must grow."""
 BRIEF_S = 900.0
-"""A backlog has grown if, for this time, it never was as small as at most an hour ago; so bursts are not growth."""
+"""Time in s. A backlog has grown if its minimum over this time exceeds its maximum over an equal time an hour ago. So bursts
+are not growth.
+"""
 OLD, GROWING = "old", "growing"
 
 _OF_SERVICE = ", ".join(promql.GROUP[1:])
@@ -411,10 +423,14 @@ def _has_grown(recorded: str) -> str:
     return f"min_over_time({recorded}[{brief}]) > {before}"
 
 
+# --- judges, budgets and lost units -----------------------------------------------------------------------------------
+
 FAILURES = 5
 """Failed evaluations below which a share of failures is not significant."""
 AT_REST = 10
-"""Evaluations during which outcomes must differ from the sum of units: within a collection they are read one after another."""
+"""Rule runs for which the sums must disagree before the alert fires. One collection reads the counters one after another, so a
+single disagreement means nothing.
+"""
 MAX_DECLINED = 0.1
 """Highest acceptable share of units that the judge declines: these units are not a random sample."""
 OPEN_S = 300.0

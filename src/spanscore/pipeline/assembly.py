@@ -15,8 +15,8 @@ Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch, each run's
-span is a child of the previous one with the same name, because that span is left current.
+"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch,
+OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as its child.
 """
 
 
@@ -173,7 +173,7 @@ def _is_root_run(span: SpanData) -> bool:
 
 
 def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
-    """Return the unit of a root: the given unit, if it has no other spans."""
+    """Return the unit of a root: the given unit itself, if the root is unchanged and all other spans are below it."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
     if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
@@ -219,7 +219,7 @@ class Assembler:
         max_spans: a unit with more spans closes incomplete.
         max_units: maximum number of open units; beyond it the oldest closes incomplete.
         max_bytes: maximum bytes of the spans of open units; beyond it the oldest unit closes incomplete.
-        remembered: number of remembered closed units: as many as may close before a unit's latest span has arrived.
+        remembered: number of remembered closed units; must exceed the number that close while a late span is under way.
     """
 
     _: KW_ONLY

@@ -6,7 +6,10 @@
                                     H3 A3      has no history: it is appended
 
 The history is found by comparing texts, never lengths. The last exchange of a turn, from its human message on, is its own, even
-if an earlier exchange has the same texts. Only an interrupted run continues an earlier exchange.
+if an earlier exchange has the same texts. Exceptions:
+
+- If the last gathered exchange was interrupted, a turn replaces it if its own exchange begins with the same messages.
+- If the whole history lacks gathered tool calls, the gathered messages are kept, and the turn's later messages are appended.
 """
 
 from __future__ import annotations
@@ -155,7 +158,7 @@ def _mark(message: Message) -> int | None:
 
 
 def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
-    """Return the number of a history's texts that cover all gathered ones; None if it is another history, or a part.
+    """Return the number of a history's texts that cover all gathered ones; None if the history does not cover them.
 
     A history that covers them begins with the same text and has the rest in order. It may have texts in between, because a
     turn's sample has only the last of several texts of an assistant.
@@ -204,7 +207,7 @@ _TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
 _HEAD_BITS: Final = 32
 _SLACK: Final = 8
-"""An eighth is removed at a time, because taking the first item of a dict walks over all removed ones."""
+"""An eighth is removed at once: deleting one first item of a dict at a time would walk over all earlier gaps each time."""
 
 
 class PastSession(NamedTuple):
@@ -286,7 +289,7 @@ class Turn(NamedTuple):
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
             one is missing until a later turn continues it.
-        stream: its stream, if the stream has all turns of its conversation; None: any stream, or none.
+        stream: stream that has all turns of its conversation, such as a Kafka partition; None: no such stream.
     """
 
     id: str
@@ -327,8 +330,8 @@ class OpenSession:
     _links: list[bytes] = field(default_factory=list)
     _root: SpanData | None = None
     _references: dict[str, tuple[int, str]] = field(default_factory=dict)
-    _gap: tuple[int, Outcome] | None = None
-    _waits_ns: int = -1
+    _gap: tuple[int, Outcome] | None = None  # end and outcome of the latest turn without a sample
+    _waits_ns: int = -1  # end of the latest interrupted turn; -1 = none was interrupted
 
     @property
     def name(self) -> str:

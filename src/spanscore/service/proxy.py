@@ -26,7 +26,7 @@ _CONNECTIONS: Final = 32
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-encoding", "content-length", "content-type", "expect", "host", "te", "transfer-encoding"}
 )
-"""Headers of one connection or one body: never forwarded, even if they are listed."""
+"""Headers that describe the connection or the body, not the request: never forwarded, even if they are listed."""
 
 
 class Forwarder:
@@ -136,9 +136,9 @@ class Proxy:
             taken: the parsed body.
         """
         looked = self._spans.look(taken, keep=True)
-        here = [*looked.kept, *looked.private]
+        here = [*looked.kept, *looked.private]  # spans that wait for scores; copies, which are never forwarded
         answer = self._split(request, body, here) if here else self.signal(request)
-        if not answer.grpc:
+        if not answer.grpc:  # 0 = OK, also over HTTP: the backend accepted the rest
             self._spans.take_in(looked, HeldSpans(self._sender, self._forwarder.passed(request.headers)))
         return answer
 

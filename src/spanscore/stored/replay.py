@@ -41,7 +41,7 @@ MOST_UNDER_WAY: Final = 128
 MOST_IN_BATCHES: Final = 5_000
 """Units at once whose questions wait for batches. Their content is in memory."""
 _LEAST: Final = 1_000
-"""Least places of the queue, and of units whose spans are kept; twice as many as units at once if these are more."""
+"""Minimum of the queue's size, and of the units kept for the journal. The actual number is max(this, 2 × units at once)."""
 _BEGINNING: Final = b'{"resourceSpans":'
 """First bytes of every line."""
 
@@ -157,11 +157,11 @@ class ReplayTally:
         source: the source that is read; it counts its traces.
         metadata_keys: keys of metadata that sampling rules read.
         lacking: key of metadata → number of units with a root that lacks it.
-        units: number of units that started in time.
-        with_content: number of those units with content on their spans.
+        units: number of units that started between ``--since`` and ``--until``.
+        with_content: number of these units with content on their spans.
         dialects: name of the dialect that reads a unit → number of units.
-        taken: metric → number of units that it takes and has not scored.
-        skipped: metric → number of units that it takes and has scored already.
+        taken: metric → number of units that sampling chose and that it scores now.
+        skipped: metric → number of units that sampling chose and that it has scored already.
         from_store: number of decisions to score that follow from a score in the store.
         anew: number of the other decisions to score.
         outcomes: metric → outcome → number of scores; units without a sample are not counted.
@@ -332,7 +332,7 @@ def _without_live_parts(
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
     }
-    size = max(_LEAST, 2 * under_way)  # one of several accounts may fill three quarters
+    size = max(_LEAST, 2 * under_way)  # one judge account may fill at most three quarters of the queue
     queue = {"queue_size": size, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
     budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
@@ -366,9 +366,9 @@ class Replay:
     Attributes:
         tally: counts of the run, with its source.
         reader: makes the units of a trace.
-        door: the scorer's receiver of stored units, whose sampler decides on them.
+        door: receiver of the scorer for stored units; the scorer's sampler decides on them.
         per_second: highest rate at which units are handed over; infinite = as fast as they are scored.
-        limit: highest number of units that any metric scores; None = all.
+        limit: maximum number of units that at least one metric scores; None = all.
         again: whether units with a score are scored again.
         journal: file of the scored units; None = no file.
         most_under_way: units that are scored at once at most.

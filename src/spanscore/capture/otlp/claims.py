@@ -43,7 +43,9 @@ _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
 _LONGEST: Final = 64
 _LONGEST_NAME: Final = 200
 _VALUE, _HEAD = b"\x12\n", 4
-"""The tags of a value and of a text in it; one byte of length follows each. The attributes read here are ASCII."""
+"""The bytes of a value are 0x12, length, 0x0A, length, text. ``_VALUE`` is the two tags, ``_HEAD`` the size of the part before
+the text. The attributes read here are ASCII.
+"""
 _VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
 
 
@@ -130,7 +132,7 @@ class WireClaims:
         return root_role(RawAttributes(span.raw), span.origin.scope_name)
 
     def is_none(self, closed: ClosedUnit) -> bool:
-        """Return whether spans make no unit: a submitted sample, or a topmost span without an answer of its own."""
+        """Return whether a closed topmost span is no unit: it is a submitted sample, or has no answer of its own."""
         is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
         return is_alone and self.role(closed.root) is RootRole.NEVER
 
@@ -280,10 +282,11 @@ _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 # --- unsampled ------------------------------------------------------------------------------------------------------
 
-# If a request has the root of a unit that no rate would sample, its outcome is decided on receipt: most traces come whole.
+# If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for more
+# spans: most traces arrive whole.
 #
-# The ids of its spans are kept, because further spans of the unit may have come before or may follow. Its bytes are not copied
-# out of the request, because they are never read.
+# The ids of the unit's spans are kept, because other spans of it may have arrived before or may follow. The bytes of the spans
+# are not copied out of the request, because they are never read.
 
 _Ids = dict[bytes, bytes]
 _NO_UNIT: Final = _Ids()
@@ -320,7 +323,7 @@ class RequestPartition:
         read_spans: number of spans that were read.
         ours: number of spans of spanscore's evaluators, which are not read.
         traces: ids of the traces of claimed spans.
-        beside: ids of the traces of other spans.
+        beside: ids of the traces of unclaimed spans.
         size: total bytes of the claimed spans in ``others``.
         roots: number of claimed spans that certainly begin a unit.
         unclaimed: number of unclaimed spans.
@@ -399,7 +402,7 @@ class RequestPartition:
             self._alone[trace_id] = ids
 
     def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
-        """Return the ids of the unit that a span's parent belongs to; None if the parent is unknown."""
+        """Return the ids of the unit of a span's parent; ``_NO_UNIT`` if the parent is in no unit; None if it is unknown."""
         ids = self._alone.get(trace_id)
         if ids is not None:
             return ids if parent_id in ids else None

@@ -31,11 +31,13 @@ from spanscore.pipeline.trace_index import ClosedKeys
 
 # --- evaluations ----------------------------------------------------------------------------------------------------
 
-# The results of other evaluators are in spans or log records of OTLP.
+# The results of other evaluators arrive over OTLP in three forms:
 #
-# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the kind
-# ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as evaluation spans
-# of another spanscore. Explanations, which quote, are never read.
+# 1. the event ``gen_ai.evaluation.result``: a log record, formerly an event of a span;
+# 2. spans of the kind ``EVALUATOR``, with the attributes of OpenInference, of the conventions, or of Phoenix's experiments;
+# 3. evaluation spans of another spanscore.
+#
+# Explanations, which quote, are never read.
 
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
@@ -43,8 +45,8 @@ _SCORES: Final = _SCORE.removesuffix(b"value")
 MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
 """Byte strings of spans with results: the key of a value or a label, which have one length, and the kind of an evaluator.
 
-Each begins with its length. Texts never contain such bytes, numbers hardly ever: 0x18, the length of the event's name, begins
-every integer.
+Each begins with its length. Texts never contain such bytes, and numbers hardly ever do. The event's name is not searched: its
+length byte, 0x18, is also the tag of every integer.
 """
 _BYTES_PER_LOOK: Final = 128
 _FLAT: Final = re.compile(
@@ -81,7 +83,7 @@ class ExternalResult(NamedTuple):
         label: label as received; None without a label.
         probability: probability with which the scored unit was sampled, (0, 1]; 1 if it is unknown.
         evaluator_version: evaluator version of a result of spanscore; None for other evaluators.
-        told: subject and form of the result; None if a record does not name its subject.
+        told: origin of the result; None if a record does not name its subject.
     """
 
     name: str
@@ -293,8 +295,8 @@ class ExternalScores:
         self._count = count
         self._own = frozenset(own)
         self._lock = Lock()
-        self._known = ClosedKeys(_REMEMBERED)
-        self._told = ClosedKeys(_REMEMBERED)
+        self._known = ClosedKeys(_REMEMBERED)  # spans and log records that were read
+        self._told = ClosedKeys(_REMEMBERED)  # scored span, form and name of each result
         self._sets: set[tuple[str, str | None]] = set()
         self._tallies: dict[str, _NameTally] = {}
         self._undefined = self._again = 0
@@ -362,7 +364,10 @@ class ExternalScores:
                     self._take(result)
 
     def _was_told(self, result: ExternalResult) -> bool:
-        """Return whether the result came before in another form. One form may have several results of a name and span."""
+        """Return whether the result came before in another form.
+
+        Results in the same form are no duplicates: several evaluators may use one name.
+        """
         if result.told is None:
             return False
         trace_id, span_id, way = result.told

@@ -1,4 +1,13 @@
-"""Units of spans from other instrumentations in this process: their state, and the reading of their spans."""
+"""Units of spans from other instrumentations in this process: their state, and the reading of their spans.
+
+The application's threads link each span to its unit at its start, and queue it at its end. The span thread reads the ended
+spans. It keeps them as ``early`` until the unit and its root are certain, then it hands them on to the listener. After the root
+has ended it waits for open spans of the unit, and finishes the unit.
+
+- A *followed* unit may be scored. Any other unit is only counted.
+- A *plain* span has a scope that no normalizer names. It becomes a root if it gets GenAI attributes while it is open.
+- A *settled* unit has no open span above it that can become its root.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +91,7 @@ Ended = tuple[SpanData, HeldSpan | None, int]
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ExternalUnit:
-    """A topmost span and the spans below it, until late spans are no longer awaited. Written by the application's threads.
+    """A topmost span and the spans below it, kept for ``_REMEMBERED_NS`` after its end. Written by the application's threads.
 
     Attributes:
         key: trace id and span id of the topmost span.
@@ -129,12 +138,13 @@ class FollowedUnit(ExternalUnit):
     Attributes:
         root: the live span; None after the unit was handed on.
         front: the processor that saw the root start.
-        own: whether the unit may be scored with this root; if not, it needs a span above it as the root.
+        own: whether the sampler may choose the unit with this root. If not, the unit is counted as excluded, unless a span
+            above it becomes its root.
         parts: units that became parts of this one, because its root was recognised after they had begun.
         shared: metrics that other scorers in the process score on the unit.
         session: id of the conversation from ``spanscore.session``; None = the root's attributes may have one.
         open: ids of spans that have not ended. The application's threads add them, the span thread removes them.
-        broken: whether spans of the unit were passed on unread.
+        broken: whether spans of the unit were lost, or passed on unread; the unit is then incomplete.
         done: whether the unit was handed on or given up; further spans are passed on immediately.
 
     Attributes of the span thread:
@@ -333,7 +343,7 @@ instrumentations never end the span of a cancelled run."""
 _PLAIN_GRACE_NS: Final = 2_000_000_000
 """Time for which a unit waits for the open spans above it, one of which may turn out to be its root."""
 _MOST_EARLY: Final = 100
-"""Number of spans that are kept until their unit and root are known. With more, they are a unit with the known root."""
+"""Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
 _LOG_BYTES: Final = 16_000_000
 _LOG_WAIT_NS: Final = 600_000_000_000
 """Time for which content in log records waits for the end of its span, in nanoseconds; ``_LOG_BYTES`` limits its size."""

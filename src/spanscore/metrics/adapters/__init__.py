@@ -1,4 +1,4 @@
-"""Metric objects of other libraries → metrics of ours: ``RagasMetric`` and ``DeepEvalMetric``, loaded on first use."""
+"""Adapters that run metric objects of ragas and DeepEval: ``RagasMetric`` and ``DeepEvalMetric``, imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepEvalMetric: a metric object of DeepEval, run online."""
+"""DeepEvalMetric: runs a metric object of DeepEval online."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOOLS = {
     "tools_called": "user_input",
     "expected_tools": "reference_tool_calls",
 }
-"""… of a conversation, for metrics that look at tool calls: its last turn."""
+"""Field of an ``LLMTestCase`` → field of a multi-turn sample, for metrics of tool calls: they measure its last turn."""
 _CONVERSATION = {
     "role": "user_input",
     "content": "user_input",
@@ -46,40 +46,41 @@ _NO_PARAMETERS = ("model", "name", "async_mode", "verbose_mode")
 
 
 class DeepEvalMetric(ExternalMetric):
-    """What does this metric of DeepEval say of the sample?
+    """Which score does this DeepEval metric give the sample?
 
-    Formula: its own code's, by a copy of the metric for each sample: it keeps its state in itself. Range [0, 1], higher is
-    better, unless it calls a low score a success or a ``scale`` says otherwise; its threshold is the pass mark.
+    Formula: that of the DeepEval metric. A copy of the metric measures each sample, because the metric stores its result in
+    itself. Range [0, 1], higher is better, unless the metric counts a low score as a success or ``scale`` is given. The
+    threshold of the metric is the pass mark.
 
-    Fields: by its required parameters: ``input`` is ``user_input``, ``actual_output`` ``response``, ``expected_output``
-    ``reference``, ``retrieval_context`` ``retrieved_contexts``, ``context`` ``reference_contexts``. A metric that looks at
-    tool calls gets the last turn of a conversation, a conversational one all of it. Judge calls: its own, untraced; their
-    tokens and cost are unknown.
+    Fields: those of its required parameters: ``input`` is ``user_input``, ``actual_output`` ``response``, ``expected_output``
+    ``reference``, ``retrieval_context`` ``retrieved_contexts``, ``context`` ``reference_contexts``. A metric of tool
+    calls gets the last turn of a conversation, a conversational metric gets all turns. Judge calls: those of the metric,
+    untraced; their tokens and cost are unknown.
 
-    Blind spot: that of the metric. A provider that cannot be reached or an answer that cannot be read is a ``judge_error``,
-    anything else it raises a ``metric_error``; an empty field that it requires is undefined. ``GEval`` without its
-    ``evaluation_steps`` asks for new ones with each sample.
+    Blind spot: that of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other exception
+    is a ``metric_error``; an empty required field is undefined. ``GEval`` without ``evaluation_steps`` generates new ones for
+    each sample.
 
-    Source: any metric object of DeepEval 3.7 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on a loop apart
-    from our judges', in a thread of its own, ``measure`` on a thread where ``async_mode`` is False or there is nothing
-    else. It shows no progress, prints no steps, appends to no trace, and its usage reports are switched off
-    (``DEEPEVAL_TELEMETRY_OPT_OUT``, unless you set that variable).
+    Source: any metric object of DeepEval 3.7 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on an event
+    loop in its own thread, apart from the loop of our judges. ``measure`` runs on a thread instead, if ``async_mode`` is False
+    or the metric has no ``a_measure``. The metric shows no progress, prints no steps and adds to no trace. Usage reports are
+    switched off (``DEEPEVAL_TELEMETRY_OPT_OUT``, unless you set that variable).
 
-    Give it a model of its own: an asynchronous HTTP client belongs to the loop that first used it, and an application that
-    shares one with this metric would meet it in its own loop.
+    Give the metric a model of its own: an asynchronous HTTP client belongs to the event loop that first used it, so the
+    application must not share one with the metric.
 
     Args:
         metric: a DeepEval metric, for single turns or conversations.
-        name: under which its scores appear; its own in lower snake case when None.
+        name: name of the metric in its scores; DeepEval's name in lower snake case when None.
         constants: fields of the test case that are the same for all samples: ``{"chatbot_role": "…"}``.
-        requires: fields that must be there, where what it declares is not what you mean.
-        scale: of its values; what is known of it when None.
-        pass_at: lowest quality that passes; its own threshold when None.
-        version: raise it for a change that cannot be seen from here; it starts a new evaluator version.
+        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; those of the metric when None.
+        scale: scale of the values; derived from the metric when None.
+        pass_at: lowest quality that passes; the threshold of the metric when None.
+        version: raise it after a change that is not in the parameters of the metric; it starts a new evaluator version.
 
     Raises:
         MissingExtraError: DeepEval is not installed.
-        ConfigurationError: it is no DeepEval metric, or needs what no sample has.
+        ConfigurationError: ``metric`` is not a DeepEval metric, or requires a field that no sample has.
 
     Example:
         >>> from deepeval.metrics import FaithfulnessMetric  # doctest: +SKIP
@@ -130,25 +131,25 @@ class DeepEvalMetric(ExternalMetric):
         metric, case = copy.copy(self._metric), self._case(sample)
         metric.verbose_mode, metric.score, metric.reason, metric.error = False, None, None, None
         measure = metric.measure if self._blocking else metric.a_measure
-        # It shows no progress; a user's own metric may not know the parameter.
+        # Switches the progress display off; a user's own metric may lack the parameter.
         quiet = {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
         run = self._called if self._blocking else self._awaited
         try:
             value = await run(lambda: measure(case, **quiet))
-        except MissingTestCaseParamsError:  # it is there, or we would not have come here
+        except MissingTestCaseParamsError:  # the field exists, because required fields were checked before: it is empty
             return Finding(value=None, reason="DeepEval measures no empty field that it requires")
         if value is None:
             value = metric.score
-        if value is None and metric.error is not None:  # what DeepEval's own evaluate makes of an exception
+        if value is None and metric.error is not None:  # DeepEval's evaluate() stores an exception there
             raise ValueError("DeepEval gave an error in the place of a score")
         number = None if value is None else float(value)
         return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
 
     def _needed(self, own: str) -> dict[str, tuple[str, ...]]:
-        """Return the fields of a sample that the required parameters stand for.
+        """Return the fields of a sample that correspond to the required parameters.
 
         Raises:
-            ConfigurationError: a parameter stands for none.
+            ConfigurationError: a required parameter corresponds to no field.
         """
         fields, names = self._parameters
         unknown = sorted(names - fields.keys() - self.constants.keys())
@@ -179,9 +180,10 @@ def _name(metric: Any) -> str:
 
 
 def _declared(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], set[str]]:
-    """Return where the fields of its test case come from, and the names of those it requires.
+    """Return the map from fields of the test case to fields of a sample, and the names of the required fields.
 
-    GEval and its like take them from the user; a metric of the user's own may declare none and then needs input and output.
+    ``GEval`` and similar metrics take these names from the user. A user's own metric may declare none: then it needs input
+    and output.
     """
     declared: Any = getattr(metric, "_required_test_case_params" if conversational else "_required_params", None)
     chosen = getattr(metric, "evaluation_params", None)
@@ -198,7 +200,7 @@ def _value(param: Any) -> str:
 
 
 def _scale(metric: Any) -> Scale:
-    """Return range 0…1, the side of success and the threshold as a mark on the quality scale."""
+    """Return the scale of a metric: range 0…1, its direction, and its threshold as the pass mark on the quality scale."""
     direction = _direction(metric)
     threshold = getattr(metric, "threshold", None)
     strict = bool(getattr(metric, "strict_mode", False))
@@ -209,7 +211,7 @@ def _scale(metric: Any) -> Scale:
 
 
 def _direction(metric: Any) -> Direction:
-    """Ask a copy which of 0 and 1 it calls a success: of some metrics, in some releases, it is 0."""
+    """Return ``lower`` if a copy of the metric counts 0 as a success and 1 as a failure, as some do in some releases."""
     probe = copy.copy(metric)
     probe.threshold, probe.error = 0.5, None
     found = []
@@ -217,7 +219,7 @@ def _direction(metric: Any) -> Direction:
         probe.score = score
         try:
             found.append(bool(probe.is_successful()))
-        except Exception:  # noqa: BLE001  (a user's own; then it is as most)
+        except Exception:  # noqa: BLE001  (a user's own metric; most are "higher")
             return "higher"
     return "lower" if found == [True, False] else "higher"
 
@@ -259,7 +261,7 @@ def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
 
 
 def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Return the last question and what followed it; no question and all where none is asked."""
+    """Return the last question and the messages after it; without a question, an empty text and all messages."""
     for place in reversed(range(len(messages))):
         if isinstance(messages[place], HumanMessage):
             return messages[place].content, messages[place + 1 :]
@@ -267,7 +269,7 @@ def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Mes
 
 
 def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
-    """Return calls with their results, matched by id where there is one, else by order; None for none."""
+    """Return calls with their results, matched by id if the result has one, else by order; None without calls."""
     from deepeval.test_case import ToolCall as Called
 
     by_id = {result.tool_call_id: result.content for result in results if result.tool_call_id}

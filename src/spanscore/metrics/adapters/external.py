@@ -1,7 +1,7 @@
-"""A metric object of another library → a metric of ours: what the adapters share.
+"""Base class of the adapters, which run a metric object of another library as one of our metrics.
 
-Such a metric may block where it says it awaits (ragas embeds with a blocking call inside an async method), so it never runs on
-the loop of our judges. All of them share one other loop: a client given to two metrics belongs to the loop that first used it.
+An async method of such a metric may block (ragas embeds with a blocking call), so it never runs on the loop of our judges. All
+external metrics share one other loop, because a client given to two metrics belongs to the loop that first used it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ T = TypeVar("T")
 _loop = LoopThread("spanscore-external", pool="spanscore-external-pool")
 
 _UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
-"""Words in the names of what ragas, DeepEval, instructor and pydantic raise for an answer that is not in the asked shape."""
+"""Parts of the names of exceptions that ragas, DeepEval, instructor and pydantic raise for an answer of the wrong shape."""
 _SILENT = logging.NullHandler()
 """Keeps a library's log lines from stderr if the application has no logging set up: they may quote content."""
 _DEEPEST = 8
-"""Causes looked through; a chain may run in a circle."""
+"""Maximum number of chained exceptions that are inspected; a chain may be a cycle."""
 
 
 class ExternalMetric(NamedMetric):
-    """A wrapped metric of another library. Public attributes are its identity: all of them are part of the version.
+    """A metric object of another library as one of our metrics. All its public attributes are part of the version.
 
     Args:
-        external: the metric object; never changed.
-        library: the distribution it comes from; its version is part of ours.
-        revision: raised by hand for what cannot be seen from here.
-        name: as the metric calls itself, or the user.
+        external: the metric object.
+        library: distribution of the metric object; its version is part of our version.
+        revision: version that the user raises after changes that ``parameters`` does not show.
+        name: name of the metric in its scores.
         pass_at: lowest quality that passes; the scale's own when None.
         requires: ``single_turn`` and/or ``multi_turn`` → fields.
-        scale: of its values.
-        parameters: what it was made with, plain.
-        judge_model: the model it asks; empty when unknown or none.
+        scale: scale of the values.
+        parameters: constructor arguments of the metric object, as plain values.
+        judge_model: name of the model that the metric calls; empty if unknown, or if the metric calls no model.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ExternalMetric(NamedMetric):
 
     @property
     def evaluator_version(self) -> str:
-        """Version and the model it asks."""
+        """Version, judge model (``none`` if empty) and number of votes, separated by ``/``."""
         return f"{self.version}/{self._judge_model or 'none'}/{self.votes}"
 
     async def _scored(self, sample: Sample) -> Score:
@@ -91,16 +91,14 @@ class ExternalMetric(NamedMetric):
         return replace(score, judge_model=self._judge_model or None)
 
     async def _awaited(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await a coroutine on the loop of external metrics, unseen by any instrumentation. Cancelled, it is cancelled
-        there.
-        """
+        """Await a coroutine on the loop of external metrics, untraced. Cancelling this call cancels the coroutine there."""
         try:
             return await asyncio.wrap_future(_loop.submit(_in_no_context(work)))
         except Exception as error:
             raise _ours(error, self.name) from error
 
     async def _called(self, call: Callable[[], T]) -> T:
-        """Run a blocking call on a thread, unseen by any instrumentation. Cancelled, it is left behind."""
+        """Run a blocking call on a thread, untraced. Cancelling this method leaves the call running on its thread."""
 
         def unseen() -> T:
             with suppress_tracing():
@@ -119,9 +117,14 @@ def snake(name: str) -> str:
 
 
 def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what a metric was made with, plain: attributes named as its constructor's parameters, and others by name.
+    """Return constructor arguments of a metric object as plain values: attributes named like the constructor's parameters.
 
-    Of a prompt its instruction and examples count; of any other object its class, for a default repr holds an address.
+    A prompt becomes its instruction and examples. Any other object becomes its class, because a default repr has an address.
+
+    Args:
+        external: the metric object.
+        besides: names of further attributes.
+        but: names that are left out.
     """
     names = {*inspect.signature(type(external)).parameters, *besides} - {*but}
     return {name: plain(getattr(external, name), _of_object) for name in sorted(names) if hasattr(external, name)}
@@ -138,7 +141,7 @@ def _of_object(value: Any) -> Any:
 
 
 async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run in an empty context: nothing of the caller's (its current span, DeepEval's own trace) is added to."""
+    """Run a coroutine untraced in an empty context, so that it cannot add to the caller's span or to DeepEval's trace."""
 
     async def unseen() -> T:
         with suppress_tracing():
@@ -148,7 +151,7 @@ async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _ours(error: Exception, name: str) -> Exception:
-    """Return a judge's failure as a JudgeError, anything else as it is: then the metric failed, not its judge."""
+    """Return a JudgeError if the judge failed; return any other error unchanged, because the metric failed, not its judge."""
     for cause in _causes(error):
         if isinstance(cause, TimeoutError):
             return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
@@ -162,7 +165,7 @@ def _ours(error: Exception, name: str) -> Exception:
 
 
 def _causes(error: BaseException) -> list[Exception]:
-    """Return an error and what it stands for: a retry's last attempt, then what it was raised from."""
+    """Return an error and its causes, the error first. The cause of a tenacity RetryError is the error of its last attempt."""
     causes: list[Exception] = []
     current: BaseException | None = error
     while isinstance(current, Exception) and len(causes) < _DEEPEST:

@@ -1,4 +1,4 @@
-"""RagasMetric: a metric object of ragas, run online. Both kinds: the older ones, and those of ``ragas.metrics.collections``."""
+"""RagasMetric: runs a metric object of ragas online, an older one or one of ``ragas.metrics.collections``."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ _NO_PARAMETERS = ("llm", "embeddings", "name", "required_columns", "_required_co
 
 
 class RagasMetric(ExternalMetric):
-    """What does this metric of ragas say of the sample?
+    """Which score does this ragas metric give the sample?
 
-    Formula: its own code's; nan is undefined. Range [0, 1], higher is better, unless it declares another
-    (``allowed_values``, rubrics, pass or fail), is a cosine or ``NoiseSensitivity``, or a ``scale`` says so. Other integer
-    scales are open: they have a value and no quality.
+    Formula: that of the ragas metric; nan is undefined. Range [0, 1], higher is better, unless the metric declares another
+    range (``allowed_values``, rubrics, pass or fail), is a cosine or ``NoiseSensitivity``, or ``scale`` is given. Other
+    integer scales are open: they have a value and no quality.
 
-    Fields: its required columns, or the parameters of its ``ascore``; missing ones are found before it is asked. Judge
-    calls: its own, untraced; their tokens and cost are unknown. Retries and time limits are those of its ``RunConfig``,
-    within ours.
+    Fields: required columns of the metric, or the parameters of its ``ascore``; missing fields are found before it is called.
+    Judge calls: those of the metric, untraced; their tokens and cost are unknown. Retries and time limits are those of its
+    ``RunConfig``, within ours.
 
-    Blind spot: that of the metric. A provider that cannot be reached or an answer that cannot be read is a ``judge_error``,
-    anything else it raises a ``metric_error``. A prompt that is not an attribute of the metric is not part of the version.
+    Blind spot: that of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other exception
+    is a ``metric_error``. A prompt that is not an attribute of the metric is not part of the version.
 
     Source: any metric object of ragas 0.3 or later (extra ``ragas``), also of ``ragas.metrics.collections``. Deviations: it
-    runs on a loop apart from our judges', in a thread of its own, because some of ragas blocks where it says it awaits; its
-    usage reports are switched off (``RAGAS_DO_NOT_TRACK``, unless you set that variable).
+    runs on an event loop in its own thread, apart from the loop of our judges, because some async methods of ragas block.
+    Usage reports are switched off (``RAGAS_DO_NOT_TRACK``, unless you set that variable).
 
-    Give it a model of its own: an asynchronous HTTP client belongs to the loop that first used it, and an application that
-    shares one with this metric would meet it in its own loop.
+    Give the metric a model of its own: an asynchronous HTTP client belongs to the event loop that first used it, so the
+    application must not share one with the metric.
 
     Args:
         metric: a ragas metric, ready to score: with its ``llm`` and ``embeddings``.
-        name: under which its scores appear; its own in lower snake case when None.
-        llm: for a metric that takes its model with each call (``DiscreteMetric``, ``NumericMetric``).
-        requires: fields that must be there, where what it declares is not what you mean.
-        scale: of its values; what is known of it when None.
-        values: word → number, for a metric that answers in words; ``pass`` and ``fail`` are 1 and 0 without.
+        name: name of the metric in its scores; ragas's name in lower snake case when None.
+        llm: model for a metric that takes its model with each call (``DiscreteMetric``, ``NumericMetric``).
+        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; those of the metric when None.
+        scale: scale of the values; derived from the metric when None.
+        values: word → number, for a metric that answers in words. None: ``pass`` is 1 and ``fail`` is 0.
         pass_at: lowest quality that passes.
-        version: raise it for a change that cannot be seen from here; it starts a new evaluator version.
+        version: raise it after a change that is not in the parameters of the metric; it starts a new evaluator version.
 
     Raises:
         MissingExtraError: ragas is not installed.
-        ConfigurationError: it is no ragas metric, lacks its model, or needs a field that no sample has.
+        ConfigurationError: ``metric`` is not a ragas metric, lacks its model, or requires a field that no sample has.
 
     Example:
         >>> from ragas.metrics import Faithfulness  # doctest: +SKIP
@@ -101,7 +101,7 @@ class RagasMetric(ExternalMetric):
         self._given = {} if llm is None else {"llm": llm}
 
     async def measure(self, sample: Sample) -> Finding:
-        """Hand the sample over in ragas's form."""
+        """Convert the sample to ragas's form and score it."""
         turns = kind_of(sample)
         converted = _converted(sample)
         entry = getattr(self._metric, _ENTRY[turns], None)
@@ -115,7 +115,7 @@ class RagasMetric(ExternalMetric):
     def _found(self, result: Any) -> Finding:
         """Read a bare number, or a ``MetricResult`` with its reason."""
         value, why = (result.value, result.reason) if hasattr(result, "value") else (result, None)
-        if value is None:  # what a decorated function that raised is to ragas; its reason quotes the error's text
+        if value is None:  # a decorated function raised; ragas's reason quotes the error's text
             raise ValueError("ragas gave no value")
         if isinstance(value, str):
             value = self.values[value]
@@ -124,10 +124,10 @@ class RagasMetric(ExternalMetric):
 
 
 def _declared(metric: Any) -> dict[str, tuple[str, ...]]:
-    """Return the fields a metric needs, per kind of sample that it takes.
+    """Return the required fields of a metric for each kind of sample that it accepts.
 
     Raises:
-        ConfigurationError: it is no metric, or needs what no sample has.
+        ConfigurationError: ``metric`` is not a ragas metric, or requires a field that no sample has.
     """
     if isinstance(metric, type):
         raise ConfigurationError(f"{metric.__name__} is a class: give a metric made of it, with its llm")
@@ -156,7 +156,7 @@ def _in_order(metric: Any, turns: str, fields: Any) -> tuple[str, ...]:
 
 
 def _parameters(metric: Any) -> dict[str, inspect.Parameter]:
-    """Return what ``ascore`` takes: by its signature, that of a decorated function, or the variables of a prompt."""
+    """Return the parameters of ``ascore``: from its signature, that of a decorated function, or the variables of a prompt."""
     if callable(getattr(metric, "get_variables", None)):
         return {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in metric.get_variables()}
     function = getattr(metric, "_func", None) or metric.ascore
@@ -186,16 +186,16 @@ def _scale(metric: Any) -> Scale:
 
 
 def _grades(rubrics: Any) -> tuple[float, float] | None:
-    """Return lowest and highest grade of rubrics, whose keys are ``score1_description`` …; None for none."""
+    """Return the lowest and the highest number in the keys of rubrics (``score1_description`` …); None without two."""
     numbers = [int(found[0]) for key in rubrics or () if (found := re.findall(r"\d+", str(key)))]
     return (float(min(numbers)), float(max(numbers))) if len(set(numbers)) > 1 else None
 
 
 def _words(metric: Any) -> dict[str, float]:
-    """Return word → number of a metric that answers in words.
+    """Return word → number for a metric that answers pass or fail; empty for a metric that answers in numbers.
 
     Raises:
-        ConfigurationError: it does, and what they are worth is not said; or it answers with a ranking.
+        ConfigurationError: the metric answers in other words, or with a ranking.
     """
     allowed = getattr(metric, "allowed_values", None)
     if isinstance(allowed, int) and not isinstance(allowed, bool):
@@ -210,7 +210,7 @@ def _words(metric: Any) -> dict[str, float]:
 
 
 def _model_name(llm: Any) -> str:
-    """Return the name of the model behind a ragas LLM, its class where it tells none; empty for none."""
+    """Return the name of the model behind a ragas LLM, or its class if it has no name; empty without an LLM."""
     if llm is None:
         return ""
     holders = (llm, getattr(llm, "langchain_llm", None))
@@ -219,7 +219,7 @@ def _model_name(llm: Any) -> str:
 
 
 def _begin(metric: Any, name: str) -> None:
-    """Make a metric ready, as ragas's own ``evaluate`` does: some build their parts only here. Keeps the model's RunConfig."""
+    """Initialise a metric as ragas's ``evaluate`` does: some metrics build their parts here. The model's RunConfig is kept."""
     if not callable(getattr(metric, "init", None)):
         return
     from ragas.run_config import RunConfig

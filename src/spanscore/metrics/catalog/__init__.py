@@ -1,1 +1,1 @@
-"""Metrics by name, from a configuration, with documentation and price."""
+"""The catalogue of metrics: by name, from a configuration, with their documentation and cost."""

@@ -1,4 +1,4 @@
-"""Settings → judge, metrics and second judges: what a configuration file names, made."""
+"""Build the judge, the metrics, their juries and their second (shadow) judges from a configuration."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 
 SHADOW = "shadow"
-"""Beside a metric's parameters: its second judge."""
+"""Key among a metric's parameters for its second judge."""
 JUDGES: Final = "judges"
-"""Beside a metric's parameters: the jury that scores it; ``then`` and ``when`` may stand with it."""
+"""Key among a metric's parameters for its jury; ``then`` and ``when`` may accompany it."""
 PER: Final = "per"
-"""Beside a metric's parameters: what it scores, a unit or a session."""
+"""Key among a metric's parameters for the scored object: a unit or a session."""
 UNIT: Final = "unit"
 SESSION: Final = "session"
 _OF_JURIES: Final = (JUDGES, "then", "when")
@@ -38,43 +38,43 @@ def judge_of(settings: Configuration) -> Judge:
     """Return the judge that all metrics of a configuration share.
 
     Raises:
-        ConfigurationError: there is no such model, or its library or key is missing; or a setting cannot be.
+        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
     """
     fallback = [one.model_dump(exclude_unset=True) for one in settings.judge.fallback]
     return asked_judge(settings, settings.judge, "judge", fallback=fallback)
 
 
 def asked_judge(settings: Configuration, asked: ChatModelSettings, place: str, **more: Any) -> Judge:
-    """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
+    """Return the judge of a section of a configuration, at the configuration's prices; error messages begin with ``place``."""
     of_others = {"model", "prices", "fallback", *OF_SCORER}
     effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
     try:
         return judge(asked.model, prices=prices_in(settings), **effects)
     except ConfigurationError as error:
-        if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the keyword that it is about
+        if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the message begins with a keyword
             error.args = (f"{place}.{error}",)
         raise
 
 
 def judge_named(settings: Configuration, named: str) -> Judge:
-    """Return another judge than the configuration's by name, asked as patiently, at the configuration's prices.
+    """Return a judge by name, with the attempts, timeouts, prompt order and prices of a configuration.
 
-    Rates and places belong to the account of the configuration's judge.
+    Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
 
     Raises:
-        ConfigurationError: there is no such model, or its library or key is missing.
+        ConfigurationError: the model is unknown, or its library or key is missing.
     """
     order = settings.judge.prompt_order
     return judge(named, prices=prices_in(settings), prompt_order=order, **_patience(settings))
 
 
 def embedder_of(settings: Configuration, named: str) -> Embedder:
-    """Return embeddings by name, asked as patiently as a configuration's judge, at its prices.
+    """Return embeddings by name, with the attempts, timeouts and prices of a configuration's judge.
 
-    Rates and places belong to the account of the configuration's judge.
+    Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
 
     Raises:
-        ConfigurationError: there are none of this name, or their library or key is missing.
+        ConfigurationError: the name is unknown, or the library or key is missing.
     """
     return embedder(named, prices=prices_in(settings), **_patience(settings))
 
@@ -85,14 +85,14 @@ def _patience(settings: Configuration) -> EmbedderLimits:
 
 
 def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[Metric]:
-    """Return the metrics of a configuration, in its order; they share one judge, and one embedder.
+    """Return the metrics of a configuration, in its order; they share one judge and one embedder.
 
     Args:
         settings: the configuration.
-        judge: used instead of the configuration's own, and of its juries.
+        judge: judge to use instead of the configuration's judge and juries; None = those of the configuration.
 
     Raises:
-        ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are none.
+        ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are invalid.
     """
     asked = judge or judge_of(settings)
     vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
@@ -114,11 +114,15 @@ def make_metric(
     """Return a metric of a configuration.
 
     Args:
-        name: in the registry; ``parameters``: its own.
-        jury: scores it in the place of ``judge``; None = it has none.
+        settings: the configuration.
+        name: name of the metric in the registry.
+        parameters: keyword arguments of the metric.
+        jury: jury that replaces ``judge`` for this metric; None = no jury.
+        judge: judge of a metric without a jury.
+        embeddings: embeddings of a metric that takes some; None = its default.
 
     Raises:
-        ConfigurationError: the metric, a parameter or a juror cannot be; or it has a jury and asks no judge.
+        ConfigurationError: the metric, a parameter or a juror is invalid, or a metric without a judge has a jury.
     """
     metric = create(
         name, judge=judge if jury is None else jury_of(settings, name, jury), embeddings=embeddings, **parameters
@@ -132,7 +136,7 @@ def jury_of(settings: Configuration, metric: str, jury: JurySettings) -> Jury:
     """Return the jury of a metric.
 
     Raises:
-        ConfigurationError: a judge cannot be made, or two judges have one model.
+        ConfigurationError: a juror is invalid, or two jurors have the same model.
     """
     place = f"metrics.{metric}"
     try:
@@ -150,10 +154,10 @@ def _juror(settings: Configuration, juror: ChatModelSettings, place: str) -> Jud
 
 
 def of_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], JurySettings | None]]:
-    """Yield the name and parameters of each metric a configuration lists, with its jury, each juror's keys complete.
+    """Yield the name, parameters and jury of each metric in a configuration; jurors inherit missing settings of the judge.
 
     Raises:
-        ConfigurationError: a key or value of a jury is wrong; the message names each.
+        ConfigurationError: a key or value of a jury is invalid; the message names each.
     """
     written = (parameters for _, parameters in plugins.entries(settings.metrics))
     for (name, parameters), own in zip(entries(settings), written, strict=True):
@@ -167,30 +171,30 @@ def of_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any],
 
 
 def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
-    """Return a configuration's prices as ``judge(…, prices=…)`` takes them."""
+    """Return a configuration's prices in the form of the argument ``prices`` of ``judge``."""
     return {model: price.numbers() for model, price in settings.judge.prices.items()}
 
 
 def entries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the registry name and the parameters of each metric a configuration lists."""
+    """Yield the registry name and the parameters of each metric in a configuration."""
     return ((name, parameters) for name, parameters, _ in listed(settings))
 
 
 def listed(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
-    """Yield the same with what stands there of a second judge; None = it has none."""
+    """Yield the registry name, the parameters and the unread second judge of each metric; None = no second judge."""
     for name, parameters in plugins.entries(settings.metrics):
         beside = (SHADOW, PER, *(_OF_JURIES if JUDGES in parameters else ()))
         own = {key: value for key, value in parameters.items() if key not in beside}
-        if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets look for the name here
+        if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets read the name from the parameters
             own = {"name": str(own["aspect"]), **own}
         yield current_name(name), own, parameters.get(SHADOW)
 
 
 def per_session(settings: Configuration) -> Iterator[bool]:
-    """Yield of each metric a configuration lists whether it scores whole sessions, and not units.
+    """Yield for each metric in a configuration whether it scores whole sessions instead of units.
 
     Raises:
-        ConfigurationError: ``per`` is neither, or a metric of sessions has a second judge.
+        ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
     """
     for name, parameters in plugins.entries(settings.metrics):
         per = parameters.get(PER, UNIT)
@@ -205,14 +209,14 @@ def per_session(settings: Configuration) -> Iterator[bool]:
 
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
 _THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order")
-"""Keys by which one judge is another than the next; the others say how patiently it is asked."""
+"""Keys that identify a judge; the other keys are limits, such as attempts and timeouts."""
 
 
 def shadows_of(settings: Configuration) -> list[Metric]:
-    """Return the metrics of a configuration that have a second judge, with that one.
+    """Return the metrics of a configuration that have a second judge, each with its second judge.
 
     Raises:
-        ConfigurationError: a second judge cannot be, is the judge itself, or its metric asks none.
+        ConfigurationError: a second judge is invalid or equals the judge, or a metric without a judge has one.
     """
     vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
     made: list[Metric] = []
@@ -225,10 +229,11 @@ def shadows_of(settings: Configuration) -> list[Metric]:
 
 
 def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tuple[Budget, ...] | None:
-    """Return what second judges may be paid; None if none has a budget of its own, but as much again as the judge.
+    """Return the budgets of the second judges; None if no second judge sets one, so each may spend as much as the judge.
 
     Args:
-        budgets: the judge's.
+        settings: the configuration.
+        budgets: the judge's budgets, inherited by a second judge without a budget of its own.
     """
     given = [(str(parameters.get("name", name)), asked.budget) for name, parameters, asked in shadow_settings(settings)]
     if all(own is None for _, own in given):
@@ -241,10 +246,10 @@ def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tu
 
 
 def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], ShadowSettings]]:
-    """Yield the name and parameters of each metric that has a second judge, with how that is asked.
+    """Yield the name, the parameters and the second judge's settings of each metric that has a second judge.
 
     Raises:
-        ConfigurationError: a key or value is none, or it is the judge itself; the message names each.
+        ConfigurationError: a key or value is invalid, or a second judge equals the judge; the message names each.
     """
     for name, parameters, shadow in listed(settings):
         if shadow is not None:
@@ -264,10 +269,10 @@ def _read(section: type[_S], values: Any, place: str) -> _S:
 
 
 def _inherited(other: _C, judge: ChatModelSettings) -> _C:
-    """Return another judge's settings, the missing ones as of the judge.
+    """Return another judge's settings, with missing settings inherited from the judge.
 
-    Address, key and parameters belong to the judge's provider. They are taken together; if the model is another provider's, or
-    an address or key is given, none of them is.
+    Address, key and parameters belong to the judge's provider and are inherited together. They are left out if the model is of
+    another provider, or if an address or key is given.
     """
     given = other.model_fields_set
     model = other.model if "model" in given else judge.model

@@ -1,7 +1,7 @@
-"""A metric → what its judge reads and writes for one score, counted on a fixed sample.
+"""The judge calls and tokens of one score of a metric, counted with the offline judge on a fixed sample.
 
 The sample is a short RAG exchange (a question, three contexts, an answer of three sentences, a reference) or a conversation
-with one tool call; the judge is the offline one. Longer contexts cost more: ``samples_with`` makes them as long as yours.
+with one tool call. Longer contexts cost more: ``samples_with`` makes contexts of a given length.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ _PARAMETERS: Mapping[str, Any] = {
     "max_s": 2.0,
     "must": "bridge",
     "schema": {"type": "object"},
-    "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
+    "classifier": lambda *_: [],  # replaces a model of half a gigabyte, which costs no tokens
 }
-"""For metrics that have such a parameter."""
+"""Values of required parameters, for metrics that have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,12 @@ class Cost:
     """The cost of one score.
 
     Attributes:
-        calls: questions to the judge; a mean where they were measured.
-        input_tokens: that it reads, instructions and schemas included.
-        output_tokens: that it writes.
-        beginnings: first field of the evidence → tokens up to its end of each question, if a provider caches so many.
-        counted_by: the tokenizer, or on what they were measured.
+        calls: number of judge calls; a mean if it was measured.
+        input_tokens: tokens that the judge reads, instructions and schemas included.
+        output_tokens: tokens that the judge writes.
+        counted_by: name of the tokenizer, or of the measurement.
+        beginnings: first field of the evidence → tokens of each question up to the field's end. Questions too short for a
+            provider's prompt cache are left out.
     """
 
     calls: float
@@ -108,7 +109,7 @@ class Cost:
 
 
 def samples_with(context_tokens: int) -> Mapping[str, Sample]:
-    """Return the fixed samples with contexts, or a tool's answer, of about so many tokens together: their words, repeated."""
+    """Return the fixed samples with all contexts, or the tool's answer, lengthened to about this total number of tokens."""
     contexts = [_long(text, context_tokens / len(_CONTEXTS)) for text in _CONTEXTS]
     messages = [
         ToolMessage(content=_long(message.content, context_tokens)) if isinstance(message, ToolMessage) else message
@@ -126,16 +127,16 @@ def _long(text: str, tokens: float) -> str:
 
 
 def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **params: Any) -> Cost:
-    """Return what one score of a metric costs; nothing where it asks no judge.
+    """Return the cost of one score of a metric; 0 calls and tokens if the metric takes no judge.
 
     Args:
-        metric: as ``create`` reads it.
-        samples: ``single_turn`` and ``multi_turn``.
-        params: its own, where they are not its defaults.
+        metric: a name that ``create`` accepts.
+        samples: kind of sample, ``single_turn`` and ``multi_turn`` → sample.
+        params: keyword arguments of the metric that differ from its defaults.
 
     Raises:
-        ConfigurationError: it cannot be made by its name alone, lacks a library (the message holds the ``pip`` line), or asks
-            what the offline judge cannot answer.
+        ConfigurationError: the metric needs more parameters, lacks a library (the message holds the ``pip`` line), or has a
+            question that the offline judge cannot answer.
     """
     maker, judge = found(metric), _Counting()
     parameters = inspect.signature(maker).parameters if callable(maker) else {}
@@ -163,14 +164,14 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
 def bundle_cost_of(
     metrics: Sequence[tuple[str, Mapping[str, Any]]], samples: Mapping[str, Sample] = FIXED_SAMPLES, /
 ) -> Cost:
-    """Return the cost of one score of a metric that shares its question with others: an equal part of the whole.
+    """Return the cost of one score of a metric in a bundle: an equal share of the bundle's cost.
 
     Args:
         metrics: registry name and parameters of each metric in the bundle.
-        samples: ``single_turn`` and ``multi_turn``.
+        samples: kind of sample, ``single_turn`` and ``multi_turn`` → sample.
 
     Raises:
-        ConfigurationError: a metric cannot be made.
+        ConfigurationError: a metric is unknown or a parameter is invalid.
     """
     judge = _Counting()
     made = [create(name, judge=judge, **params) for name, params in metrics]
@@ -186,10 +187,10 @@ def bundle_cost_of(
 
 
 class _Counting:
-    """The offline judge, counting; a question it has no heuristic for is answered with the question's own first example."""
+    """The offline judge with a token count. A question without a heuristic is answered with its own first example."""
 
     model = "counting"
-    reads_instructions = True  # what a chat model is asked is what is counted
+    reads_instructions = True  # so that the prompts of a chat model are counted
 
     def __init__(self) -> None:
         self.calls = self.read = self.written = 0

@@ -1,4 +1,4 @@
-"""Metrics by name: how each is made, what its docstring says, and which scores come from the offline judge."""
+"""The metric registry: make a metric by name, read the parts of its docstring, and warn about the offline judge's scores."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ ALIASES: Mapping[str, str] = {
     "context_precision": "llm_context_precision_with_reference",
     "context_recall": "llm_context_recall",
 }
-"""What people call a built-in → its name. A metric made by its alias calls its scores so, unless ``name`` says otherwise."""
+"""Alias of a built-in → its name. The scores of a metric made by its alias have the alias as name, unless ``name`` is set."""
 RENAMED: Mapping[str, str] = {
     "nv_accuracy": "answer_accuracy",
     "nv_context_relevance": "context_relevance",
     "nv_response_groundedness": "response_groundedness",
 }
-"""What a built-in was called before → its name, which its scores carry. Still read wherever a metric is named."""
+"""Former name of a built-in → its name, which its scores have. A former name is accepted in place of every metric name."""
 
 
 @cache
 def built_ins() -> Mapping[str, type[BaseMetric]]:
-    """Return the metrics that ``spanscore.metrics`` exports, by the names that their scores carry by default.
+    """Return the metric classes that ``spanscore.metrics`` exports, by the default names of their scores.
 
-    What only helps to write one measures nothing.
+    Base classes without a ``measure`` method of their own are left out.
     """
     exported = vars(import_module("spanscore.metrics")).values()  # not above: it imports this file
     kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
@@ -55,27 +55,27 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     """Return a metric by name.
 
     Args:
-        metric: a built-in (``"faithfulness"``), an alias of one (``"context_recall"``), or ``"my_pkg.metrics:Politeness"``
-            from outside: a class, a function that returns a metric, or a metric itself.
-        judge: handed on to metrics that take one; ignored by the others.
-        embeddings: likewise; the offline ones when None beside the offline judge.
-        params: of the metric; ``name`` may be one.
+        metric: name of a built-in (``"faithfulness"``), an alias (``"context_recall"``), or the import path of your own metric
+            (``"my_pkg.metrics:Politeness"``): a class, a function that returns a metric, or a metric.
+        judge: judge of the metric; ignored by metrics that take no judge.
+        embeddings: embeddings of the metric; ignored by metrics that take none. None with the offline judge = ``"lexical"``.
+        params: keyword arguments of the metric, ``name`` included.
 
     Raises:
-        ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
+        ConfigurationError: a name or parameter is unknown (the message names close ones), or a parameter is invalid.
     """
     if embeddings is None and (judge == "lexical" or is_offline(judge)):
-        embeddings = "lexical"  # without a key means without any
+        embeddings = "lexical"  # the offline judge needs no API key, so neither may the embeddings
     called = metric if metric in ALIASES else None
     made: Metric = _metrics().made(current_name(metric), params, judge=judge, embeddings=embeddings, name=called)
     return made
 
 
 def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
-    """Return metrics under the names of their scores, in order.
+    """Return score name → metric, in the given order.
 
     Raises:
-        ConfigurationError: one is no metric, or holds what cannot be part of its version; or two have the same name.
+        ConfigurationError: an object is not a metric, a parameter cannot be part of the version, or two names are equal.
     """
     if isinstance(metrics, Metric):
         raise ConfigurationError(
@@ -89,14 +89,14 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
         if metric.name in named:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
-        _ = metric.evaluator_version  # here, and not at its first score, it is told what cannot be
+        _ = metric.evaluator_version  # raises for an invalid parameter now, not at the first score
         named[metric.name] = metric
     check_bundles(named.values())
     return named
 
 
 def _how_to_make(name: str) -> str:
-    """Return what to write instead of a metric's name."""
+    """Return an error message that shows how to construct the metric of this name."""
     kind = found(name)
     needs = inspect.signature(kind).parameters if callable(kind) else {}
     write = f"{getattr(kind, '__name__', name)}({'llm' if 'judge' in needs else ''})"
@@ -105,30 +105,30 @@ def _how_to_make(name: str) -> str:
 
 
 def own_name(metric: str) -> str:
-    """Return a built-in's own name for its alias or the name that it had before; any other name as it is."""
+    """Return a built-in's name for its alias or former name, and any other name unchanged."""
     return ALIASES.get(metric) or current_name(metric)
 
 
 def current_name(metric: str) -> str:
-    """Return a built-in's name for the one that it had before, any other name as it is."""
+    """Return a built-in's name for its former name, and any other name unchanged."""
     return RENAMED.get(metric, metric)
 
 
 def under_current_names(given: Mapping[str, T], metrics: Container[str]) -> dict[str, T]:
-    """Return what is given by metric with the current names in the place of those that built-ins had before.
+    """Return a mapping with former names of built-ins replaced by their current names.
 
     Args:
-        given: metric → what is said of it.
-        metrics: the names there are; one that a user keeps (``name="nv_accuracy"``) stays as it is.
+        given: metric name → any value.
+        metrics: names of the metrics in use; a former name among them (``name="nv_accuracy"``) is kept.
     """
     return {name if name in metrics else current_name(name): value for name, value in given.items()}
 
 
 def found(metric: str) -> Any:
-    """Return the class, function or metric a name stands for.
+    """Return the class, function or metric of a name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: the name is unknown.
     """
     return _metrics().found(current_name(metric))
 
@@ -157,29 +157,29 @@ _ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises|Example|Examples):\s*$", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDoc:
-    """The parts of a metric's docstring, which is their one place; a part that it does not have is empty.
+    """The labelled parts of a metric's docstring; a part that is missing there is empty.
 
-    The labels of the docstring cut it::
+    Labels divide the docstring::
 
         Does …?                                             question: the first paragraph
         Formula: … Range [0, 1], higher is better. …        formula, range, direction
         Fields: … Judge calls: …                            fields, judge_calls
         Blind spot: …                                       blind_spot
-        Source: … Deviations: …                             source, deviations ("Deviations: none." if there are none)
+        Source: … Deviations: …                             source, deviations ("Deviations: none." without any)
 
-    A label opens a paragraph or stands behind a sentence's end. Its text goes to the next label or to the paragraph's end. A
-    paragraph without a label is for the reader of the docstring alone.
+    A label opens a paragraph or follows the end of a sentence. Its text ends at the next label or at the paragraph's end. A
+    paragraph without a label, except the first, is in no part.
 
     Attributes:
-        question: that it answers.
-        formula: how the value comes about.
-        range: of the values, as ``[0, 1]`` or ``{0, 1}``.
-        direction: ``higher`` or ``lower`` is better, by default.
-        fields: that a sample must have.
-        judge_calls: per sample; ``none.`` for a metric that computes.
-        blind_spot: what it does not see.
-        source: the paper or project it comes from.
-        deviations: from that source.
+        question: question that the metric answers.
+        formula: computation of the value.
+        range: range of the values, as ``[0, 1]`` or ``{0, 1}``.
+        direction: default direction: ``higher`` or ``lower`` is better.
+        fields: fields that a sample must have.
+        judge_calls: judge calls per sample; ``none.`` for a metric that computes.
+        blind_spot: faults that the metric cannot detect.
+        source: paper or project of the method.
+        deviations: differences from the source.
     """
 
     question: str = ""
@@ -194,12 +194,12 @@ class MetricDoc:
 
     @property
     def lacking(self) -> list[str]:
-        """The parts that are empty."""
+        """Names of the empty parts."""
         return [part.name for part in fields(self) if not getattr(self, part.name)]
 
 
 def metric_doc_of(metric: Any) -> MetricDoc:
-    """Return the doc of a metric or of its class; with empty parts where its docstring does not have them."""
+    """Return the parts of the docstring of a metric or a metric class."""
     text = _ARGUMENTS.split(inspect.cleandoc(metric.__doc__ or ""), maxsplit=1)[0]
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     parts: dict[str, str] = {"question": paragraphs[0]}
@@ -216,23 +216,23 @@ def metric_doc_of(metric: Any) -> MetricDoc:
 COMPARES_WORDS = "The offline judge compares words: a first look, no verdict."
 _SHARED_WORDS = "counts the words that answer and question share: good answers score low, too"
 """Measured on the 44 right answers of tests/data/grounding.jsonl and answers.jsonl: 0.21 on average, 86 % of them below 0.5;
-AUC 0.86 against the same answers beside another question.
+AUC 0.86 against the same answers paired with another question.
 """
 _BLIND: Mapping[str, str] = {
     "critique": "passes every answer without an insult, whatever its definition; for a ready aspect it looks for a few words",
     "generate_question": _SHARED_WORDS,
 }
-"""Step → what is left of the metric that asks it when words are compared; of the other steps it is what it says."""
+"""Step → limit of the offline judge on a metric that asks it. The offline judge approximates the other steps' metrics."""
 
 
 def offline_notes(metrics: Iterable[Metric]) -> list[str]:
-    """Return what must be known of their scores, a sentence each; nothing where no metric is judged offline."""
+    """Return the limits of scores by the offline judge, one sentence each; empty if no metric uses that judge."""
     judged = [metric for metric in metrics if _is_offline(metric)]
     return [COMPARES_WORDS, *blind_spots(judged)] if judged else []
 
 
 def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
-    """Yield what the offline judge makes of those metrics of which that is not what they say."""
+    """Yield one sentence per limit of the offline judge, with the names of the affected metrics."""
     found: dict[str, list[str]] = {}
     for metric in metrics:
         for step in getattr(metric, "steps", ()):
@@ -243,6 +243,6 @@ def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
 
 
 def _is_offline(metric: Any) -> bool:
-    """Whether it asks the offline judge, also behind limits, and compares with no embeddings but the offline ones."""
+    """Whether the metric uses the offline judge, also behind limits, and no embeddings other than the offline ones."""
     vectors = getattr(metric, "embeddings", LexicalEmbedder.model)
     return is_offline(getattr(metric, "_judge", None)) and vectors == LexicalEmbedder.model

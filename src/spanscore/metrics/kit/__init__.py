@@ -1,1 +1,1 @@
-"""The parts of metrics: fields, steps, votes, averages, versions, and the tuning of a judge by labels."""
+"""Building blocks of metrics: base classes, steps, votes, averages, versions, and the tuning of prompts by labels."""

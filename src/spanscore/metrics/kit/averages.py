@@ -1,4 +1,4 @@
-"""Counts, ranks, pairs and vectors → one number: the averages that several metrics share. Pure."""
+"""Shared arithmetic of metrics: best pairing, F-beta, average precision and cosine similarity, with checks of arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAR = float("inf")
 
 
 def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return (row, column) pairs with the highest sum of values, in the order of the rows; as many as the shorter side has.
+    """Return the (row, column) pairs with the highest sum of values, ordered by row; their number is the shorter side's length.
 
     Time grows with the third power of the longer side.
 
@@ -28,7 +28,7 @@ def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
         turned = best_pairing(list(zip(*values, strict=True)))
         return sorted((row, column) for column, row in turned)
     columns = len(values[0])
-    # Rows and columns count from 1; column 0 is where the row that is being placed stands.
+    # Rows and columns count from 1; column 0 holds the row that is being placed.
     row_of = [0] * (columns + 1)
     row_price, column_price = [0.0] * (len(values) + 1), [0.0] * (columns + 1)
     for row in range(1, len(values) + 1):
@@ -40,7 +40,7 @@ def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
 def _augment(
     values: Sequence[Sequence[float]], row_of: list[int], row_price: list[float], column_price: list[float]
 ) -> None:
-    """Place the row in column 0, moving others where that is worth it."""
+    """Assign the row of column 0 to a column; other rows move if the sum gains by it."""
     slack, came_from = [_FAR] * len(row_of), [0] * len(row_of)
     seen = [False] * len(row_of)
     column = 0
@@ -70,7 +70,7 @@ Mode = Literal["f1", "precision", "recall"]
 
 
 def ratio(part: float, whole: float) -> float:
-    """Return part / whole, 0 where the whole is 0."""
+    """Return part / whole; 0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
@@ -80,7 +80,7 @@ def f_beta(precision: float, recall: float, *, beta: float = 1.0) -> float:
     Args:
         precision: 0…1.
         recall: 0…1.
-        beta: above 0; how many times as much recall counts as precision. 1 = both the same.
+        beta: weight of recall relative to precision, above 0. 1 = equal weights.
 
     Source: van Rijsbergen, "Information Retrieval" (1979), chapter 7.
     """
@@ -88,15 +88,15 @@ def f_beta(precision: float, recall: float, *, beta: float = 1.0) -> float:
 
 
 def f_beta_of_counts(right: int, wrong: int, missed: int, *, beta: float = 1.0) -> float:
-    """Return ``f_beta`` of true positives, false positives and false negatives; a share of nothing is 0."""
+    """Return ``f_beta``, 0…1, from true positives, false positives and false negatives; a ratio with divisor 0 is 0."""
     return f_beta(ratio(right, right + wrong), ratio(right, right + missed), beta=beta)
 
 
 def beta_wanted(beta: float) -> float:
-    """Return a beta as a float.
+    """Return the user's parameter ``beta``, checked, as a float.
 
     Raises:
-        ConfigurationError: it is not a number above 0.
+        ConfigurationError: beta is not a finite number above 0.
     """
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < float("inf"):
         raise ConfigurationError(f"beta is {beta!r}; it is a number above 0: more than 1 favours recall")
@@ -126,18 +126,19 @@ NO_LENGTH = "the text has no words to compare"
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors, None when one has no length, or one that is no number (a nan compares as "below" any
-    threshold). In plain Python: NumPy costs 100 ms to load.
+    """Return the cosine of two vectors, −1…1; None if the product of their lengths is 0, infinite or nan.
+
+    A nan would pass as below any threshold. The code is plain Python, because NumPy takes 100 ms to load.
     """
     length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
     return sum(x * y for x, y in zip(one, other, strict=True)) / length if length and isfinite(length) else None
 
 
 def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors of these embeddings; None for a text without a word that the lexical ones know.
+    """Return the cosine of two vectors of these embeddings; None if a lexical vector is all zeros (a text without words).
 
     Raises:
-        JudgeUnparseable: a vector of a model is not finite, all zeros or empty, or the two differ in size.
+        JudgeUnparseable: a model's vector is not finite, all zeros or empty, or the vectors differ in size.
     """
     near = cosine(one, other) if len(one) == len(other) else None
     if near is None and not isinstance(embeddings, LexicalEmbedder):
@@ -147,8 +148,9 @@ def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float])
 
 
 async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:
-    """Return the cosine of two texts, one request; None for a text without a word. An empty text is sent as one space:
-    providers refuse empty ones.
+    """Return the cosine of two texts, with one request; None if a lexical vector is all zeros (a text without words).
+
+    An empty text is sent as one space, because providers refuse empty texts.
 
     Raises:
         JudgeUnparseable: the vectors of a model cannot be compared.
@@ -158,10 +160,10 @@ async def similarity(embeddings: Embedder, one: str, other: str) -> float | None
 
 
 def wanted_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> Embedder:
-    """Return the embeddings of a metric; the offline ones where none are given beside the offline judge.
+    """Return the embeddings of a metric; the offline embeddings if None is given with the offline judge.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: None is given with another judge, or the embeddings are unknown.
     """
     if embeddings is None and is_offline(judge):
         embeddings = "lexical"

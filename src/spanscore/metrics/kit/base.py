@@ -1,4 +1,4 @@
-"""Sample → Score: what all metrics share, with the language of a metric's texts and the parameters in its version."""
+"""BaseMetric: the base class that turns a sample into a Score, and the hash of parameters in a metric's version."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ LANGUAGES: Final = {code: name for code, _, name in (pair.partition(":") for pai
 
 
 def language_wanted(metric: str, given: str | None) -> str | None:
-    """Return a language as two letters, from those or from its name in English; None = none is named.
+    """Return the two-letter code of a language given as code or English name; None stays None.
 
     Raises:
-        ConfigurationError: it is none of ``LANGUAGES``.
+        ConfigurationError: the language is not in ``LANGUAGES``.
     """
     by_name = {name.casefold(): code for code, name in LANGUAGES.items()}
     wanted = given.strip().casefold() if isinstance(given, str) else given
@@ -64,19 +64,19 @@ _LEAVE_OUT = "begin its name with an underscore, and it is no part of the versio
 
 
 def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metric's parameters as JSON, which tells one version from another.
+    """Return a metric's parameters as JSON values, to be hashed into its version.
 
-    A judge, an embedder or a model is its model's name: another model starts another evaluator version, another key or address
-    for the same model does not. Any other object is its class, as a default repr holds an address and differs every time.
+    A judge, an embedder or a chat model becomes its model's name. So another model starts another evaluator version; another
+    key or address for the same model does not. Any other object becomes its class: a default repr holds a memory address.
 
     Raises:
-        ConfigurationError: one cannot be; the message names the attribute and says what to do.
+        ConfigurationError: a parameter cannot be converted; the message names the attribute and the remedy.
     """
     told = {}
     for name, value in parameters.items():
         try:
             told[name] = plain_parameter(value)
-        except Exception as error:  # whatever a user's object does when it is looked at
+        except Exception as error:  # a user's object may raise anything when its attributes are read
             what = (
                 str(error) if isinstance(error, ConfigurationError) else f"looking at it raised {type(error).__name__}"
             )
@@ -87,7 +87,7 @@ def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[st
 
 
 def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
-    """Return a parameter as JSON: collections one by one, and of what else is no plain value what ``of_object`` makes of it."""
+    """Return a parameter as JSON values: collections item by item, and other objects as converted by ``of_object``."""
     if isinstance(value, Mapping):
         return {str(key): plain(item, of_object) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -106,7 +106,7 @@ def _of_object(value: Any) -> Any:
         return value.__qualname__
     if (model := _model_asked(value)) is not None:
         return model
-    if is_dataclass(value):  # not by asdict(): it copies what cannot be copied, such as a lock
+    if is_dataclass(value):  # not by asdict(): it copies each value, and a lock cannot be copied
         return {field.name: plain_parameter(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence):
         return [plain_parameter(item) for item in value]
@@ -114,7 +114,7 @@ def _of_object(value: Any) -> Any:
 
 
 def _model_asked(value: Any) -> str | None:
-    """Return the model of a judge, of an embedder, or of what LangChain can ask; None for anything else."""
+    """Return the model name of a judge, an embedder or a LangChain model; None for any other object."""
     if _has(value, "ask"):
         model = getattr(value, "model", None)
         if not isinstance(model, str) or not model:
@@ -133,7 +133,7 @@ def _has(value: Any, method: str) -> bool:
 
 
 def _models(runnable: Any) -> Iterator[Any]:
-    """Yield what a LangChain runnable asks: of a binding what is bound, of a sequence its steps, and what is in reserve."""
+    """Yield the models in a LangChain runnable: the target of a binding, the steps of a sequence, and the fallbacks."""
     if (bound := getattr(runnable, "bound", None)) is not None:
         yield from _models(bound)
     elif isinstance(steps := getattr(runnable, "steps", None), list):
@@ -149,7 +149,7 @@ def _models(runnable: Any) -> Iterator[Any]:
 SINGLE_TURN = "single_turn"
 MULTI_TURN = "multi_turn"
 _SLACK = 1e-9
-"""How far rounding may carry a mean out of its range."""
+"""Largest rounding error by which a value may lie outside its range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +157,11 @@ class Finding:
     """The result of a metric on one sample.
 
     Attributes:
-        value: on the metric's scale; None when the metric is undefined on the sample.
-        reason: why it is undefined; without content.
-        explanation: the counts or words behind the value; may quote content.
-        votes: votes asked for and received.
-        scale: of this value, where it differs from sample to sample; the metric's own when None.
+        value: value on the metric's scale; None if the metric is undefined on the sample.
+        reason: why the value is undefined; never quotes content. None = a default text.
+        explanation: counts or words behind the value; may quote content.
+        votes: votes requested and received; None = the metric does not vote.
+        scale: scale of this value, if it differs from sample to sample; None = the metric's own scale.
     """
 
     value: float | None
@@ -178,20 +178,21 @@ Measured: TypeAlias = Finding | Score | float | None
 class BaseMetric:
     """The mixin that makes a class with one method ``async measure(sample)`` a metric.
 
-    Field check → ``measure`` → range check → ``Score``. Nothing a sample or a judge does makes ``score`` raise: a failure is an
-    outcome without a value.
+    Field check → ``measure`` → range check → ``Score``. A failure of a sample or a judge is an outcome without a value;
+    ``score`` does not raise for it.
 
-    Public attributes are the metric's parameters: they are part of its version, a judge, an embedder or a chat model by its
-    model's name. What begins with an underscore is not.
+    Public attributes are the metric's parameters and part of its version. A judge, an embedder or a chat model counts by its
+    model's name. Attributes that begin with an underscore are not part of the version.
 
     Attributes:
-        name: lower snake case, unique within a scorer.
+        name: the metric's name in lower snake case, unique within a scorer.
         scale: kind, range, direction and pass mark of the values.
-        requires: ``single_turn`` and/or ``multi_turn`` → fields that must be there.
-        cpu_bound: ``measure`` computes rather than waits: the engine runs it in a pool thread, and ``score_sync`` in the
-            caller's.
-        base_version: raised by hand when the computation changes; prompts and parameters are hashed into ``version``.
+        requires: kind of sample, ``single_turn`` or ``multi_turn`` → names of the required fields.
+        cpu_bound: whether ``measure`` computes rather than waits. The engine then runs it in a pool thread, and ``score_sync``
+            in the caller's thread.
+        base_version: version of the computation, raised by hand; prompts and parameters are hashed into ``version``.
         steps: the prompted steps, by name.
+        votes: number of answers requested from the judge per score.
 
     Example:
         >>> class Politeness(BaseMetric):
@@ -212,13 +213,13 @@ class BaseMetric:
     _judge: Judge | None = None
 
     async def measure(self, sample: Any) -> Measured:
-        """Measure one sample whose required fields are there. On the loop's thread; may raise JudgeError, or anything."""
+        """Measure one sample that has the required fields. Runs on the loop's thread; may raise any exception."""
         raise NotImplementedError(f"{type(self).__name__} has no measure method")
 
     async def score(self, sample: Sample) -> Score:
-        """Score one sample, from any loop; never raises for what a judge or a sample does.
+        """Score one sample, from any loop. A failure of the judge or the sample is an outcome, not an exception.
 
-        Judges are asked on the one loop of the process. A ``cpu_bound`` metric computes where it is awaited.
+        Judges are called on spanscore's one loop of the process. A ``cpu_bound`` metric runs on the caller's loop.
         """
         if self.cpu_bound or loop.on_loop():
             return await self._scored(sample)
@@ -230,22 +231,21 @@ class BaseMetric:
 
     @cached_property
     def version(self) -> str:
-        """Base version and a hash of prompts and parameters: a change of any changes it."""
+        """Base version and a hash of prompts, parameters and scale, as ``1+0a1b2c3d``."""
         text = json.dumps(self._identity(), sort_keys=True, ensure_ascii=False)
         digest = blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
         return f"{self.base_version}+{digest}"
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a step has a condition, so that the metric does not apply to all that it is asked about."""
+        """Whether a step has a condition (``applies_when``), so that the metric may not apply to a sample."""
         return any(step.applies_when is not None for step in self.steps.values())
 
     @property
     def evaluator_version(self) -> str:
-        """Version, judge model and votes: a change starts a new evaluator version, it is not a drop.
+        """Version, judge model and votes. A change of one starts a new evaluator version and is not a drop in quality.
 
-        While a fallback stands in for the judge of the score at hand, it is the fallback's model. A jury has the models of all
-        its members.
+        The model is the fallback's if a fallback judge answers for the current score. A jury lists the models of all members.
         """
         if isinstance(self._judge, Jury):
             model = self._judge.describe(lambda juror: judge_in_force(juror).model)
@@ -254,7 +254,7 @@ class BaseMetric:
         return f"{self.version}/{model}/{self.votes}"
 
     def missing(self, sample: Sample) -> str | None:
-        """Return which required field is missing; None if all are there. Called before the first paid call."""
+        """Return a message that names the missing required fields; None if none is missing. Called before a paid call."""
         absent = missing_fields(sample, self.requires[kind_of(sample)])
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
@@ -264,7 +264,7 @@ class BaseMetric:
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Measure, and return what became of it; ``calls`` fills while the judge is asked."""
+        """Measure one sample and return its score, also after a failure; ``calls`` grows with each judge call."""
         try:
             refusal = self._refusal(sample)
             if refusal is not None:
@@ -278,12 +278,12 @@ class BaseMetric:
             own = (outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
             outcome = next(own, Outcome.JUDGE_ERROR)
             return self._ended(outcome, calls, reason=str(error), error_type=error.error_type)
-        except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
+        except Exception as error:  # noqa: BLE001  (user code may raise anything; its text is left out, as it may quote content)
             reason = f"{self.name} raised {raised_by_user(error)}"
             return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     async def _ask_jury(self, jury: Jury, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Score a sample with each juror, side by side, then with ``then`` if they disagree; and combine the scores."""
+        """Score a sample with all jurors at once, then with ``then`` if they disagree, and combine the scores."""
         scores = await asyncio.gather(*(self._with_judge(juror)._scored(sample) for juror in jury.jurors))
         if jury.then is not None and disagree(scores):
             scores.append(await self._with_judge(jury.then)._scored(sample))
@@ -358,7 +358,7 @@ class BaseMetric:
         )
 
     def _adopted(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
-        """Return a score that ``measure`` made itself, as this metric's."""
+        """Return a Score that ``measure`` built itself, with this metric's name, version and judge."""
         return replace(
             score,
             metric=self.name,
@@ -371,7 +371,7 @@ class BaseMetric:
     def _ended(
         self, outcome: Outcome, calls: Sequence[JudgeCall], *, scale: Scale | None = None, **fields: Any
     ) -> Score:
-        """Return a score with what all scores of this metric carry."""
+        """Return a score with the fields that all scores of this metric share."""
         return Score(
             metric=self.name,
             version=self.version,
@@ -385,13 +385,13 @@ class BaseMetric:
         )
 
     def _judge_asked(self) -> dict[str, Any]:
-        """Return the evaluator version and source of the score at hand: those of the judge that was asked for it."""
+        """Return the evaluator version and source of the current score, by the judge that answers for it."""
         return {"evaluator_version": self.evaluator_version, "source": asker().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model that answered last; without one what is known, else the judge's own, None without one.
+        """Return the model of the last judge call, else ``known``, else the judge's model; None without a judge.
 
-        A jury has the models of all its members.
+        A jury's model names all its members.
         """
         if isinstance(self._judge, Jury):
             return self._judge.model
@@ -399,14 +399,14 @@ class BaseMetric:
         return answered or known or (self._judge.model if self._judge else None)
 
     def _identity(self) -> dict[str, Any]:
-        """Return what the version is a hash of."""
+        """Return the values that are hashed into the version: parameters, prompts and scale."""
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
         parameters = parameters_of_version(self.name, public)
         prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
         return {"parameters": parameters, "prompts": prompts, "scale": plain_parameter(self.scale)}
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
-        """Return the texts of a step's question without evidence."""
+        """Return the rendered prompt of a step without evidence."""
         return render(step.prompt({}, order="evidence_first" if self._judge is None else prompt_order(self._judge)))
 
 
@@ -421,14 +421,14 @@ _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires",
 
 
 def kind_of(sample: Any) -> str:
-    """Return ``multi_turn`` for a conversation, ``single_turn`` for one turn, else the name of the object's class."""
+    """Return ``multi_turn`` for a conversation, ``single_turn`` for one turn, and the class name for any other object."""
     if isinstance(sample, MultiTurnSample):
         return MULTI_TURN
     return SINGLE_TURN if isinstance(sample, SingleTurnSample) else type(sample).__name__
 
 
 def _within(value: float, scale: Scale) -> float | None:
-    """Return a finite value inside the range, rounding pushed back in; None for one that is outside."""
+    """Return a finite value clipped to the range within ``_SLACK``; None if the value is outside or not finite."""
     if not isfinite(value):
         return None
     if scale.range is None:

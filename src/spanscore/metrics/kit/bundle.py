@@ -1,4 +1,4 @@
-"""Bundle: the criteria of several metrics about one sample in one question, and a verdict for each metric."""
+"""Bundles: one judge call with the criteria of several metrics on the same sample, and one verdict per metric."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ T = TypeVar("T", bound=BaseModel)
 STEP: Final = "judge_criteria"
 """Name of the step that asks about several criteria."""
 _TURNS: Final = 2
-"""Turns of the loop for which a bundle is open: a metric with several ballots asks a turn later than one with one ballot."""
+"""Turns of the loop for which a bundle is open: a metric with several ballots joins a turn later than one with one ballot."""
 _INSTRUCTION: Final = (
     "Judge each criterion below on its own, as if it were the only one. The answer has one object for each."
 )
 
 
 class _CriteriaVerdicts(BaseModel):
-    """An answer for each criterion; None for one that is missing or invalid, but at least one is there.
+    """An answer for each criterion; None for a missing or invalid answer. At least one answer is valid.
 
-    The alias of a field is the metric's name, which may be the name of an attribute of pydantic's (``copy``, ``json``).
+    A field's alias is the metric's name, because that name may collide with an attribute of pydantic (``copy``, ``json``).
     """
 
     @model_validator(mode="wrap")
@@ -69,7 +69,7 @@ def _read_one(shape: Any, value: Any) -> BaseModel | None:
 
 @lru_cache(maxsize=64)
 def _verdicts(shapes: tuple[tuple[str, type[BaseModel]], ...]) -> type[BaseModel]:
-    """Return the shape of an answer with an object for each name; the same one every time, so its schema is built once."""
+    """Return the shape of an answer with an object for each name. It is cached, so that its schema is built once."""
     fields: dict[str, Any] = {
         f"criterion_{position}": (shape, Field(alias=name)) for position, (name, shape) in enumerate(shapes)
     }
@@ -83,9 +83,9 @@ def bundle_prompt(
 
     Args:
         steps: name of the metric → its step.
-        evidence: field → its value, for all of them.
-        vote_index: number of the ballot.
-        order: place of the evidence.
+        evidence: variable → value, shared by all steps.
+        vote_index: number of the ballot, from 0.
+        order: position of the evidence in the prompt.
     """
     criteria = {name: step.prompt(evidence, vote_index, order=order) for name, step in steps.items()}
     texts = [f"{name}:\n{prompt.instruction}" for name, prompt in criteria.items()]
@@ -103,29 +103,31 @@ def bundle_prompt(
 async def ask_in_bundle(
     judge: Judge, metric: str, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int = 0
 ) -> T:
-    """Ask a metric's question together with those of other metrics that are asked about the same evidence at the same time.
+    """Ask a metric's question in one judge call with other metrics' questions about the same evidence.
 
-    One request has the criteria of all of them. If the answer lacks a verdict, that one criterion is asked alone. Each score
-    has an equal part of the tokens and the cost. Metrics with a budget of their own are not mixed with others.
+    If the answer lacks a verdict, that criterion is asked alone. Each score has an equal share of the tokens and the cost.
+    Metrics with different budgets do not share a call.
 
     Args:
-        judge: the metric's judge; metrics whose judges have one account and one way of drawing share a question.
+        judge: the metric's judge; a call is shared by judges with the same account and sampling parameters.
         metric: name of the metric.
-        step: its only step.
+        step: the metric's only step.
+        evidence: variable → value; a call is shared by metrics with equal evidence.
+        vote_index: number of the ballot, from 0.
 
     Raises:
-        JudgeError: the answer has no usable verdict, also when asked alone.
+        JudgeError: there is no usable verdict, even after the criterion was asked alone.
     """
     bundle = _find_bundle(judge, metric, evidence, vote_index)
     answer = await bundle.answer(metric, step)
     if answer is None:
         alone = bundle_prompt({metric: step}, evidence, vote_index, order=prompt_order(judge))
         answer = cast("_CriteriaVerdicts", await ask(judge, alone)).find_verdict(metric)
-    return cast("T", answer)  # of the step's shape
+    return cast("T", answer)  # an instance of the step's output
 
 
 _open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, list[_Bundle]]] = WeakKeyDictionary()
-"""Loop → bundles that take further criteria. Loop thread."""
+"""Loop → bundles that still accept criteria. Loop thread."""
 
 
 def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_index: int) -> _Bundle:
@@ -157,7 +159,7 @@ def _call_later(loop: asyncio.AbstractEventLoop, turns: int, call: Any) -> None:
 
 @dataclass(eq=False)
 class _Bundle:
-    """One question with the criteria of several metrics. Loop thread."""
+    """One judge call for the criteria of several metrics. Loop thread."""
 
     judge: Judge
     evidence: Mapping[str, Any]
@@ -172,7 +174,7 @@ class _Bundle:
     async def answer(self, metric: str, step: Step[Any]) -> BaseModel | None:
         """Wait for the answer to one criterion; None if the answer lacks it.
 
-        The last metric that is cancelled gives the request up, and has the rest of its cost.
+        If all metrics are cancelled, the last one cancels the request and is charged the rest of its cost.
         """
         self.steps[metric] = step
         wait = self.waits[metric] = SharedWait()
@@ -189,7 +191,7 @@ class _Bundle:
                 self._claim(wait.asker)
 
     def send(self) -> None:
-        """Ask once for all metrics that wait by now, in the context of the first."""
+        """Send one request for all waiting metrics, in the context of the first."""
         if self.waits:
             self.steps = {metric: self.steps[metric] for metric in self.waits}
             first = next(iter(self.waits.values()))
@@ -213,7 +215,7 @@ class _Bundle:
                     wait.answer.set_result(verdicts.find_verdict(metric))
 
     def _claim(self, score: ScoreContext) -> None:
-        """Record the metric's part of each call; the last metric also has the parts of cancelled ones."""
+        """Record the metric's share of each call; the last metric is also charged the shares of cancelled metrics."""
         begin, of = self._claimed, len(self.steps)
         self._claimed = of if not self.waits else begin + 1
         for call in self._calls:
@@ -227,7 +229,7 @@ class _Bundle:
 
 
 def _share(call: JudgeCall, begin: int, end: int, of: int) -> JudgeCall:
-    """Return the parts ``begin`` to ``end`` of a call; the parts of all metrics add up to the call."""
+    """Return the shares ``begin`` to ``end`` of ``of`` equal shares of a call; all shares add up to the call."""
 
     def part(tokens: int) -> int:
         return tokens * end // of - tokens * begin // of

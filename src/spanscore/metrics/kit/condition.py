@@ -1,4 +1,4 @@
-"""The condition of a judged step: does the metric apply here? And: does the reason for a verdict contradict it?"""
+"""Conditions of judged steps (``applies_when``), and the check whether a judge's reason contradicts its verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Applies: 1 if it does, else 0; then the rest of the answer is not read. If it do
 
 
 class NotApplicableError(Exception):
-    """The judge said that the condition of a step does not hold: there is nothing to score."""
+    """The judge answered that the condition of a step does not hold, so the metric does not apply to the sample."""
 
     def __init__(self) -> None:
         super().__init__(NOT_APPLICABLE)
@@ -45,18 +45,18 @@ def _is_zero_or_one(value: int) -> int:
     return value
 
 
-# The schema says it in words: half of the providers' structured modes refuse bounds or enumerations of numbers.
+# The schema has the range as text: half of the providers' structured modes refuse bounds or enumerations of numbers.
 BinaryAnswer = Annotated[
     int, AfterValidator(_is_zero_or_one), WithJsonSchema({"type": "integer", "description": "0 or 1"})
 ]
-"""0 or 1. ``true``, ``"1"`` and ``1.0`` are 1; anything else is no verdict."""
+"""0 or 1. ``true``, ``"1"`` and ``1.0`` are read as 1; a value other than 0 and 1 is invalid."""
 APPLIES: Final = "applies"
-"""The field of an answer that says whether the condition holds: a verdict on the condition, none on what is judged."""
+"""Name of the answer field with the verdict on the condition, as opposed to the verdict on the sample."""
 _VERDICT: Final = TypeAdapter[int](BinaryAnswer)
 
 
 class Applied(BaseModel):
-    """Whether the condition holds; where it does not, nothing else is read."""
+    """Answer field for the condition; if it is 0, the other fields are not read."""
 
     applies: BinaryAnswer
 
@@ -71,16 +71,16 @@ class Applied(BaseModel):
 
 
 class JsonAlone(BaseModel):
-    """An answer that is read as JSON or not at all: another would not say whether the condition holds."""
+    """An answer that must be JSON: plain text would not contain the verdict on the condition."""
 
     @classmethod
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> None:
-        """Read none."""
+        """Return None: plain text is not read."""
 
 
 @lru_cache(maxsize=64)
 def conditional(shape: type[BaseModel]) -> type[BaseModel]:
-    """Return the shape of an answer that says first whether the condition holds; the same one every time."""
+    """Return a shape with the field ``applies`` in front of the others; cached, so equal arguments give one class."""
     return create_model(shape.__name__, __base__=(JsonAlone, shape, Applied), __doc__=shape.__doc__)
 
 
@@ -90,7 +90,7 @@ def is_verdict(field: FieldInfo) -> bool:
 
 
 def with_condition(instruction: str, condition: str) -> str:
-    """Return an instruction that asks about the condition first."""
+    """Return the instruction with a question about the condition in front."""
     return _INSTRUCTION.format(condition=condition, instruction=instruction)
 
 
@@ -98,42 +98,42 @@ def checked_condition(name: str, given: Any) -> str | None:
     """Return the user's condition; None = no condition was given.
 
     Raises:
-        ConfigurationError: it is empty, or no text.
+        ConfigurationError: the condition is empty or not a string.
     """
     if given is None:
         return None
     if not isinstance(given, str) or not given.strip():
         raise ConfigurationError(
-            f"{name}: applies_when is {given!r}; say in one sentence when there is something to judge, or leave it out"
+            f"{name}: applies_when is {given!r}; give the condition as one sentence, or leave the parameter out"
         )
     return given.strip()
 
 
-# A verdict beside its reason → does the reason say the opposite? A list of plain English forms; nobody is asked again.
+# Does a reason contradict its verdict? Regular expressions for plain English forms decide, without another judge call.
 #
 #     verdict 1, "The answer fails to name the deadline."        contradicts
-#     verdict 1, "It does not violate the policy."               denied: nothing against it
-#     verdict 1, "It tells her that the plan 'violates the law'" quoted, and reported: not the judge's own word
-#     verdict 0, "It meets the criterion, but it insults."       restricted: both
+#     verdict 1, "It does not violate the policy."               denied: no contradiction
+#     verdict 1, "It claims that the plan 'violates the law'"    quoted and reported: not the judge's own word
+#     verdict 0, "It meets the criterion, but it insults."       restricted: speaks for and against
 #
-# The forms err on one side. Quoted, reported, supposed and conceded words, and the user's, are not read; a reason with
-# anything for its verdict does not count. In another language there are none of the forms. How often they are right stands in
-# ``tests/metrics/kit/test_contradictions.py``.
+# The forms prefer misses to false alarms. They skip quoted, reported, supposed and conceded words, and the user's words. A
+# reason with any form for its verdict is not counted. Reasons in other languages match no form.
+# ``tests/metrics/kit/test_contradictions.py`` holds how often they are right.
 
 _MOST = 800
-"""Characters of a reason that are read: of longer ones the beginning, as a sentence is asked for. It bounds the time."""
+"""Number of leading characters of a reason that are read. It bounds the time; the judge is asked for one sentence."""
 
 _MOST_FORMS, _MOST_BEFORE = 8, 160
-"""Forms of a clause that are looked at, and characters before each. Likewise."""
+"""Most forms read per clause, and most characters read before each form. They bound the time."""
 
 _QUOTED: Final = re.compile(r"“[^”]*”|«[^»]*»|‘[^’]*’|`[^`]*`|\"[^\"]*(?:\"|\Z)|(?<!\w)'[^']*(?:'\w[^']*){0,3}'(?!\w)")
-"""Quotations; one that never ends goes to the end."""
+"""Quotations; a double quotation mark without a partner quotes the rest of the text."""
 _CLAUSE: Final = re.compile(
     r"[.;:!?\n]+|\bbut\b|\bwhich\b|\bhowever\b|\byet\b"
     r"|,?\s+\band\s+(?=(?:it|this|that|these|they|the|there|nothing|none|no|so)\b)"
     r"|,\s*(?=(?:and|so|it|this|that|these|they|the|there|as|since|because|although|though|while|whereas|or\s+it)\b)"
 )
-"""Between two of these stands what one negation, one report, one supposition is about."""
+"""Clause boundaries: a negation, a report or a supposition reaches no further than the next one."""
 
 _OBJECT = (
     r"(?:\w+(?:'s)?\s+){0,4}?(?:criteri|requirement|condition|definition|standard|guideline|polic|rule|instruction|aspect"
@@ -155,7 +155,7 @@ _GOOD: Final = (
     r"consistent\s+with\b",
 )
 _SHORT: Final = r"fail(?:s|ed)?\b|falls?\s+short\b"
-"""A shortfall of what was asked, be that good or not."""
+"""Forms for a failure to do the requested thing, whether that thing is good or bad."""
 _BAD: Final = (
     r"(?:violat|breach)(?:es|ed)\b",
     r"contradict(?:s|ed)?\b",
@@ -169,7 +169,7 @@ _WORDS_OF_FORMS: Final = (
     "inferred derived concluded follow consistent fail short violat breach contradict conflict substantiat hallucinat fabricat"
 )
 _STEMS: Final = _WORDS_OF_FORMS.split()
-"""Each form holds one of these."""
+"""Every form contains one of these substrings; a reason without them is skipped."""
 
 _NEGATED: Final = re.compile(
     r"\b(?:not(?!\s+(?:only|just|merely))|no|never|none|nothing|neither|nor|without|cannot|lack(?:s|ing)?|avoid(?:s|ing)?"
@@ -182,7 +182,7 @@ _NOT_ITS_OWN: Final = re.compile(
     r"|told|asks?|informs?|suggests?|describes?|writes?|repeats?|quotes?|pretends?|points\s+out|identif(?:y|ies)|flags?|refuses?"
     r"|user|customer|human)\b|\bto\s*$)"
 )
-"""Before a form: somebody else's word or deed, or an aim."""
+"""Words in front of a form which show that it reports another person's words or acts, or an aim."""
 _SUPPOSED: Final = re.compile(r"\b(?:if|whether|unless|would|could|might|may)\b")
 _CONCEDED: Final = re.compile(r"\s*(?:and\s+)?(?:although|though|even\s+though|while|whereas|despite)\b")
 _STANDS: Final = re.compile(
@@ -190,7 +190,7 @@ _STANDS: Final = re.compile(
     r"|statements?|claims?|sentence|context|passage|reference|documents?|sources?|evidence|tone|date|number|figure|because"
     r"|since|as|so|is|are|was|were|be|has|have)\b)(?:\s+(?:\w+ly|also|then|therefore|thus|a|an|in\s+fact))*\s*$"
 )
-"""Before a form that speaks against a verdict: what is judged, or its verb. ``the test fails`` is about a test."""
+"""Required in front of a form against a verdict: the judged text, or its verb. ``the test fails`` is about a test."""
 _SOFTENED: Final = re.compile(
     r"\b(?:minor|small|slight(?:ly)?|overall|otherwise|nevertheless|still|acceptable|outweigh\w*)\b"
 )
@@ -203,14 +203,15 @@ _RESTRICTED: Final = re.compile(
     r"|lacks?|missing|omits?|omitted|fail\w*|falls?|wrong\w*|incorrect\w*|false\w*|unclear|vague|insufficient\w*)\b"
     r"|n['’]t\b"
 )
-"""Anywhere in the reason of a fail: it does not say that all is well."""
+"""Words that, anywhere in the reason of a fail, restrict its praise; such a reason is not counted."""
 
 
 def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
-    """Return how many verdicts of a judge's answer contradict their reason: its own, and those of rows in it.
+    """Return the number of verdicts in a judge's answer, rows included, that contradict their reason.
 
     Args:
-        lower: whether the answer's own verdict is better 0: what holds is what one does not want.
+        answer: the judge's answer.
+        lower: whether 0 is the better verdict of the answer itself, as for a criterion that describes a fault.
     """
     found = 0
     if (shape := _verdict_of(type(answer))) is not None:
@@ -221,7 +222,7 @@ def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
 
 
 def contradicts(reason: str, *, passed: bool) -> bool:
-    """Whether a reason in English says the opposite of its verdict in one of the plain forms, and nothing for it."""
+    """Whether an English reason has a plain form against its verdict and no form for it."""
     told = _own_words(reason)
     signs = {form["good"] is not None and not negated for form, negated in _read(told)}
     if passed:
@@ -230,19 +231,19 @@ def contradicts(reason: str, *, passed: bool) -> bool:
 
 
 def _own_words(reason: str) -> str:
-    """Return a reason without what it quotes, in lower case; nothing where none of the forms may be there, as in most."""
+    """Return a reason in lower case without its quotations; empty if it can contain no form, as most reasons."""
     told = reason[:_MOST].lower()
     return _QUOTED.sub(" … ", told) if any(stem in told for stem in _STEMS) else ""
 
 
 def _speaks_ill(reason: str) -> bool:
-    """Whether a reason says something bad in one of the plain forms, whatever the criterion asks for."""
+    """Whether a reason has a plain form that is negative for any criterion, such as ``violates``."""
     told = _own_words(reason)
     return any(form["bad"] is not None for form, _ in _read(told)) and not _SOFTENED.search(told)
 
 
 def _read(told: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Yield the forms in which something is said for or against the verdict, and whether one for it is negated."""
+    """Yield each form for or against a verdict, and whether it is negated."""
     for clause in _CLAUSE.split(told):
         if _CONCEDED.match(clause) or _SUPPOSED.search(clause):
             continue
@@ -263,7 +264,7 @@ def _counts(form: re.Match[str], before: str, *, negated: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def _verdict_of(shape: type[BaseModel]) -> tuple[str, str] | None:
-    """Return the fields of an answer's reason and its verdict; None if it has no reason, or not just one verdict."""
+    """Return the names of an answer's reason and verdict fields; None without a reason or without exactly one verdict."""
     fields = shape.model_fields
     reason = _reason_field(shape)
     verdicts = [name for name, field in fields.items() if name != APPLIES and is_verdict(field)]
@@ -279,5 +280,5 @@ def _reason_field(shape: type[BaseModel]) -> str | None:
 
 
 def reason_in(answer: BaseModel) -> str:
-    """Return the judge's words in an answer; empty if its shape has none."""
+    """Return the reason in a judge's answer; empty if its shape has no reason field."""
     return str(getattr(answer, _reason_field(type(answer)) or "", ""))

@@ -1,4 +1,4 @@
-"""Two strings → how alike they are, 0…1, by the distances of rapidfuzz (extra ``text``)."""
+"""Similarity of two strings, 0…1, by a distance of rapidfuzz (extra ``text``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
 Similarity: TypeAlias = Callable[[str, str], float]
-"""Two strings → 0 (nothing alike) … 1 (equal)."""
+"""Two strings → similarity from 0 (entirely different) to 1 (equal)."""
 
 DISTANCE_MEASURES: dict[str, str] = {
     "levenshtein": "Levenshtein",
@@ -24,7 +24,7 @@ def similarity(measure: str) -> Similarity:
     """Return 1 − the normalised distance of this name; two empty strings are equal.
 
     Raises:
-        ConfigurationError: there is no such distance.
+        ConfigurationError: the distance is unknown.
         MissingExtraError: rapidfuzz is not installed.
     """
     if measure not in DISTANCE_MEASURES:

@@ -1,4 +1,4 @@
-"""Metrics whose judge gives a grade: the range, the vote, and the mean of two differently worded questions."""
+"""Base classes of metrics with a grade from the judge: by vote on one question, or as the mean of two questions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GRADE = re.compile(r"-?\d+(?:\.\d+)?")
 _SPAN = re.compile(r"(?<![\d.])(\d+)\s*[-–]\s*(\d+)(?![\d.])")
 _TWO = 2
 _WIDEST = 1_000
-"""Grades of a span of which each is counted; no rubric has more."""
+"""Largest span of grades that is expanded into single grades; no rubric has more."""
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -49,16 +49,16 @@ class GradedMetric(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; the class's own when None.
-        pass_at: lowest quality (0…1) that passes; the scale's own when None.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
-        fields: fields that the judge is shown; None = user_input, response and reference, those that the sample has.
-        required_columns: ``fields`` under the name that it has in ragas.
-        bundle: whether its criterion is asked in one question with those of the other metrics of a sample that have ``bundle``.
+        name: name of the metric and its scores.
+        pass_at: lowest quality (0…1) that passes; None = the scale's own pass mark.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, which replace the built-in prompt; None = built-in.
+        fields: sample fields in the judge's prompt; None = user_input, response and reference, if the sample has them.
+        required_columns: ragas's name for ``fields``; None or empty = not given.
+        bundle: whether the criterion shares one judge call with the other metrics of the sample that have ``bundle``.
 
     Raises:
-        ConfigurationError: as of ``JudgedMetric``; ``fields`` names an unknown field, or none; or a metric with ``bundle`` has
-            examples.
+        ConfigurationError: an argument of ``JudgedMetric`` is invalid, ``fields`` is empty or names an unknown field, or a
+            metric with ``bundle`` has examples.
     """
 
     base_version = "3"
@@ -96,18 +96,18 @@ class GradedMetric(JudgedMetric):
 
     @property
     def advice(self) -> str | None:
-        """A fault that the metric's maker should look at, as ``spanscore check`` shows it; None = absent."""
+        """A warning about the metric's definition, shown by ``spanscore check``; None = no warning."""
         return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
 
     def missing(self, sample: Sample) -> str | None:
-        """Return which needed field the sample lacks; without a needed field, any shown field will do."""
+        """Return a message on missing required fields, or on a sample without any shown field; None if it can be scored."""
         kind = kind_of(sample)
         if self.requires[kind] or any(getattr(sample, name, None) is not None for name in self._shown[kind]):
             return super().missing(sample)
         return f"{self.name} needs at least one of {', '.join(self._shown[kind])}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
-        """Cast the ballots on the one question, then count."""
+        """Ask the metric's question once per vote and return the most frequent grade."""
         evidence, (question,) = self.evidence(sample), self.questions
         return await voted(lambda ballot: self.ask(question, evidence, vote_index=ballot), self.votes)
 
@@ -153,16 +153,16 @@ def check_bundles(metrics: Iterable[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[float, ...] | None = None) -> type[T]:
-    """Return a shape whose score lies inside the bounds; the same one every time, so that its schema is built once.
+    """Return a subclass of an answer shape with a bounded score. It is cached, so that its schema is built once.
 
     Args:
-        shape: feedback or reason, and a score.
+        shape: answer with a feedback or reason, and a field ``score``.
         bounds: lowest and highest score; None = any whole number.
-        told: whether the form says so to the judge; False where the instruction does.
-        only: the scores that are described, in order; None = all whole numbers inside the bounds. The form names them if one
-            is left out.
+        told: whether the schema describes the bounds to the judge; False if the instruction does.
+        only: allowed scores in order; None = all scores inside the bounds. If a whole number between the bounds is missing,
+            the schema lists the allowed scores.
     """
-    # The schema says the bounds in words: half of the providers' structured modes refuse them as numbers.
+    # The schema has the bounds as text: half of the providers' structured modes refuse them as numbers.
     if bounds is None:
         return shape
     low, high = bounds
@@ -181,15 +181,15 @@ def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[fl
 
 
 def bounds_of(keys: Iterable[str]) -> Bounds:
-    """Return the range of a rubric from its keys (``score1_description`` …); None if one has no number."""
+    """Return the range of a rubric from its keys (``score1_description`` …); None if ``grades_of`` returns None."""
     grades = grades_of(keys)
     return None if grades is None else (grades[0], grades[-1])
 
 
 def grades_of(keys: Iterable[str]) -> tuple[float, ...] | None:
-    """Return the grades that a rubric describes, in order; None if a key has no number, or all have the same.
+    """Return the grades in a rubric's keys, in order; None if a key has no number, or all keys have the same one.
 
-    A key that names a span describes each whole number in it (``3-5``).
+    A key with a span (``3-5``) describes each whole number in the span.
     """
     found = [_described(key) for key in keys]
     grades = sorted({grade for described in found for grade in described})
@@ -210,10 +210,10 @@ def _whole(bounds: tuple[float, float]) -> tuple[float, ...]:
 
 
 def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
-    """Return the range a user gave.
+    """Return the user's parameter ``range``, checked; None = any whole number.
 
     Raises:
-        ConfigurationError: it is not two whole numbers, the lower first.
+        ConfigurationError: the range is not two whole numbers, the lower first.
     """
     if given is None:
         return None
@@ -224,10 +224,10 @@ def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
 
 
 def direction_wanted(name: str, given: Direction) -> Direction:
-    """Return a direction.
+    """Return the user's parameter ``direction``, checked.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the direction is neither ``higher`` nor ``lower``.
     """
     if given not in ("higher", "lower"):
         raise ConfigurationError(f"{name}: direction is {given!r}; it is 'higher' or 'lower'")
@@ -235,7 +235,7 @@ def direction_wanted(name: str, given: Direction) -> Direction:
 
 
 def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
-    """Return the scale of grades. Without bounds its values have no quality, and nothing passes or fails."""
+    """Return the scale of grades. Without bounds, values have no quality and neither pass nor fail."""
     return Scale(
         kind="ordinal", range=None if bounds is None else (float(bounds[0]), float(bounds[1])), direction=direction
     )
@@ -248,12 +248,13 @@ async def voted(
     field: str = "score",
     tie: float | None = None,
 ) -> Finding:
-    """Cast ballots and return the most frequent grade, with the reason of a voter that gave it.
+    """Cast ballots and return the most frequent grade, with the reason of the first ballot for it.
 
     Args:
-        ballot: number of the ballot → an answer.
-        field: of the answer that holds the grade.
-        tie: the grade if several are equally frequent; None = the lower median of all.
+        ballot: coroutine function from the number of the ballot to an answer.
+        number: number of ballots.
+        field: name of the answer field with the grade.
+        tie: grade if several are equally frequent; None = the lower median of all grades.
     """
     votes = await cast_ballots(ballot, number)
     grades: list[float] = [getattr(vote, field) for vote in votes]
@@ -266,11 +267,11 @@ async def voted(
 _ATTEMPTS = 5
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _AROUND = " \t\r\n.*_`'\""
-"""Signs around a number that is a whole answer."""
+"""Characters that may surround the number if the answer is only a number."""
 
 
 class _Rated(BaseModel):
-    """Whole numbers out of a few."""
+    """An answer with ratings from a fixed set of whole numbers."""
 
     allowed: ClassVar[tuple[int, ...]]
 
@@ -283,13 +284,13 @@ class _Rated(BaseModel):
 
 
 class _Rating(_Rated):
-    """A whole number out of a few."""
+    """An answer with one rating from a fixed set of whole numbers."""
 
     rating: int
 
     @classmethod
     def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
-        """Read a text that is an allowed rating and nothing else: "2", "2.0" and "**2**", not "The text says 2."."""
+        """Read a text that is only an allowed rating: "2", "2.0" and "**2**", not "It is a 2."; None for other texts."""
         number = _NUMBER.fullmatch(text.strip(_AROUND))
         rating = float(number.group()) if number else None
         return cls(rating=int(rating)) if rating is not None and rating in cls.allowed else None
@@ -317,26 +318,26 @@ class Both012(_Rated):
 
 
 class TwoRatings(JudgedMetric):
-    """The mixin of a metric that is the mean of two ratings, by two differently worded questions, each divided by the highest.
+    """Base class of metrics with two differently worded questions; the value is the mean of both ratings / the highest rating.
 
-    A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired. If both
-    questions are about the same texts, a chat model is asked both at once: the texts are most of the tokens.
+    An unreadable rating is asked for again, up to five times in all, which is cheaper than a repair. If both questions are
+    about the same texts, a chat model gets both in one call, as the texts are most of the tokens.
 
     Attributes:
         questions: the two steps; their outputs are of one class.
-        both: name of the step that asks both questions at once, where they are about the same texts.
+        both: name of the step that asks both questions in one call; None if their texts differ.
     """
 
     votes = 2
     both: ClassVar[str | None] = None
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the field of a sample that the questions begin with, and their number: 1 if both are asked at once."""
+        """Return the first field of a sample in the prompts, and the number of questions: 1 if one call asks both."""
         field, _ = super().beginning(kind)
         return field, 1 if self._joined() and reads_instructions(self._judge) else self.votes
 
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
-        """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""
+        """Ask both questions at once, each with its evidence, and return the mean of the readable ratings."""
         both = self._joined() if reads_instructions(self._judge) else None
         ratings: list[int] = []
         if both:
@@ -356,7 +357,7 @@ class TwoRatings(JudgedMetric):
         )
 
     async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
-        """Ask until a rating can be read; ``tried`` attempts are gone."""
+        """Ask until a rating can be read, at most five times; ``tried`` is the number of attempts already made."""
         unread = JudgeUnparseable(f"{step.name}: no attempt was made")
         for attempt in range(tried, _ATTEMPTS):
             try:
@@ -368,13 +369,13 @@ class TwoRatings(JudgedMetric):
         raise unread
 
     def _identity(self) -> dict[str, Any]:
-        """Return what the version is a hash of: the question of both, too."""
+        """Return the values that are hashed into the version, with the prompt of the joined question."""
         both, known = self._joined(), super()._identity()
         joined = {} if both is None else {both.name: self._texts_of(both)}
         return {**known, "prompts": {**known["prompts"], **joined}}
 
     def _joined(self) -> Step[Both012] | None:
-        """Return both questions as one; None if a user gave one of them examples, which are of that one's form."""
+        """Return one step with both questions; None without ``both``, or if a question has examples: their form differs."""
         if self.both is None or any(question.examples for question in self.steps.values()):
             return None
         first, second = (question.instruction for question in self.steps.values())

@@ -1,4 +1,4 @@
-"""The bases of built-in metrics: with a name and a pass mark, and with a judge and prompts that a user may change."""
+"""Base classes of built-in metrics: NamedMetric (name, pass mark) and JudgedMetric (judge, replaceable prompts)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 
 _FILE = "file"
-"""Key of ``prompts`` that names what ``fit`` wrote; no step is called so."""
+"""Key of ``prompts`` for the path of a file that ``fit`` wrote; no step has this name."""
 _LONG_FIELDS = frozenset({"retrieved_contexts", "reference_contexts", MULTI_TURN})
-"""Fields, and a kind of sample, with more text than the other parts of a question."""
+"""Fields, and a kind of sample, that are usually the longest part of a prompt."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 class NamedMetric(BaseMetric):
-    """A metric whose name and pass mark a user may choose; its class, or itself before this, says what they are else.
+    """Base class of metrics with a configurable name and pass mark.
+
+    Subclasses set the defaults ``name`` and ``scale`` as class attributes, or on ``self`` before ``super().__init__()``.
 
     Args:
-        name: under which its scores appear; the class's own when None.
-        pass_at: lowest quality (0…1) that passes; the scale's own when None.
+        name: name of the metric and its scores; None = the class's name.
+        pass_at: lowest quality (0…1) that passes; None = the scale's own pass mark.
 
     Raises:
-        ConfigurationError: the name is none or taken, or ``pass_at`` is outside of 0…1.
+        ConfigurationError: the name is invalid or reserved, or ``pass_at`` is outside 0…1.
     """
 
     def __init__(self, *, name: str | None = None, pass_at: float | None = None) -> None:
@@ -59,22 +61,24 @@ class NamedMetric(BaseMetric):
 
 
 class JudgedMetric(NamedMetric):
-    """A metric that asks a judge. What it asks, and of what kind its values are, stands on its class, or on itself before this.
+    """Base class of metrics that ask a judge.
+
+    Subclasses set ``questions`` and ``scale`` as class attributes, or on ``self`` before ``super().__init__()``.
 
     Attributes:
-        questions: its steps.
+        questions: the steps with the built-in prompts.
 
     Args:
-        judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
-            same chat model share its limits. A ``Jury`` scores with several judges.
-        name: under which its scores appear; the class's own when None.
-        pass_at: lowest quality (0…1) that passes; the scale's own when None.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; or ``{"file": "fitted.json"}``, what
-            ``fit`` came to. Part of the version.
+        judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics with the same chat
+            model share its limits. A ``Jury`` scores with several judges.
+        name: name of the metric and its scores; None = the class's name.
+        pass_at: lowest quality (0…1) that passes; None = the scale's own pass mark.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, which replace the built-in prompt; or
+            ``{"file": "fitted.json"}``, a file that ``fit`` wrote. Part of the version. None = the built-in prompts.
 
     Raises:
-        ConfigurationError: there is no such judge, the name is none or taken, ``pass_at`` is outside of 0…1, or
-            ``prompts`` names no step of the metric, or a file that is not of it.
+        ConfigurationError: the judge is unknown, the name is invalid or reserved, ``pass_at`` is outside 0…1, or ``prompts``
+            names an unknown step or the file of another metric.
     """
 
     questions: tuple[Step[Any], ...]
@@ -97,17 +101,17 @@ class JudgedMetric(NamedMetric):
         self._judge = shared_judge(judge)
 
     async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
-        """Ask one of ``questions``, in the user's words where there are any, and return the answer, an instance of its output.
+        """Ask the judge one of ``questions``, with the user's prompt if there is one, and return an instance of its output.
 
         Args:
             step: the question.
-            evidence: variable → what the judge is shown, as JSON; what is None is left out.
-            vote_index: number of the vote: the same question with another one is really asked again.
-            repair: False for a question that is cheaper asked again than repaired.
+            evidence: variable → JSON value in the judge's prompt; variables with None are left out.
+            vote_index: number of the vote, from 0. To the cache, equal questions with different numbers are different.
+            repair: whether an unusable answer is repaired by a second call; False if asking again is cheaper.
 
         Raises:
-            JudgeError: there is no usable answer. Let it pass: it is the score's outcome.
-            NotApplicableError: the step has a condition, which does not hold: likewise.
+            JudgeError: there is no usable answer. Do not catch it: ``score`` turns it into an outcome.
+            NotApplicableError: the step's condition does not hold. Do not catch it: ``score`` turns it into an outcome.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
@@ -122,29 +126,29 @@ class JudgedMetric(NamedMetric):
         annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
         **settings: Unpack[FitSettings],
     ) -> Fitted:
-        """Teach the judge by human labels, and keep what it learned only where that is shown to help.
+        """Fit the judge's prompt to human labels, and keep the change only if a test shows that it helps.
 
-        Each candidate is the metric with other demonstrations in its prompt, drawn from 30 % of the labels. The one that is
-        right most often on the next 35 % is tested once on the last 35 %, and kept if the exact one-sided McNemar test gives
-        p ≤ .05 there: so a metric that cannot be taught is changed in at most one run of twenty. What is kept is a new
-        version, and a new evaluator version. The metric itself is not changed: ``Fitted.metric`` is the one to use.
+        Each candidate is the metric with other demonstrations in its prompt, drawn from 30 % of the labels. The candidate with
+        the most correct verdicts on the next 35 % is tested once on the last 35 %. It is kept if the exact one-sided McNemar
+        test gives p ≤ .05 there. A metric that cannot be taught is therefore changed in at most one run of twenty. A kept
+        candidate has a new version and a new evaluator version. This metric is not changed: use ``Fitted.metric``.
 
-        Judge calls: about (candidates + 3) × 0.35 a label, each as many as one score; equal questions are asked once.
+        Judge calls: about (candidates + 3) × 0.35 per label, each as many as one score; equal questions are asked once.
 
         Args:
             annotations: labelled samples, ``{"user_input": …, "response": …, "human": True}``, or the path of a file of them:
-                JSON lines, or what ragas's app exports. Labels of one ``session`` or ``trace_id`` stay together. 100 or more:
-                with fewer, a gain as large as one may hope for is seldom shown.
-            demonstrations: worked cases in each candidate's prompt, 4 by default. They are content, in every later question.
-            candidates: how many are tried, those of the rewriter among them; 16 by default.
-            rewriter: a chat model, a judge or a name; it is shown what the judge got wrong, and proposes the instruction of
+                JSON lines, or an export of ragas's app. Labels of one ``session`` or ``trace_id`` stay together. Give 100 or
+                more: fewer labels seldom show even a large gain.
+            demonstrations: worked cases in each candidate's prompt; default 4. They are content in every later question.
+            candidates: number of candidates, with those of the rewriter; default 16.
+            rewriter: a chat model, a judge or a name. The model reads the judge's mistakes and proposes the instruction of
                 every other candidate. None = the instruction stays.
-            redactor: that of the scorer: run on all texts before a model is shown them. None = texts are shown as they are.
-            seed: of split and candidates; 0 by default.
+            redactor: the scorer's redactor, run on all texts before a model reads them. None = texts are sent unredacted.
+            seed: seed of the split and of the candidates; default 0.
             progress: called after each judged sample; must not block. None = no call.
 
         Raises:
-            ConfigurationError: the metric has no step that a label of a sample can teach, which the message names; or the
+            ConfigurationError: no step of the metric can be taught by a label of a sample (the message names the step), the
                 labels cannot teach it, or the redactor fails on one.
             JudgeError: the judge gave no verdict on any label.
         """
@@ -169,27 +173,27 @@ class JudgedMetric(NamedMetric):
         annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
         **settings: Unpack[FitSettings],
     ) -> Fitted:
-        """``fit``, blocking; also inside a running loop (Jupyter). Interrupted, it asks no further."""
+        """Run ``fit`` and block until it ends; also inside a running loop (Jupyter). An interrupt stops further judge calls."""
         return loop.run(self.fit(annotations, **settings))
 
     def with_changes(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
-        """Return the same metric with another judge, or in other words.
+        """Return a copy of the metric with another judge or other prompts.
 
         Args:
-            judge: None = the same one.
-            prompts: as of a new metric, in the place of this one's; None = the same.
+            judge: the copy's judge; None = the same judge.
+            prompts: the copy's parameter ``prompts``, which replaces this metric's; None = the same prompts.
 
         Raises:
-            ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.
+            ConfigurationError: ``prompts`` names an unknown step or the file of another metric.
         """
         changed = copy(self) if judge is None else self._with_judge(judge)
-        vars(changed).pop("version", None)  # cached, of other words
+        vars(changed).pop("version", None)  # the cached version belongs to the old prompts
         if prompts is not None:
             changed.steps = changed._steps_with(prompts)
         return changed
 
     def _steps_with(self, prompts: OwnPrompts | None) -> dict[str, Step[Any]]:
-        """Return the steps in the user's words; examples come first if no kind of sample has contexts or a conversation."""
+        """Return the steps with the user's prompts; examples come first if the judge reads no contexts or conversation."""
         shown = {*self._shown, *chain.from_iterable(self._shown.values())}
         return overridden(self.questions, self._written(prompts), examples_first=not shown & _LONG_FIELDS)
 
@@ -199,10 +203,10 @@ class JudgedMetric(NamedMetric):
         return self.requires
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the field of a sample that the metric's questions begin with, and how many of them do, at least.
+        """Return the first field of a sample in the metric's prompts, and the least number of questions that begin with it.
 
         Args:
-            kind: of the sample, ``single_turn`` or ``multi_turn``.
+            kind: kind of sample, ``single_turn`` or ``multi_turn``.
         """
         shown = self._shown.get(kind, ())
         field = next((field for field in SAMPLE_PARTS if field in shown), "")
@@ -210,7 +214,7 @@ class JudgedMetric(NamedMetric):
         return field, 1 if at_once else self.votes
 
     def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
-        """Return prompts as they stand in the file that they name, or as they are."""
+        """Return the prompts from the file that ``prompts`` names, or ``prompts`` unchanged."""
         if prompts is None or _FILE not in prompts:
             return prompts
         if len(prompts) > 1:
@@ -222,10 +226,10 @@ class JudgedMetric(NamedMetric):
 
 
 def checked_name(name: str) -> str:
-    """Return a metric's name if it is one: it becomes part of attribute names.
+    """Return a metric's name if it is valid; attribute names contain it.
 
     Raises:
-        ConfigurationError: it is not lower snake case, or taken.
+        ConfigurationError: the name is not lower snake case, or is reserved.
     """
     if not isinstance(name, str) or not _NAME.match(name):
         raise ConfigurationError(f"metric name {name!r}: use lower snake case, such as 'harmless' or 'on_topic'")
@@ -234,20 +238,20 @@ def checked_name(name: str) -> str:
 
 
 def refuse_unknown(name: str, parameter: str, given: Any, choices: Any) -> None:
-    """Refuse a metric's parameter that is none of the values of a ``Literal``.
+    """Refuse a value of a metric's parameter that is not in a ``Literal``.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the value is not in ``choices``.
     """
     if given not in get_args(choices):
         raise ConfigurationError(f"{name}: {parameter} is {given!r}; it is one of {', '.join(get_args(choices))}")
 
 
 def passing_at(scale: Scale, pass_at: float | None) -> Scale:
-    """Return the scale with another pass mark on the quality scale, 0…1.
+    """Return the scale with another pass mark, a quality from 0 to 1; None = the scale unchanged.
 
     Raises:
-        ConfigurationError: it is not between 0 and 1.
+        ConfigurationError: the pass mark is not between 0 and 1.
     """
     if pass_at is None:
         return scale
@@ -257,9 +261,9 @@ def passing_at(scale: Scale, pass_at: float | None) -> Scale:
 
 
 async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
-    """Ask questions that do not need each other side by side, and return the answers in order.
+    """Ask independent questions at once and return their answers in order.
 
-    The first failure is raised and the questions still open are cancelled: their answers would be paid for nothing.
+    The first failure is raised. It cancels the open questions, because their answers would cost money without use.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     try:

@@ -1,4 +1,4 @@
-"""The scores of several jurors → one: mean or majority, and how far they disagree."""
+"""Combine the scores of a jury's judges into one result, by mean or majority, and measure their disagreement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from spanscore.judges.jury import LEAST
 DISAGREEMENT: Final = 0.25
 """Highest ``JuryVotes.disagreement`` at which jurors still agree. On a scale of 1 to 5 it is one grade."""
 _ABSTAINED: Final = frozenset({Outcome.NOT_APPLICABLE, Outcome.NO_VALUE})
-"""Outcomes of jurors that answered and gave no value."""
+"""Outcomes of jurors that answered without a value."""
 _NOT_OF_A_JUROR: Final = frozenset({Outcome.BUDGET_EXHAUSTED, Outcome.METRIC_ERROR})
-"""Outcomes that are no fault of a juror: the score has them if all jurors do."""
+"""Outcomes with a cause outside the juror; the jury's score has such an outcome if all jurors have it."""
 
 
 class JuryFinding(NamedTuple):
     """The result of a jury on one sample.
 
     Attributes:
-        outcome: ``scored``, ``not_applicable``, ``no_value`` or ``judge_error``; or the one that all jurors share.
-        value: on the metric's scale; None unless ``scored``.
-        reason: the cause of every outcome but ``scored``, without content.
+        outcome: ``scored``, ``not_applicable``, ``no_value`` or ``judge_error``; ``budget_exhausted`` or ``metric_error`` if
+            all jurors have it.
+        value: value on the metric's scale; None unless ``scored``.
+        reason: cause of an outcome other than ``scored``, without content; None if ``scored``.
         explanation: value and reason of each juror; may quote content.
     """
 
@@ -48,7 +49,7 @@ def disagree(scores: Sequence[Score]) -> bool:
 
 
 def votes_of(scores: Mapping[str, Score]) -> JuryVotes:
-    """Return how jurors voted.
+    """Return the values, the failures and the disagreement of the jurors.
 
     Args:
         scores: model of the juror → its score, in the order of the jury.
@@ -65,9 +66,12 @@ def votes_of(scores: Mapping[str, Score]) -> JuryVotes:
 def find_verdict(scores: Mapping[str, Score]) -> JuryFinding:
     """Return the result of a jury.
 
-    Failed jurors are left out. If fewer than two answered, the outcome is ``judge_error``; unless the budget is spent, or the
-    metric itself failed, for all of them. If most find that the metric does not apply, so does the jury. Half or more without a
-    value, or a tie, is ``no_value``.
+    Failed jurors are left out. The outcome is
+
+    - ``judge_error`` if fewer than two jurors answered, but ``budget_exhausted`` or ``metric_error`` if all jurors have it;
+    - ``not_applicable`` if most answers are;
+    - ``no_value`` if half or more of the answers have no value, or if the votes tie;
+    - ``scored`` otherwise.
 
     Args:
         scores: model of the juror → its score, in the order of the jury.

@@ -1,4 +1,4 @@
-"""Text → its most likely language, by py3langid (extra ``checks``)."""
+"""Detection of a text's language, by py3langid (extra ``checks``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spanscore.errors import MissingExtraError
 
 
 def known_languages() -> frozenset[str]:
-    """Return the languages that are recognised, as two letters of ISO 639-1. The first call takes half a second.
+    """Return the detectable languages as two-letter codes of ISO 639-1. The first call takes half a second.
 
     Raises:
         MissingExtraError: py3langid is not installed.
@@ -17,7 +17,7 @@ def known_languages() -> frozenset[str]:
 
 
 def language_of(text: str) -> str:
-    """Return the most likely language of a text, as two letters of ISO 639-1."""
+    """Return the most likely language of a text as a two-letter code of ISO 639-1."""
     return str(_library().classify(text.encode("utf-8", "replace").decode())[0])
 
 

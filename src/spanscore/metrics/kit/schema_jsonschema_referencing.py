@@ -1,4 +1,4 @@
-"""JSON value and JSON Schema → the first fault, by jsonschema (extra ``checks``)."""
+"""Validation of a JSON value by a JSON Schema, by jsonschema (extra ``checks``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 
 
 def schema_check(metric: str, schema: Mapping[str, Any]) -> Callable[[Any], str | None]:
-    """Return a function that gives the first fault of a JSON value by a JSON Schema, None without a fault.
+    """Return a function that describes the most relevant fault of a JSON value by a schema; None if the value is valid.
 
     Raises:
         ConfigurationError: the schema is not a JSON Schema.
@@ -27,7 +27,7 @@ def schema_check(metric: str, schema: Mapping[str, Any]) -> Callable[[Any], str 
         raise ConfigurationError(
             f"{metric}: schema is not a JSON Schema: {error.json_path}: {error.message}"
         ) from error
-    validator = kind(schema, registry=referencing.Registry())  # an empty registry fetches nothing
+    validator = kind(schema, registry=referencing.Registry())  # an empty registry sends no requests
 
     def fault_in(value: Any) -> str | None:
         error = jsonschema.exceptions.best_match(validator.iter_errors(value))

@@ -1,4 +1,4 @@
-"""The name of a cross-encoder → a function from pairs of texts to similarities, run here by sentence-transformers."""
+"""Load a local cross-encoder of sentence-transformers as a function from pairs of texts to similarities."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spanscore.metrics.kit.transformers_pairs import without_progress
 
 
 def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
-    """Return a cross-encoder by its name; loads it, which may download it and takes seconds.
+    """Load a cross-encoder, which takes seconds and may download it, and return it as a function of pairs.
 
     Args:
-        model: a name on the Hugging Face hub, or a folder.
+        model: name on the Hugging Face hub, or path of a folder.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -25,7 +25,7 @@ def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[floa
     try:
         with without_progress():
             encoder = CrossEncoder(model)
-    except Exception as error:  # whatever a missing file, a dead network or a strange configuration is to it
+    except Exception as error:  # it raises many types: missing file, network, configuration
         raise ConfigurationError(
             f"the cross-encoder {model!r} could not be loaded ({type(error).__name__}): it is a name on the hub, or the path "
             "of a folder that holds one"

@@ -1,4 +1,4 @@
-"""Text → sentences, by pysbd (extra ``text``): the rules of a line's script, or of the language that a user names."""
+"""Split a text into sentences by pysbd (extra ``text``), with the rules of the line's script or of a given language."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _RULES: Final[Mapping[str, tuple[str, ...]]] = {
     "ETHIOPIC": ("am",),
     "MYANMAR": ("my",),
 }
-"""Script → languages of pysbd that are written in it, the one first whose rules hold if no language is named.
+"""Script → languages of pysbd in that script; the first one is the default.
 
-Arabic goes by the rules of Persian: pysbd's Arabic ends sentences at commas, and takes each word whose last letter is an alef
-or a meem for an abbreviation.
+Arabic text is split by the rules of Persian. pysbd's Arabic ends sentences at commas, and treats each word that ends in an alef
+or a meem as an abbreviation.
 """
 _URDU_STOP: Final = "۔"
 
 
 def segmenter(language: str | None = None) -> Segmenter:
-    """Return a cut into sentences.
+    """Return a function that splits a text into sentences.
 
-    A line is cut by the rules of ``language`` if it is written in the script of that, else by those of its own script; a script
-    that pysbd does not know has the rules of English. In Thai, Lao, Khmer and Tibetan a blank ends a sentence.
+    A line in the script of ``language`` is split by the rules of that language. Another line is split by the default language
+    of its script, or as English if pysbd has no language of that script. Thai, Lao, Khmer and Tibetan are split at spaces.
 
     Args:
-        language: two letters, such as ``de``; None = English for the Latin script, Russian for the Cyrillic one, and so on.
+        language: two-letter code, such as ``de``; None = the script's default: English for Latin, Russian for Cyrillic, …
 
     Raises:
         MissingExtraError: pysbd is not installed.
@@ -53,12 +53,12 @@ def segmenter(language: str | None = None) -> Segmenter:
         script = script_of(line)
         if script in WITHOUT_STOPS:
             return line.split()
-        # A segmenter keeps its text, so one that two threads share mixes them up: one per line.
+        # A segmenter stores its text, so threads cannot share one: each line gets its own.
         return list(pysbd.Segmenter(language=_rules_of(line, script, language), clean=False).segment(line))
 
     def sentences(text: str) -> list[str]:
-        # Line by line: no sentence runs over a line break, and the time grows with the square of the length (100 kB in one
-        # piece take 9 s).
+        # Lines are split one by one: sentences do not cross line breaks, and the time grows with the square of the length
+        # (9 s for 100 kB in one piece).
         found = [sentence.strip() for line in text.splitlines() if line.strip() for sentence in cut(line)]
         return [sentence for sentence in found if sentence]
 

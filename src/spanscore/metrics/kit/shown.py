@@ -1,4 +1,4 @@
-"""The fields of a sample that a judge is shown: named by the metric's maker, or the default."""
+"""Selection of the sample fields in a judge's prompt: the user's parameter ``fields``, or a default."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 DEFAULT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {SINGLE_TURN: ("user_input", "response", "reference"), MULTI_TURN: ALL_FIELDS[MULTI_TURN]}
 )
-"""Kind of sample → fields that are shown if none are named: no contexts, which are most of what a judge would read."""
+"""Kind of sample → fields shown by default. Contexts are left out, as they would be most of the prompt."""
 _OPTIONAL: Final = ":optional"
 _CONTEXTS: Final = re.compile(
     r"\b(?:(?<!out of )(?<!in the )(?:retrieved |given |provided )?contexts?(?! of\b)|documents?|documentation|passages?"
@@ -34,11 +34,11 @@ _CONTEXTS: Final = re.compile(
     r"|knowledge base|cit(?:es?|ed|ing|ations?))\b",
     re.IGNORECASE,
 )
-"""Words by which a definition speaks of contexts. ``open source``, ``source code`` and ``out of context`` do not."""
+"""Words for contexts in a definition. ``open source``, ``source code`` and ``out of context`` do not match."""
 
 
 class ContextsHiddenWarning(UserWarning):
-    """A definition speaks of contexts, which the judge is not shown as ``fields`` does not name them."""
+    """A metric's definition mentions contexts, but the judge does not see them: ``fields`` does not name them."""
 
 
 def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def fields_wanted(
 
     Args:
         metric: its name, for the errors.
-        fields: as a user names them; None = the default.
-        required_columns: ``fields`` under the name that it has in ragas; None or empty = the default.
+        fields: the user's parameter ``fields``; None = the default.
+        required_columns: ragas's name for ``fields``; None or empty = the default.
 
     Returns:
         None if no fields are named.
@@ -83,7 +83,7 @@ def fields_wanted(
 
 
 def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
-    """Return the advice to name ``fields`` if a question speaks of contexts; None if it does not."""
+    """Return the advice to set ``fields`` if an instruction or condition mentions contexts; otherwise None."""
     for step in steps:
         word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
         if word is not None:
@@ -95,14 +95,14 @@ def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
 
 
 def _by_kind(metric: str, given: Fields) -> dict[str, dict[str, bool]]:
-    """Return kind of sample → field → whether it is needed; a list is meant for each kind."""
+    """Return kind of sample → field → whether it is required; a list applies to every kind."""
     if isinstance(given, Mapping):
         return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in given.items()}
     return dict.fromkeys(ALL_FIELDS, _marked(metric, given))
 
 
 def _marked(metric: str, names: Any) -> dict[str, bool]:
-    """Return field → whether it is needed."""
+    """Return field → whether it is required."""
     if isinstance(names, str) or not isinstance(names, Collection) or not names:
         raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
     marked: dict[str, bool] = {}
@@ -119,7 +119,7 @@ def _marked(metric: str, names: Any) -> dict[str, bool]:
 
 
 def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
-    """Whether a kind of sample has each needed field, and one of the fields at all."""
+    """Whether a kind of sample has all required fields and at least one field."""
     known = ALL_FIELDS.get(kind, ())
     return any(field in known for field in marked) and all(field in known for field in marked if marked[field])
 

@@ -1,4 +1,4 @@
-"""The two steps that several metrics share: an answer → its statements; statements and a context → verdicts."""
+"""Two shared steps: extract the statements of an answer, and verify statements against a context."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _without_blanks(statements: list[str]) -> list[str]:
 
 
 NonBlank = Annotated[list[str], AfterValidator(_without_blanks)]
-"""Statements of a judge, those left out that say nothing."""
+"""Statements in a judge's answer; blank ones are removed."""
 
 
 class Statements(BaseModel):
@@ -83,11 +83,11 @@ One row per statement, in order, the statement copied word for word, a short rea
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Verdicts brought back to their statements.
+    """A judge's verdicts, matched to the statements.
 
     Attributes:
-        rows: one per statement, same order; None if the judge gave none.
-        extra: rows that belong to no statement.
+        rows: one row per statement, in the statements' order; None for a statement without a verdict.
+        extra: number of rows that match no statement.
     """
 
     rows: tuple[StatementVerdict | None, ...]
@@ -95,16 +95,16 @@ class Aligned:
 
     @property
     def supported(self) -> int:
-        """How many statements the judge found supported."""
+        """Number of statements that the judge found supported."""
         return sum(map(self.supports, range(len(self.rows))))
 
     @property
     def missing(self) -> int:
-        """How many statements have no verdict."""
+        """Number of statements without a verdict."""
         return sum(1 for row in self.rows if row is None)
 
     def supports(self, place: int) -> bool:
-        """Whether the judge found the statement at this place supported."""
+        """Whether the judge found the statement at this index supported; False without a verdict."""
         row = self.rows[place]
         return row is not None and row.verdict == 1
 
@@ -118,12 +118,12 @@ class Aligned:
 
 
 def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligned:
-    """Match rows to statements by text; what is left over, by position when there are as many rows as statements.
+    """Match rows to statements by text; if their numbers are equal, match the remaining rows by position.
 
-    A statement without a row has that of an equal one, as it was judged with it.
+    A statement without a row takes the row of an equal statement.
 
     Raises:
-        JudgeUnparseable: no row belongs to any of the statements: the judge said nothing, or spoke about something else.
+        JudgeUnparseable: no row matches a statement, because the answer is empty or about other statements.
     """
     matched: list[StatementVerdict | None] = [None] * len(statements)
     loose: list[int] = []
@@ -136,7 +136,7 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
             matched[places.pop(0)] = row
         else:
             loose.append(number)
-    if len(rows) == len(statements):  # it rewrote some statements, and kept the order
+    if len(rows) == len(statements):  # the judge reworded some statements, in the same order
         for number in [n for n in loose if matched[n] is None]:
             matched[number] = rows[number]
             loose.remove(number)
@@ -147,13 +147,13 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
 
 
 def _share_rows(statements: Sequence[str], rows: Sequence[StatementVerdict | None]) -> list[StatementVerdict | None]:
-    """Return the rows; a statement without one has that of an equal statement."""
+    """Return the rows; a statement without a row takes the row of an equal statement."""
     keys = [*map(key_of, statements)]
     judged = {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
     return [row or judged.get(key) for key, row in zip(keys, rows, strict=True)]
 
 
 def key_of(statement: str) -> str:
-    """Return what is left of a statement when case, width, white space and punctuation at its ends do not count."""
+    """Return a statement normalised in case, character width and white space, without punctuation at its ends."""
     text = unicodedata.normalize("NFKC", statement).casefold()
     return re.sub(r"\s+", " ", text).strip(" .!\"'")

@@ -1,4 +1,4 @@
-"""Step: a question that a metric asks, as data; and the votes on its answer."""
+"""Step, one prompted question of a metric, and the repeated votes on a question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spanscore.protocols import Judge
 __all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ballots_wanted", "cast_ballots", "majority", "odd", "overridden"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
-"""Step → ``{"instruction": …, "examples": […]}``, either or both; or ``file`` → the path of what ``fit`` came to, alone."""
+"""Step name → ``{"instruction": …, "examples": […]}``, either or both; or only ``file`` → path of a file that ``fit`` wrote."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -31,16 +31,16 @@ class Step(Generic[T]):
     """One question of a metric.
 
     Attributes:
-        name: as the judge sees it in ``Prompt.step``; part of the contract (``extract_statements``, ``critique`` …).
-        instruction: what to do. May not come from a sample.
-        output: the shape of the answer.
-        examples: worked cases.
-        applies_when: a condition, as a sentence, under which there is something to answer; the judge says in the same call
-            whether it holds, and where it does not the metric is undefined on the sample. None = always.
-        fields: variable → the field of a sample that it holds (``{"question": "user_input"}``). The judge reads the name of
-            the field, so that questions about one sample begin alike. A variable without one is read by its own name.
-        examples_first: whether the examples stand in front of the evidence, so that all questions of the metric begin alike.
-            False if the evidence is longer, and is a part of other metrics' questions, too.
+        name: name of the step in ``Prompt.step``; part of the contract (``extract_statements``, ``critique`` …).
+        instruction: task of the judge. It must not contain text of a sample.
+        output: shape of the answer.
+        examples: worked cases in the prompt.
+        applies_when: condition, as a sentence, under which the metric applies. The judge decides on it in the same call; if it
+            does not hold, the metric is undefined on the sample. None = no condition.
+        fields: variable → name of its sample field (``{"question": "user_input"}``). The prompt uses the field's name, so that
+            questions about one sample begin alike. A variable without a field keeps its own name.
+        examples_first: whether the examples precede the evidence, so that all questions of the metric begin alike. False if
+            the evidence is longer and also part of other metrics' questions.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Step(Generic[T]):
 
     @property
     def answer(self) -> type[BaseModel]:
-        """The shape of the judge's answer: the output, and for a condition whether it holds."""
+        """The shape of the judge's answer: ``output``, with the field ``applies`` if the step has a condition."""
         return self.output if self.applies_when is None else conditional(self.output)
 
     def prompt(
         self, evidence: Mapping[str, Any], vote_index: int = 0, *, order: PromptOrder = "evidence_first"
     ) -> Prompt:
-        """Return the question about one piece of evidence; fields that are None are left out."""
+        """Return the prompt for one piece of evidence; variables with None are left out."""
         condition, instruction = self.applies_when, self.instruction
         return Prompt(
             step=self.name,
@@ -75,15 +75,15 @@ class Step(Generic[T]):
         )
 
     def _told(self, example: Example) -> Example:
-        """Return an example in the form of the answer: one that says nothing of the condition shows a case where it holds."""
+        """Return an example in the form of the answer; in an example without ``applies``, the condition holds."""
         return example if self.applies_when is None else replace(example, output={"applies": 1, **example.output})
 
     async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
-        """Ask it; ``repair=False`` for a question that is cheaper asked again than repaired.
+        """Ask the judge this question; ``repair=False`` if asking again is cheaper than repairing an answer.
 
         Raises:
-            JudgeError: there is no usable answer.
-            NotApplicableError: the condition does not hold: the score is ``not_applicable``. Let it pass, as the other.
+            JudgeError: there is no usable answer. Do not catch it: ``score`` turns it into an outcome.
+            NotApplicableError: the condition does not hold. Do not catch it: the score becomes ``not_applicable``.
         """
         question = self.prompt(evidence, vote_index, order=prompt_order(judge))
         return self.read_condition(await ask(judge, question, repair=repair))
@@ -102,14 +102,16 @@ class Step(Generic[T]):
 def overridden(
     steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None, *, examples_first: bool = False
 ) -> dict[str, Step[Any]]:
-    """Return steps by name, with a user's own instruction or examples.
+    """Return step name → step, with the user's instructions and examples.
 
     Args:
-        examples_first: the attribute of all of them.
+        steps: the steps with the built-in prompts.
         changes: step name → ``{"instruction": str, "examples": [Example or {"evidence": …, "output": …}]}``, either or both.
+            None = no change.
+        examples_first: value of ``examples_first`` for all steps.
 
     Raises:
-        ConfigurationError: an unknown step or key, or an example whose output has not the step's shape.
+        ConfigurationError: a step or key is unknown, or an example's output does not fit the step's output.
     """
     known = {step.name: replace(step, examples_first=examples_first) for step in steps}
     for name, change in (changes or {}).items():
@@ -149,10 +151,10 @@ Number = TypeVar("Number", int, float)
 
 
 def ballots_wanted(strictness: int) -> int:
-    """Return a strictness as a number of ballots.
+    """Return a strictness, checked, as the number of ballots.
 
     Raises:
-        ConfigurationError: it is not a positive whole number.
+        ConfigurationError: the strictness is not a positive whole number.
     """
     if isinstance(strictness, bool) or not isinstance(strictness, int) or strictness < 1:
         raise ConfigurationError(f"strictness is {strictness!r}; it is a number of votes, 1 or more")
@@ -160,22 +162,22 @@ def ballots_wanted(strictness: int) -> int:
 
 
 def odd(strictness: int) -> int:
-    """Return the number of ballots of a vote: the strictness, or the next odd number, for an even jury can tie.
+    """Return the number of ballots of a vote: the strictness, or the next odd number, as an even vote can tie.
 
     Raises:
-        ConfigurationError: it is not a positive whole number.
+        ConfigurationError: the strictness is not a positive whole number.
     """
     return ballots_wanted(strictness) | 1
 
 
 async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, Ballot]], number: int) -> list[Ballot]:
-    """Cast ballots 0 … number−1 side by side and return those that came back with an answer, in their order.
+    """Cast ballots 0 … number−1 at once and return the answers in order; failed ballots are left out.
 
     Raises:
-        JudgeError: none came back; the first ballot's error.
-        NotApplicableError: most of those that came back say that the step's condition does not hold.
+        JudgeError: every ballot failed; the first ballot's error is raised.
+        NotApplicableError: in most valid ballots the step's condition does not hold.
     """
-    if number == 1:  # most critics: neither a task nor a turn of the loop
+    if number == 1:  # the usual case of a critic: avoids a task and a turn of the loop
         return [await ballot(0)]
     results = await asyncio.gather(*(ballot(i) for i in range(number)), return_exceptions=True)
     return _answers(results)
@@ -185,7 +187,7 @@ def _answers(results: Sequence[Ballot | BaseException]) -> list[Ballot]:
     answers = [result for result in results if not isinstance(result, BaseException)]
     rest = [result for result in results if isinstance(result, BaseException)]
     for error in rest:
-        if not isinstance(error, JudgeError | NotApplicableError):  # a fault of ours, or a cancellation: no lost vote
+        if not isinstance(error, JudgeError | NotApplicableError):  # a bug or a cancellation is not a lost vote
             raise error
     nothing = [error for error in rest if isinstance(error, NotApplicableError)]
     if len(nothing) > len(answers) or not answers:
@@ -194,9 +196,9 @@ def _answers(results: Sequence[Ballot | BaseException]) -> list[Ballot]:
 
 
 def majority(votes: Sequence[Number], *, tie: Number) -> Number:
-    """Return the most frequent vote; ``tie`` when several are equally frequent.
+    """Return the most frequent vote, or ``tie`` if several are equally frequent.
 
-    Ties happen although juries are odd: a ballot can be lost.
+    An odd number of ballots can still tie, because a ballot can fail.
     """
     if len(votes) == 1:
         return votes[0]

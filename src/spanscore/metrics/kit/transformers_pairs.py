@@ -1,4 +1,4 @@
-"""HHEM, or another entailment classifier that runs here → a function from (context, statement) pairs to probabilities."""
+"""Load HHEM or another local entailment classifier as a function from (context, statement) pairs to probabilities."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ HHEM = "vectara/hallucination_evaluation_model"
 
 
 def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pairs], list[float]]:
-    """Return a classifier; loads it, which may download it and takes seconds.
+    """Load a classifier, which takes seconds and may download it, and return it as a function of pairs.
 
-    HHEM's own code is part of the model and is run (``trust_remote_code``): give the path of a copy you have read where that
-    is not acceptable. A model without such code is one that classifies sequences: the probability is that of its label
-    "entailment", or of its only one; contexts too long for it are cut, statements never.
+    HHEM's model contains code that is run (``trust_remote_code``). If that is not acceptable, give the path of a copy that you
+    have read. Any other model must be a sequence classifier: the probability is that of its label "entailment", or of its
+    only label. Contexts that are too long for it are cut; statements are never cut.
 
     Args:
-        model: a name on the Hugging Face hub, or a folder.
-        device: where it runs (``"cpu"``, ``"cuda"``); its own choice when None.
+        model: name on the Hugging Face hub, or path of a folder.
+        device: device for the model (``"cpu"``, ``"cuda"``); None = the device on which transformers loads it.
 
     Raises:
         MissingExtraError: transformers is not installed.
@@ -35,7 +35,7 @@ def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pai
     try:
         with without_progress():
             classifier = AutoModelForSequenceClassification.from_pretrained(model, trust_remote_code=True)
-    except Exception as error:  # whatever a missing file, a dead network or a strange configuration is to it
+    except Exception as error:  # transformers raises many types: missing file, network, configuration
         raise ConfigurationError(
             f"the classifier {model!r} could not be loaded ({type(error).__name__}): it is a name on the hub, or the path of a "
             "folder that holds a model for the classification of sequences"
@@ -49,7 +49,7 @@ def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pai
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """Keep transformers' progress bars off stderr inside the block; it is the application's."""
+    """Disable transformers' progress bars inside the block: stderr belongs to the application."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -65,7 +65,7 @@ def _pipeline(classifier: Any, model: str) -> Callable[[Pairs], list[float]]:
     from transformers import AutoTokenizer, pipeline
 
     label = _entailment_label(classifier.config, model)
-    # On the classifier's own device: a pipeline takes an accelerator otherwise.
+    # The device is set to the classifier's: by default, a pipeline takes an accelerator.
     run = pipeline(
         "text-classification",
         model=classifier,

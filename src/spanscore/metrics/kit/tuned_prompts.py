@@ -1,4 +1,4 @@
-"""Tuned prompts: which demonstrations a step can be taught, which candidate is best, and the file of the result."""
+"""Tuned prompts: build few-shot candidates from labels, pick and test the best one, read and write the result file."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from spanscore.metrics.kit.step import Step
 if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
-# Labels are split in three. Demonstrations come from the first part, the candidate is chosen on the second, and the third
-# decides, once, whether to keep it. The best of many looks better on the labels that it was chosen by: of 16 candidates
-# without any true gain one did in 98–100 % of simulated runs, and a test on those same labels passed in 23 % of them.
+# Labels are split in three. Demonstrations come from the first part, the candidate is chosen on the second part, and the third
+# part decides, once, whether to keep it. Selection inflates the winner's result on the labels used for the choice. With 16
+# candidates without true gain, one looked better in 98–100 % of simulated runs; a test on those labels passed in 23 % of them.
 
 ALPHA = 0.05
-"""Largest p by which a gain counts as shown; so of metrics without any gain at most one in twenty is changed."""
+"""Largest p at which a gain counts as shown; at most one in twenty metrics without any gain is therefore changed."""
 _SHARES = (0.30, 0.35, 0.35)
 _POWER = 0.8
 _TRIES = 20
 
 Answers: TypeAlias = Sequence[bool | None]
-"""Label by label, whether the judge was right; None if it gave no verdict."""
+"""Whether the judge was right, one value per label; None if the judge gave no verdict."""
 
 
 class Paired(NamedTuple):
-    """Two judges on the same labels: one as it is, and one that was changed.
+    """Paired counts of an unchanged and a changed judge on the same labels.
 
     Attributes:
-        labels: those on which the unchanged judge gave a verdict; where only the changed one gave none, it is wrong.
-        before: how many the unchanged one got right.
-        gained: how many only the changed one did.
-        lost: how many only the unchanged one did.
+        labels: number of labels on which the unchanged judge gave a verdict. A verdict missing from the changed judge is wrong.
+        before: number of labels that the unchanged judge got right.
+        gained: number of labels that only the changed judge got right.
+        lost: number of labels that only the unchanged judge got right.
     """
 
     labels: int
@@ -64,26 +64,26 @@ class Paired(NamedTuple):
 
     @property
     def after(self) -> int:
-        """How many the changed judge got right."""
+        """Number of labels that the changed judge got right."""
         return self.before + self.gained - self.lost
 
     @property
     def p(self) -> float:
-        """The p of McNemar's exact one-sided test: the probability of so many gains if each change is a toss of a coin."""
+        """p of McNemar's exact one-sided test: the probability of at least so many gains if each change is a coin toss."""
         changes = self.gained + self.lost
         return sum(comb(changes, gains) for gains in range(self.gained, changes + 1)) / (1 << changes)
 
     @property
     def shown(self) -> bool:
-        """Whether the gain is shown."""
+        """Whether the gain is statistically significant: ``p`` is at most ``ALPHA``."""
         return self.p <= ALPHA
 
     @property
     def labels_needed(self) -> int | None:
-        """About how many labels, of all three parts, would show such a gain four times out of five; None without one.
+        """Approximate number of labels, in all three parts, that would show this gain with 80 % power; None without a gain.
 
         Source: Connor, "Sample size for testing differences in proportions for the paired-sample design" (1987), one-sided,
-        with Fleiss's correction for continuity, as the test is exact.
+        with Fleiss's correction for continuity, because the test is exact.
         """
         if self.gained <= self.lost:
             return None
@@ -94,11 +94,11 @@ class Paired(NamedTuple):
 
 
 def split(groups: Sequence[Hashable], seed: int) -> tuple[list[int], list[int], list[int]]:
-    """Return the places of labels in three parts of 30, 35 and 35 %, those of one group in the same part.
+    """Return label indices split at random into three parts of 30, 35 and 35 %; a group is never divided.
 
     Args:
-        groups: of each label: turns of one conversation are too alike to be found on both sides.
-        seed: of the dice.
+        groups: group of each label, such as its session. Turns of one conversation are too alike to teach and to test.
+        seed: seed of the random split.
     """
     members: defaultdict[Hashable, list[int]] = defaultdict(list)
     for place, group in enumerate(groups):
@@ -113,15 +113,15 @@ def split(groups: Sequence[Hashable], seed: int) -> tuple[list[int], list[int], 
 
 
 def demonstration_sets(verdicts: Sequence[int], size: int, number: int, seed: int) -> list[tuple[int, ...]]:
-    """Return different sets of places, drawn at random, each with as many of every verdict as there can be.
+    """Return distinct random sets of label indices, each as balanced over the verdicts as possible.
 
-    Greedy search, and taking what the judge got wrong first, were within .04 of this in true gain wherever they were simulated.
+    In all simulations the true gain was within .04 of greedy search and of preferring labels that the judge got wrong.
 
     Args:
-        verdicts: the right one of each label; a verdict that is rare stands in every set all the same.
-        size: of each; smaller where there are not so many labels.
-        number: of sets; fewer where there are not so many.
-        seed: of the dice.
+        verdicts: the human verdict of each label; a rare verdict is in every set, too.
+        size: labels per set; a set is smaller if there are fewer labels.
+        number: number of sets; fewer if there are not so many distinct ones.
+        seed: seed of the random draws.
     """
     dice, found = Random(seed), dict[frozenset[int], tuple[int, ...]]()
     for _ in range(_TRIES * number):
@@ -145,28 +145,28 @@ def _balanced(verdicts: Sequence[int], size: int, dice: Random) -> tuple[int, ..
 
 
 def best_of(before: Answers, candidates: Sequence[Answers]) -> tuple[int, Paired] | None:
-    """Return the place of the candidate that got most labels right, and how it did; None if none did better than before."""
+    """Return the index and the counts of the candidate with the most correct labels; None if no candidate beats ``before``."""
     scored = [Paired.of(before, answers) for answers in candidates]
     best = max(range(len(scored)), key=lambda place: scored[place].after, default=None)
     return None if best is None or scored[best].after <= scored[best].before else (best, scored[best])
 
 
 Prompts: TypeAlias = dict[str, dict[str, Any]]
-"""A metric's parameter ``prompts``; empty = its own words."""
+"""A metric's parameter ``prompts``; empty = the metric's built-in prompts."""
 _MOST_SHOWN = 8_000
-"""Characters of a demonstration: it is read, and paid for, with every later question."""
+"""Maximum length of a demonstration in characters: the judge reads it, for a price, with every later question."""
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictStep:
-    """The one step of a metric that gives the verdict.
+    """The only step of a metric, with the answer field that holds its verdict.
 
     Attributes:
-        question: in the words in force.
-        own: in the metric's own.
-        verdict: field of its answer that holds the verdict, a whole number.
-        reason: field that holds the judge's words; None if it has none.
+        question: the step with the prompt in force.
+        own: the step with the metric's built-in prompt.
+        verdict: name of the answer field that holds the verdict, a whole number.
+        reason: name of the answer field that holds the judge's reason; None if the answer has no text field.
     """
 
     question: Step[Any]
@@ -176,11 +176,11 @@ class VerdictStep:
 
     @property
     def prompts_in_force(self) -> Prompts:
-        """The ``prompts`` that turn the metric's own words into the words in force."""
+        """The parameter ``prompts`` that replaces the built-in prompt by the prompt in force."""
         return self.prompts(self.question.examples)
 
     def prompts(self, examples: Sequence[Example], instruction: str | None = None) -> Prompts:
-        """Return what a metric takes as ``prompts``, to show these demonstrations; ``instruction`` None = the one in force."""
+        """Return the parameter ``prompts`` with these demonstrations; ``instruction`` None = the instruction in force."""
         words = self.question.instruction if instruction is None else instruction
         change: dict[str, Any] = {} if words == self.own.instruction else {"instruction": words}
         if tuple(examples) != self.own.examples:
@@ -190,12 +190,13 @@ class VerdictStep:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A sample whose right verdict is known.
+    """A sample with its human verdict.
 
     Attributes:
-        evidence: what the judge is shown of it, as JSON.
-        verdict: the human's, as the judge would give it.
-        example: the same as a demonstration; None if it is too long for one.
+        evidence: the evidence in the judge's prompt, as JSON.
+        verdict: the human verdict on the judge's scale.
+        group: key of the samples that stay in one part of the split: a session, a trace, or the label's own line.
+        example: the lesson as a demonstration; None if it is longer than 8,000 characters.
     """
 
     sample: Sample
@@ -207,10 +208,10 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """The lessons in labels.
+    """The usable labels of a fit.
 
     Attributes:
-        notes: what was left out, and why, a sentence each.
+        notes: one sentence per reason for which labels were left out.
     """
 
     step: VerdictStep
@@ -219,10 +220,11 @@ class Lessons:
 
 
 def verdict_step(metric: JudgedMetric) -> VerdictStep:
-    """Return the step of a metric that a label can teach.
+    """Return the metric's only step, if a label of the whole sample can teach it.
 
     Raises:
-        ConfigurationError: it has several, or its answer holds no verdict on the sample; the message names the step.
+        ConfigurationError: the metric has several steps, its values are continuous, or an answer holds no verdict on the
+            sample. The message names the step.
     """
     without = next((question for question in metric.questions if not _verdict_fields(question)), None)
     if without is not None:
@@ -231,16 +233,18 @@ def verdict_step(metric: JudgedMetric) -> VerdictStep:
     if len(metric.questions) != 1:
         others = " and ".join(question.name for question in metric.questions[:-1]) or "no step"
         name = metric.questions[-1].name if metric.questions else "nothing"
-        raise _unteachable(metric, name, f"a label says nothing of each verdict of several ({others} beside it)")
+        raise _unteachable(
+            metric, name, f"a label is about the whole sample, not one of several steps (others: {others})"
+        )
     (own,) = metric.questions
     if metric.scale.kind == "continuous":
-        raise _unteachable(metric, own.name, "the metric's value is made of its verdicts, and is none itself")
+        raise _unteachable(metric, own.name, "the metric's value is computed from verdicts, and is no verdict itself")
     texts = [name for name, kind in own.output.model_fields.items() if kind.annotation is str]
     return VerdictStep(metric.steps[own.name], own, _verdict_fields(own)[0], texts[0] if texts else None)
 
 
 def _verdict_fields(question: Step[Any]) -> list[str]:
-    """Return the one field that is a whole number, where all others are texts; none where it is otherwise."""
+    """Return the name of the only whole-number field if all other fields are texts; otherwise an empty list."""
     kinds = {name: kind.annotation for name, kind in question.output.model_fields.items()}
     numbers = [name for name, kind in kinds.items() if kind in (int, bool)]
     return numbers if len(numbers) == 1 and all(kind in (int, bool, str) for kind in kinds.values()) else []
@@ -253,11 +257,11 @@ def _unteachable(metric: JudgedMetric, step: str, why: str) -> ConfigurationErro
 
 
 async def lessons_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> Lessons:
-    """Return the labels that can teach a metric. Asks nobody.
+    """Return the labels that can teach a metric. No judge is called.
 
     Raises:
-        ConfigurationError: the metric has no verdict step, or asks it several times about one sample; or a label is none of
-            its scale's.
+        ConfigurationError: the metric has no verdict step, or asks it several times about one sample; or a label is outside
+            the metric's scale.
     """
     step = verdict_step(metric)
     lessons, seen, left_out = list[Lesson](), set[str](), Counter[str]()
@@ -298,14 +302,12 @@ def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[i
             faults.append(f"  line {label.line}: {error}")
     if faults:
         more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
-        raise ConfigurationError(
-            "\n".join([f"labels that are none of {metric.name}'s scale:", *faults[:_NAMED], *more])
-        )
+        raise ConfigurationError("\n".join([f"labels outside {metric.name}'s scale:", *faults[:_NAMED], *more]))
     return found
 
 
 def _verdict(human: HumanValue, scale: Scale) -> int:
-    """Return what a human said as the judge would say it: of a pass or fail 0 or 1, else the grade."""
+    """Return a human value on the judge's scale: 0 or 1 for a binary metric, otherwise the grade."""
     if scale.kind == "binary":
         return int(passes(human, scale) == (scale.direction == "higher"))
     if isinstance(human, bool | str) or human != int(human):
@@ -316,7 +318,7 @@ def _verdict(human: HumanValue, scale: Scale) -> int:
 
 
 class _Listening:
-    """A judge that says nothing, and remembers what it was asked."""
+    """A judge that records each prompt and raises an error instead of an answer."""
 
     model = "none"
 
@@ -325,14 +327,14 @@ class _Listening:
 
     async def ask(self, prompt: Prompt) -> Reply:
         self.heard.append(prompt)
-        raise JudgeError(f"{prompt.step}: nobody was asked")
+        raise JudgeError(f"{prompt.step}: no judge was asked")
 
 
 async def _shown(metric: JudgedMetric, sample: Sample) -> Mapping[str, Any] | None:
-    """Return what the judge would be shown of a sample; None if it would not be asked.
+    """Return the evidence that the judge would be shown for a sample; None if the metric would not call the judge.
 
     Raises:
-        ConfigurationError: it would be asked about several things.
+        ConfigurationError: the metric would ask about several parts of the sample.
     """
     judge = _Listening()
     with asked_by(ScoreContext()):  # no budget pays for it
@@ -341,7 +343,7 @@ async def _shown(metric: JudgedMetric, sample: Sample) -> Mapping[str, Any] | No
     if len(different) > 1:
         step = judge.heard[0].step
         raise _unteachable(metric, step, f"it is asked about {len(different)} parts of one sample")
-    # As it will stand in a file: a text that is more than a text (Passages) is a text.
+    # The evidence is converted to its form in a file: a subclass of str (Passages) becomes a plain text.
     asked = [json.loads(json.dumps(prompt.evidence, default=str)) for prompt in different.values()]
     return asked[0] if asked else None
 
@@ -355,20 +357,20 @@ class Fitted:
     """The result of fitting a judge to human labels. ``print`` it; its file is for a metric's ``prompts: {file: …}``.
 
     Attributes:
-        metric: to be used from now on; where nothing is kept, the one that was fitted.
-        kept: whether the best candidate is shown to be right more often, on labels that it was not chosen by.
-        step: the step that was taught.
-        fitted_to: a hash of its instruction in the metric's own words.
-        prompts: of ``metric``, as it takes them; empty = its own words. Demonstrations in it are content.
-        evaluator_version: of the scores of ``metric``.
-        evaluator_version_before: of the metric that was fitted; the same where nothing is kept.
-        labels: that taught: for demonstrations, for the choice, for the test.
-        candidates: that were tried.
-        chosen: the best of them on the labels that it was chosen by, where it looks better than it is; None = none did better.
-        tested: the same one on those that it was not; None = none came so far.
-        judge_calls: that were paid for; those answered before are not counted.
-        cost_usd: of those with a known price; None if none is known.
-        notes: what must be known of it, a sentence each.
+        metric: the metric to use from now on; the unchanged metric if no candidate is kept.
+        kept: whether the best candidate was significantly better on the test labels.
+        step: name of the step that was taught.
+        fitted_to: hash of the step's built-in instruction.
+        prompts: the parameter ``prompts`` of ``metric``; empty = built-in prompts. Its demonstrations are content of samples.
+        evaluator_version: evaluator version of ``metric``.
+        evaluator_version_before: evaluator version of the metric before the fit; equal if no candidate is kept.
+        labels: numbers of labels for the demonstrations, for the choice and for the test.
+        candidates: number of candidates tried.
+        chosen: counts of the best candidate on the choice labels, which flatter it; None = no candidate did better.
+        tested: counts of the same candidate on the test labels; None = no candidate reached the test.
+        judge_calls: number of paid judge calls; cached answers are not counted.
+        cost_usd: cost in USD of the calls with a known price; None if no price is known.
+        notes: limits of the result, one sentence each.
     """
 
     metric: Any
@@ -387,17 +389,17 @@ class Fitted:
     notes: tuple[str, ...] = ()
 
     def save(self, path: str | Path) -> None:
-        """Write the file that a metric takes as ``prompts={"file": path}``; of one that is not kept, the unchanged metric's.
+        """Write the file for ``prompts={"file": path}``; it has the unchanged metric's prompts if no candidate is kept.
 
         Raises:
-            ConfigurationError: it cannot be written.
+            ConfigurationError: the file cannot be written.
         """
         with writing(path):
             text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
-            Path(path).write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate is a ? to the judge, too
+            Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values: what the file holds."""
+        """Return the content of the file as plain values."""
         told = {one.name: getattr(self, one.name) for one in fields(self)}
         return told | {"metric": self.metric.name, "chosen": _told(self.chosen), "tested": _told(self.tested)}
 
@@ -434,7 +436,7 @@ class Fitted:
             yield f"Its scores have a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."
 
     def _sent(self) -> Iterable[str]:
-        """Yield what every question will hold besides its evidence: whoever reads on decides whether it may."""
+        """Yield the new instruction and demonstrations, so that the reader can check them before they are sent."""
         change: Mapping[str, Any] = self.prompts.get(self.step, {}) if self.kept else {}
         if "instruction" in change:
             yield f"\nSent with every question from now on, as instruction:\n{change['instruction']}"
@@ -448,15 +450,15 @@ def _told(paired: Paired | None) -> dict[str, Any] | None:
 
 
 def fitted_prompts(path: Any, metric: str, own: Iterable[Step[Any]]) -> Mapping[str, Any]:
-    """Return what a metric takes as ``prompts`` from the file of a ``Fitted``.
+    """Read the parameter ``prompts`` of a metric from the file of a ``Fitted``.
 
     Args:
-        path: of the file, as a user gave it.
-        metric: name of the metric that is to be made.
-        own: its steps, in its own words.
+        path: path of the file as the user gave it.
+        metric: name of the metric to be made.
+        own: the metric's steps with the built-in prompts.
 
     Raises:
-        ConfigurationError: it cannot be read, is no such file, or is of another metric, step or definition.
+        ConfigurationError: the file cannot be read, has another format, or was fitted to another metric, step or definition.
     """
     if not isinstance(path, str | Path):
         raise ConfigurationError(f"prompts.file is {path!r}; it is the path of a file that `spanscore tune` wrote")
@@ -477,7 +479,7 @@ def fitted_prompts(path: Any, metric: str, own: Iterable[Step[Any]]) -> Mapping[
 
 
 def digest_of(own: Step[Any]) -> str:
-    """Return what tells a metric's own words from others: labels of one definition are none of another."""
+    """Return a hash of a step's instruction: labels made for one definition do not fit another."""
     return blake2b(own.instruction.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -488,7 +490,7 @@ def _read(path: str | Path) -> dict[str, Any]:
         raise ConfigurationError(f"prompts.file: there is no file {path}; {_MADE_BY}") from None
     except OSError as error:
         raise ConfigurationError(f"prompts.file: {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # JSON, or no text at all; its own words may quote the file
+    except ValueError as error:  # invalid JSON or invalid UTF-8; the error's text may quote the file
         raise ConfigurationError(f"prompts.file: {path} is no JSON ({type(error).__name__}); {_MADE_BY}") from None
     if not isinstance(held, dict) or any(key not in held for key in _KEYS) or not isinstance(held["prompts"], dict):
         raise ConfigurationError(f"prompts.file: {path} is no fitted metric; {_MADE_BY}")

@@ -1,4 +1,4 @@
-"""Annotations → tuned prompts: candidates are drawn, rewritten, tried, and kept only if shown to be better."""
+"""Fit a metric's prompt to human labels: build candidates, judge the labels with each, and keep a significantly better one."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
 _AT_ONCE = 32
-"""Samples at once, as of ``evaluate``; the judge keeps to its own limit."""
+"""Samples judged at once, as in ``evaluate``; the judge has a limit of its own."""
 _KEPT_S = 86_400.0
 
 
 class FittingProgress(NamedTuple):
-    """How far a fit is.
+    """The progress of a fit.
 
     Attributes:
-        done: samples judged.
-        total: the most that there will be.
-        judge_calls: that were sent; what was answered before is not counted.
-        cost_usd: of those with a known price; None if none is known.
+        done: number of samples judged so far.
+        total: largest number of samples that the fit may judge.
+        judge_calls: number of judge calls sent; cached answers are not counted.
+        cost_usd: cost in USD of the calls with a known price; None if no price is known.
     """
 
     done: int = 0
@@ -70,15 +70,15 @@ OnProgress: TypeAlias = Callable[[FittingProgress], None]
 
 
 class Marking:
-    """The judging of lessons by metrics, many at once, and its cost so far. Loop thread.
+    """A run that scores lessons with metrics, 32 at once, and counts progress and cost. Loop thread.
 
     Args:
-        total: samples to be judged, at most.
-        on_progress: called after each; None = no call.
+        total: largest number of samples to be judged.
+        on_progress: called after each judged sample; None = no call.
 
     Attributes:
-        at: how far it is.
-        silent: samples without a verdict so far, or with that of a fallback.
+        at: progress and cost so far.
+        silent: number of samples without a verdict so far, or with the verdict of a fallback.
     """
 
     def __init__(self, total: int, on_progress: OnProgress | None = None) -> None:
@@ -90,7 +90,7 @@ class Marking:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count what judges are asked inside the block, and ask equal questions once."""
+        """Count the judge calls inside the block, and ask equal questions once."""
         with answers_kept(MemoryAnswers(max_age_s=_KEPT_S)), recorded_by(self._pay):
             yield
 
@@ -98,7 +98,7 @@ class Marking:
         """Return the metric's scores of the lessons, in order.
 
         Raises:
-            JudgeBudgetSpent: the budget of the context's asker is spent: a candidate would be held to answer for it.
+            JudgeBudgetSpent: the budget of the score context is spent. The missing verdicts would count against a candidate.
         """
         scores = await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
         if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET_EXHAUSTED]:
@@ -117,11 +117,11 @@ class Marking:
         return score
 
     def notes(self) -> list[str]:
-        """Return what must be known of what was not judged."""
+        """Return a sentence about the samples without a verdict; empty if all have one."""
         if not self.silent:
             return []
         return [
-            f"{self.silent:,} of {self.at.done:,} times that a sample was to be judged there was no verdict, which counts "
+            f"{self.silent:,} of {self.at.done:,} judged samples have no verdict of the judge, which counts "
             f"against a candidate: {self._why}"
         ]
 
@@ -132,16 +132,16 @@ class Marking:
 
 
 def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return lesson by lesson whether the verdict is the human's; None without one, or another judge stood in."""
+    """Return for each lesson whether judge and human agree; None without a verdict, or with the verdict of a fallback."""
     pairs = zip(scores, lessons, strict=True)
     return [score.value == lesson.verdict if _says(score) else None for score, lesson in pairs]
 
 
 def refuse_silence(scores: Sequence[Score]) -> None:
-    """Refuse scores of which none has a verdict: they tell nothing of any judge.
+    """Refuse scores without a single verdict, as they cannot rank a judge.
 
     Raises:
-        JudgeError: there is none.
+        JudgeError: no score has a verdict.
     """
     if not any(map(_says, scores)):
         why, error_type = _why(scores[0]), scores[0].error_type
@@ -158,7 +158,7 @@ def _why(score: Score) -> str:
 
 REWRITE_STEP = "rewrite_instruction"
 _MISSES_SHOWN = 8
-"""Misses that the model is shown: some of all, and others for each proposal."""
+"""Number of misses in the rewriter's prompt, drawn anew for each proposal."""
 _REWRITE = """\
 You improve the instruction of a judge. The evidence holds its instruction, and cases that it got wrong: what it was shown, \
 its verdict, and that of the people for whom it judges. Write a better instruction: keep the task and what each verdict means, \
@@ -173,14 +173,14 @@ class Rewritten(BaseModel):
 
 
 class Miss(NamedTuple):
-    """A lesson that the judge got wrong, and what it said."""
+    """A lesson that the judge got wrong, with the judge's verdict."""
 
     lesson: Lesson
     said: float
 
 
 def misses_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[Miss]:
-    """Return the lessons whose verdict is not the human's; those without one are none."""
+    """Return the lessons with a verdict that differs from the human's."""
     pairs = zip(scores, lessons, strict=True)
     return [
         Miss(lesson, score.value)
@@ -192,17 +192,17 @@ def misses_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[Miss]:
 async def proposals(
     model: Judge, instruction: str, misses: Sequence[Miss], *, number: int, seed: int
 ) -> list[str | None]:
-    """Return so many instructions, asked for side by side; None for one that could not be had.
+    """Ask a model for new instructions, all at once, and return them; None for a request without a usable answer.
 
     Raises:
-        JudgeBudgetSpent: the budget of the context's asker is spent.
+        JudgeBudgetSpent: the budget of the score context is spent.
 
     Args:
-        model: that is asked.
-        instruction: as it is now.
-        misses: of which each proposal is shown others; without any, there is nothing to learn.
-        number: of proposals.
-        seed: of the dice.
+        model: the model that proposes instructions.
+        instruction: the instruction in force.
+        misses: lessons that the judge got wrong; each proposal is shown a random few. Empty = no request.
+        number: number of proposals.
+        seed: seed of the random draws.
     """
     if not misses:
         return [None] * number
@@ -233,9 +233,9 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
 
 
 _FEWEST = 20
-"""Labels: of fewer, the third part is too small to show any gain."""
+"""Least number of labels: with fewer, the third part is too small to show any gain."""
 _ENOUGH = 100
-"""Labels: of 60, a true gain of .10 was shown in one simulated run of eight."""
+"""Labels below which a warning is given: with 60, one simulated run of eight showed a true gain of .10."""
 
 
 class _SplitLabels(NamedTuple):
@@ -247,7 +247,7 @@ class _SplitLabels(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The best candidate, with its counts on the labels that it was chosen by, and on the others."""
+    """The best candidate, with its counts on the choice labels and on the test labels."""
 
     prompts: Prompts
     metric: JudgedMetric
@@ -256,7 +256,7 @@ class _Best(NamedTuple):
 
 
 class FitSettings(TypedDict, total=False):
-    """Keywords of ``JudgedMetric.fit``; their defaults stand in ``FittingRun``."""
+    """Keyword arguments of ``JudgedMetric.fit``; ``FittingRun`` has their defaults."""
 
     demonstrations: int
     candidates: int
@@ -271,7 +271,7 @@ class FittingRun:
     """One fit of one metric; its attributes are the arguments of ``JudgedMetric.fit``.
 
     Raises:
-        ConfigurationError: a number is none, there is no such rewriter, or the metric has no step that a label can teach.
+        ConfigurationError: a number is out of range, the rewriter is unknown, or the metric has no step that a label can teach.
     """
 
     metric: JudgedMetric
@@ -295,7 +295,7 @@ class FittingRun:
         verdict_step(self.metric)
 
     async def run(self) -> Fitted:
-        """Fit, from any loop, and say what came of it.
+        """Run the fit, from any loop, and return its result.
 
         Raises:
             ConfigurationError: the labels cannot teach the metric.
@@ -306,7 +306,7 @@ class FittingRun:
         return await asyncio.wrap_future(loop.submit(self._fitted()))
 
     async def _fitted(self) -> Fitted:
-        labels = await asyncio.to_thread(self._labels)  # a redactor may compute, and blocks no judge meanwhile
+        labels = await asyncio.to_thread(self._labels)  # in a thread: a slow redactor does not block the loop
         lessons = await lessons_of(self.metric, labels)
         step, parts = lessons.step, self._parts(lessons.lessons)
         misses = 0 if self.rewriter is None else len(parts.shown)
@@ -335,7 +335,7 @@ class FittingRun:
         )
 
     def _labels(self) -> list[AnnotatedSample]:
-        """Return the labels as they may be shown."""
+        """Return the labels, redacted if there is a redactor."""
         given, redactor = self.annotations, self.redactor
         name = self.metric.name
         labels = read_annotations(given, metric=name) if isinstance(given, str | Path) else annotated_records(given)
@@ -357,12 +357,12 @@ class FittingRun:
         return parts
 
     async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> tuple[list[Prompts], list[str]]:
-        """Return the words of each candidate, and what must be known of them."""
+        """Return the parameter ``prompts`` of each candidate, and a note on proposals that failed."""
         sets = self._demonstrations(step, parts.shown)
         if self.rewriter is None:
             return [step.prompts(examples) for examples in sets], []
         misses = misses_in(await marking.mark(self.metric, parts.shown), parts.shown)
-        every = 1 if self.demonstrations == 0 else 2  # else every other candidate has an instruction of its own
+        every = 1 if self.demonstrations == 0 else 2  # 2: every other candidate has a new instruction
         places = range(0, len(sets), every)
         told = await proposals(self.rewriter, step.question.instruction, misses, number=len(places), seed=self.seed)
         by_place = dict(zip(places, told, strict=True))
@@ -371,7 +371,7 @@ class FittingRun:
         return [one for one in words if one != step.prompts_in_force], [lost] if None in told else []
 
     def _demonstrations(self, step: VerdictStep, shown: Sequence[Lesson]) -> list[tuple[Example, ...]]:
-        """Return those of each candidate; where none are wanted, those in force."""
+        """Return the demonstrations of each candidate; the demonstrations in force if the fit is to change none."""
         if self.demonstrations == 0:
             return [step.question.examples] * self.candidates
         able = [(lesson.verdict, lesson.example) for lesson in shown if lesson.example is not None]
@@ -380,7 +380,7 @@ class FittingRun:
         return [tuple(able[place][1] for place in places) for places in sets]
 
     async def _best(self, tried: Sequence[Prompts], parts: _SplitLabels, marking: Marking) -> _Best | None:
-        """Return the candidate that the second part chooses, tested on the third; None if none looks better at all."""
+        """Choose a candidate on the second part and test it on the third; None if no candidate beats the metric."""
         if not tried:
             return None
         metrics = [self.metric.with_changes(prompts=prompts) for prompts in tried]
@@ -396,14 +396,14 @@ class FittingRun:
     async def _answers(
         self, metrics: Sequence[JudgedMetric], lessons: Sequence[Lesson], marking: Marking
     ) -> list[Answers]:
-        """Return those of each metric; of several candidates one may be silent, as with demonstrations that are too long."""
+        """Return the answers of each metric. One of several may have no verdict, as with too long demonstrations."""
         scores = [await marking.mark(one, lessons) for one in metrics]
         refuse_silence([score for own in scores for score in own])
         return [answers_in(own, lessons) for own in scores]
 
 
 def warnings_for(labels: int) -> list[str]:
-    """Return what must be known before so many labels are used."""
+    """Return a warning if there are fewer than 100 labels; otherwise an empty list."""
     if labels >= _ENOUGH:
         return []
     return [
@@ -418,7 +418,7 @@ def _redacted(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
         sample = None if label.sample is None else redacted_sample(label.sample, redactor)
         if said is not None and said.comment is not None:
             said = replace(said, comment=redacted(said.comment, redactor))
-    except Exception as error:  # noqa: BLE001  (fails closed; the class only: its text may quote)
+    except Exception as error:  # noqa: BLE001  (fails closed; only the class is shown, as the text may quote content)
         raise ConfigurationError(
             f"line {label.line}: the redactor raised {type_name(error)}, so nothing was shown to anybody"
         ) from None

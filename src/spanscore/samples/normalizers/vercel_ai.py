@@ -39,7 +39,7 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_OUTPUT_TOKENS: ("ai.usage.outputTokens", "ai.usage.completionTokens"),
 }
 _CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
-"""Names for the conversation's id in the metadata of applications' telemetry."""
+"""Keys under which applications put the conversation's id in ``experimental_telemetry.metadata``."""
 _NOTHING: Final = NoContent(
     "content is not on the spans (vercel_ai)",
     "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or omit both",
@@ -84,7 +84,7 @@ def operation_of(called: str) -> str:
     if called == _TOOL:
         return semconv.EXECUTE_TOOL
     if called.startswith(("ai.embed", "ai.rerank")):
-        return semconv.EMBEDDINGS
+        return semconv.EMBEDDINGS  # a reranking, too: neither has a question and an answer, and neither makes a unit
     return semconv.CHAT if called.rpartition(".")[2].startswith("do") else semconv.INVOKE_WORKFLOW
 
 
