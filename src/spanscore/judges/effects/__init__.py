@@ -1,1 +1,1 @@
-"""Middleware around a judge: limits, cache, cost, fallback, and the order in which they stand."""
+"""Middleware around a judge: limits, cache, cost and fallbacks, and the order of the layers."""

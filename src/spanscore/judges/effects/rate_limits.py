@@ -1,4 +1,4 @@
-"""Rate limits of an account: token buckets, retry budget, and a concurrency limit learned from refusals."""
+"""Rate limits of an account: token buckets, a concurrency limit learned from refusals, and the backoff after refusals."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""LangChain chat models and embeddings → judges and embedders."""
+"""Judges and embedders that use LangChain chat models and embeddings."""
