@@ -43,7 +43,7 @@ ENOUGH = 200
 """Scores in the longest window: an alert on this drop asks for half as many."""
 NEW_SERIES = "SpanscoreNewEvaluatorVersion"
 
-CORRECTED = r"corrected by 160 human labels.*?: (\d+) % \((\d+) % to (\d+) %\); the judge's own rate is (\d+) %"
+CORRECTED = r"corrected by 160 human labels.*?: (\d+) % \((\d+) % to (\d+) %\); by the judge alone it is (\d+) %"
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(480)]
 

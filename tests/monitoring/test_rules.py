@@ -272,7 +272,7 @@ def test_rules_that_see_no_drop_fail_their_unit_tests(prometheus: ModuleType, tm
 def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: ModuleType, tmp_path: Path) -> None:
     files = made()
     tests = read_yaml(files[RULES_TEST])
-    (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop")]
+    (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop is seen")]
     nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": "SpanscoreQualityDrop"}
     tests["tests"] = [
         {**drop, "alert_rule_test": [{**nothing, "exp_alerts": []}]}

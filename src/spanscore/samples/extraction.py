@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -276,6 +276,8 @@ def _step(value: Any, key: str) -> Any:
 # --- samples --------------------------------------------------------------------------------------------------------
 
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
+SEVERAL_TEXTS: Final = "several of the root's texts may be the"
+"""The beginning of a reason; the ambiguous parts follow: ``question``, ``answer`` or both."""
 _MOST_KEYS = 10
 _MOST_CHARS = 40
 _OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "duration_s", "usage"})
@@ -322,7 +324,7 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
         return "the run failed before it answered"
     if question.torn or answer.torn:
         what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
-        return f"several of the root's texts may be the {what}; {_held(view)}"
+        return f"{SEVERAL_TEXTS} {what}; {_held(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
         log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
         return CUT.reason

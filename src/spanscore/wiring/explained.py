@@ -25,6 +25,7 @@ from spanscore.core.timebox import Timebox
 from spanscore.pipeline.evaluation import absent_fields
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.protocols import Metric
+from spanscore.samples.extraction import SEVERAL_TEXTS
 from spanscore.samples.normalizers.building import wire_of
 from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.wiring.metrics import dialects_of, needs_measures
@@ -420,9 +421,11 @@ def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | 
 
 def _find_fields(samples: Samples) -> list[str]:
     """Return the fields that a unit itself fills; if the reason names unknown ones, only these."""
-    named, cannot, _ = (samples.reason or "").partition(" cannot be told")
-    words = {"user_input": "question", "response": "answer"}
-    return [field for field, word in words.items() if not cannot or samples.single_turn is not None or word in named]
+    reason = samples.reason or ""
+    if not reason.startswith(SEVERAL_TEXTS) or samples.single_turn is not None:
+        return ["user_input", "response"]
+    named = reason.removeprefix(SEVERAL_TEXTS).partition(";")[0]
+    return [field for field, word in (("user_input", "question"), ("response", "answer")) if word in named]
 
 
 def _needles(text: str, call: ToolCall | None) -> list[str]:
