@@ -55,8 +55,10 @@ class _FirstQuestions:
         self._firsts: dict[Hashable, asyncio.Future[None]] = {}
 
     def find(self, key: Hashable) -> asyncio.Future[None] | None:
-        """Return the first question with a beginning; None before any."""
-        return self._firsts.get(key)
+        """Return the first question with a beginning; None before any, or if it was asked on a loop that is gone."""
+        first = self._firsts.get(key)
+        # The key has the id of the loop, and a new loop may have the id of an old one.
+        return first if first is not None and first.get_loop() is asyncio.get_running_loop() else None
 
     def add(self, key: Hashable) -> asyncio.Future[None]:
         """Add the first question with a beginning; beyond 1,000 the oldest one is removed."""
@@ -112,4 +114,5 @@ class CacheFilled(JudgeMiddleware):
         try:
             return await self.judge.ask(prompt)
         finally:
-            first.set_result(None)
+            if not first.get_loop().is_closed():  # a closed loop has no waiters and takes no callbacks
+                first.set_result(None)
