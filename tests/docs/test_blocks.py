@@ -72,7 +72,7 @@ def test_the_agent_of_the_page_is_its_unit_and_as_a_node_it_is_below_the_graphs(
     scored = [span.name for span in spans if semconv.VERDICT in (span.attributes or {}) and span.parent is None]
     assert scored == ["invoke_agent guide", "invoke_workflow town"]
     page = (ROOT / "docs/start/langgraph.md").read_text("utf-8")
-    assert "span `invoke_agent guide` holds the scores" in page
+    assert "`invoke_agent guide`, carries the scores" in page
 
 
 def test_every_instrumentation_whose_spans_are_read_stands_on_the_page() -> None:

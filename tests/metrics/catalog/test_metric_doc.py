@@ -28,7 +28,7 @@ def test_a_doc_is_cut_from_the_docstring() -> None:
         judge_calls="none.",
         blind_spot='case, white space, punctuation and Unicode form all count; "42" and "42." differ.',
         source="ragas 0.4.3's ``ExactMatch``.",
-        deviations="a missing field is an outcome, where ragas compares None.",
+        deviations="a missing field is an outcome (ragas compares None).",
     )
 
 
