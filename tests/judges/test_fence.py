@@ -12,12 +12,19 @@ from tests.judges.injections import INJECTIONS, LARGE, ORDER, forged, judged_ste
 from tests.judges.models import Answers
 
 from spanscore.core.prompt import Prompt, PromptOrder, Reply
-from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.sample import (
+    MEASURES,
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
 from spanscore.errors import JudgeError
 from spanscore.judges import ask, render
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.metrics.kit.step import Step
-from spanscore.samples.measures import MEASURES
 
 STEPS = {step.name: step for step in judged_steps()}
 _BLANK = (

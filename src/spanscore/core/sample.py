@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -63,6 +63,10 @@ class ToolMessage(_Frozen):
 
 
 Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(discriminator="type")]
+
+
+MEASURES: Final = frozenset({"duration_s", "usage"})
+"""Fields of a single turn that measure the application; they are not content."""
 
 
 class TokenUsage(_Frozen):

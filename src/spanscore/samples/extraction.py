@@ -23,7 +23,7 @@ from spanscore.core.codecs.messages import (
 )
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.log import log_once, type_name
-from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.sample import MEASURES, AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, Unit
 from spanscore.samples.contexts import AnswerContexts, contexts_in
@@ -280,7 +280,7 @@ SEVERAL_TEXTS: Final = "several of the root's texts may be the"
 """The beginning of a reason; the ambiguous parts follow: ``question``, ``answer`` or both."""
 _MOST_KEYS = 10
 _MOST_CHARS = 40
-_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "duration_s", "usage"})
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"}) | MEASURES
 """Fields that come from the unit itself; the other fields of a sample are references."""
 
 

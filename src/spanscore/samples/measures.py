@@ -10,8 +10,6 @@ from spanscore import semconv
 from spanscore.core.sample import Samples, TokenUsage
 from spanscore.core.span import SpanData, Unit
 
-MEASURES: Final = frozenset({"duration_s", "usage"})
-"""Fields of a single turn that ``add_measures`` fills."""
 _UNKNOWN: Final = (None, None)
 
 

@@ -13,6 +13,7 @@ from spanscore.config.units import Sessions
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
+from spanscore.core.sample import MEASURES
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Timebox
@@ -26,7 +27,6 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
-from spanscore.samples.measures import MEASURES
 from spanscore.samples.redaction import redacted
 
 

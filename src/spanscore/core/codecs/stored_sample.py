@@ -32,7 +32,7 @@ from spanscore.core.codecs.messages import (
 )
 from spanscore.core.codecs.text import MAX_DEPTH, json_in
 from spanscore.core.printable import did_you_mean
-from spanscore.core.sample import Message, MultiTurnSample, Sample, SingleTurnSample
+from spanscore.core.sample import MEASURES, Message, MultiTurnSample, Sample, SingleTurnSample
 from spanscore.errors import SampleError
 
 # --- langchain dumps ------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def _what_is_there(item: Any) -> str:
 def content_hash(sample: Sample) -> str:
     """Return 32 hex digits that are equal for samples with equal content, regardless of duration and usage."""
     try:
-        text = sample.model_dump_json(exclude_none=True, exclude={"duration_s", "usage"})
+        text = sample.model_dump_json(exclude_none=True, exclude=set(MEASURES))
     except Exception:  # noqa: BLE001  (pydantic cannot write half a surrogate pair, or an object among a tool's arguments)
         text = repr(sample)
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
