@@ -10,7 +10,7 @@ from spanscore.core.printable import format_count
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.run import BatchRun, batch_run, cancel_batches
-from spanscore.judges.jury import Jury
+from spanscore.judges.jury import members_of
 from spanscore.protocols import Judge, Metric
 
 
@@ -78,4 +78,4 @@ def _batch_file(scores: Path | None, option: str) -> Path:
 
 def _judges_of(metrics: Iterable[Metric]) -> list[Judge]:
     judges = [judge for metric in metrics if (judge := getattr(metric, "_judge", None)) is not None]
-    return [member for judge in judges for member in (judge.members if isinstance(judge, Jury) else (judge,))]
+    return [member for judge in judges for member in members_of(judge)]

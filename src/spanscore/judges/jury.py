@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Literal
 
-from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.prompt import Prompt, PromptOrder, Reply
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.build import shared_judge
-from spanscore.judges.effects.middleware import account_of, unwrapped
+from spanscore.judges.effects.middleware import account_of, prompt_order
 from spanscore.protocols import Judge
 
 LEAST: Final = 2
@@ -71,9 +71,9 @@ class Jury:
         return tuple(map(account_of, self.members))
 
     @property
-    def prompt_order(self) -> str:
+    def prompt_order(self) -> PromptOrder:
         """The order of the questions to the first juror."""
-        return getattr(unwrapped(self.jurors[0]), "prompt_order", "evidence_first")
+        return prompt_order(self.jurors[0])
 
     def describe(self, name_of: Callable[[Judge], str]) -> str:
         """Return a text with the name of each member, as ``model`` has it."""
@@ -90,3 +90,8 @@ class Jury:
             f"{prompt.step}: a jury answers no single question; a metric that keeps it as _judge asks each juror",
             error_type="jury",
         )
+
+
+def members_of(judge: Judge) -> tuple[Judge, ...]:
+    """Return the members of a jury; any other judge alone."""
+    return judge.members if isinstance(judge, Jury) else (judge,)

@@ -16,7 +16,7 @@ from spanscore.judges.effects.account_limiter import AccountLimiter
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState
 from spanscore.judges.effects.cost import Price, asked_models
 from spanscore.judges.effects.limited import gates_of
-from spanscore.judges.jury import Jury
+from spanscore.judges.jury import members_of
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.outputs.aggregates import GaugeReading, within
@@ -80,11 +80,9 @@ def judges_of(metric: Metric) -> list[Judge]:
     none.
     """
     judge = getattr(metric, "_judge", None)
-    own = (
-        *(judge.members if isinstance(judge, Jury) else (judge,)),
-        getattr(getattr(metric, "_embedder", None), "asked", None),
-    )
-    return [judge for judge in own if judge is not None]
+    of_embeddings = getattr(getattr(metric, "_embedder", None), "asked", None)
+    own = [] if judge is None else members_of(judge)
+    return [*own] if of_embeddings is None else [*own, of_embeddings]
 
 
 def models_of(metric: Metric) -> dict[str, Price | None]:
