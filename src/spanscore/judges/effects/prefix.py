@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
 from math import isfinite
+from weakref import WeakKeyDictionary
 
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.core.threads import call_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, unwrapped
 from spanscore.judges.rendering import bytes_of, render
@@ -20,7 +20,7 @@ CACHED_FROM = 1_024
 """Minimum tokens of a beginning that providers cache; some models have a higher minimum."""
 _BYTES_PER_TOKEN = 4
 _MOST_KEPT = 1_000
-"""Most beginnings that one process remembers; a provider drops one within minutes."""
+"""Most beginnings that one loop remembers, the latest ones; a provider drops one within minutes."""
 
 
 def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
@@ -43,32 +43,11 @@ def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
     return beginning if size >= _BYTES_PER_TOKEN * least_tokens else ""
 
 
-class _FirstQuestions:
-    """Account and beginning → the first question with that beginning, resolved when it is answered. Loop thread."""
+_firsts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Future[None] | None]] = WeakKeyDictionary()
+"""Loop → account and beginning → the first question with that beginning; None = it is answered. Loop thread.
 
-    def __init__(self) -> None:
-        self.reset()
-        call_in_child(self, _FirstQuestions.reset)
-
-    def reset(self) -> None:
-        """Remove all questions: a forked child has none of its parent's."""
-        self._firsts: dict[Hashable, asyncio.Future[None]] = {}
-
-    def find(self, key: Hashable) -> asyncio.Future[None] | None:
-        """Return the first question with a beginning; None before any, or if it was asked on a loop that is gone."""
-        first = self._firsts.get(key)
-        # The key has the id of the loop, and a new loop may have the id of an old one.
-        return first if first is not None and first.get_loop() is asyncio.get_running_loop() else None
-
-    def add(self, key: Hashable) -> asyncio.Future[None]:
-        """Add the first question with a beginning; beyond 1,000 the oldest one is removed."""
-        if len(self._firsts) >= _MOST_KEPT:
-            del self._firsts[next(iter(self._firsts))]
-        first = self._firsts[key] = asyncio.get_running_loop().create_future()
-        return first
-
-
-_firsts = _FirstQuestions()
+An answered question leaves no future, which would keep its loop alive.
+"""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -100,19 +79,20 @@ class CacheFilled(JudgeMiddleware):
         beginning = shared_beginning(prompt, least_tokens)
         if not beginning:
             return await self.judge.ask(prompt)
-        key = id(asyncio.get_running_loop()), account_of(self.judge), hash(beginning)
-        first = _firsts.find(key)
-        if first is None:
-            return await self._ask_first(key, prompt)
-        if not first.done():
+        loop = asyncio.get_running_loop()
+        firsts = _firsts.setdefault(loop, {})
+        key = account_of(self.judge), hash(beginning)
+        if key not in firsts:
+            if len(firsts) >= _MOST_KEPT:
+                del firsts[next(iter(firsts))]
+            first = firsts[key] = loop.create_future()
+            try:
+                return await self.judge.ask(prompt)
+            finally:
+                firsts[key] = None
+                if not loop.is_closed():  # a closed loop has no waiters and takes no callbacks
+                    first.set_result(None)
+        if (pending := firsts[key]) is not None:
             with asker().waits():
-                await asyncio.wait({first}, timeout=self.wait_s)
+                await asyncio.wait({pending}, timeout=self.wait_s)
         return await self.judge.ask(prompt)
-
-    async def _ask_first(self, key: Hashable, prompt: Prompt) -> Reply:
-        first = _firsts.add(key)
-        try:
-            return await self.judge.ask(prompt)
-        finally:
-            if not first.get_loop().is_closed():  # a closed loop has no waiters and takes no callbacks
-                first.set_result(None)
