@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 from typing import Any, Generic, TypeVar
@@ -67,6 +67,7 @@ def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
     return tracing_context
 
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -190,3 +191,47 @@ class SharedWait(Generic[T]):
         elif not waiting:
             self._waits.close()
         self._is_waiting = waiting
+
+
+class SharedRequest(Generic[K, T]):
+    """One request whose answer several callers wait for. Loop thread.
+
+    Attributes:
+        waits: key of a caller → its wait, in the order of joining.
+        asker: the score in whose name the request is sent: a copy of the first caller's, whose clock all callers follow.
+    """
+
+    def __init__(self) -> None:
+        self.waits: dict[K, SharedWait[T]] = {}
+        self.asker = ScoreContext()
+        self._request: asyncio.Task[None] | None = None
+
+    def join(self, key: K) -> SharedWait[T]:
+        """Add a caller. It awaits the answer of the returned wait, and then calls ``leave``."""
+        wait = self.waits[key] = SharedWait()
+        return wait
+
+    async def leave(self, key: K) -> None:
+        """Remove a caller. If it is the last one, the request is cancelled, unless it has ended, and awaited."""
+        self.waits.pop(key).stand(False)
+        if not self.waits and self._request is not None and not self._request.done():
+            self._request.cancel()
+            await asyncio.wait({self._request})
+
+    def pending(self) -> list[SharedWait[T]]:
+        """Return the waits without an answer."""
+        return [wait for wait in self.waits.values() if not wait.answer.done()]
+
+    def begin(self, first: SharedWait[T], work: Coroutine[Any, Any, None]) -> None:
+        """Send the request in the name and the context of a caller."""
+        self.asker = replace(first.asker, on_change=self._set_clocks)
+        self._request = first.context.run(asyncio.ensure_future, work)
+
+    def fail(self, error: BaseException) -> None:
+        """End all waits with an error. The first one is charged for the request."""
+        for position, wait in enumerate(self.pending()):
+            wait.fail(error, pays=not position)
+
+    def _set_clocks(self) -> None:
+        for wait in self.waits.values():
+            wait.stand(self.asker.is_waiting)

@@ -30,7 +30,7 @@ from spanscore.judges.effects.middleware import (
 )
 from spanscore.judges.records import TOLD, failed_call, given_up, record
 from spanscore.judges.rendering import question_tokens, render
-from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
+from spanscore.judges.score_context import SharedRequest, asked_by, asker
 from spanscore.protocols import Judge
 
 
@@ -327,7 +327,7 @@ class BatchedVotes(JudgeMiddleware):
         # Ballots of one vote send identical texts to the model.
         key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
         vote = self._open.get(key)
-        if vote is None or prompt.vote_index in vote.votes:
+        if vote is None or prompt.vote_index in vote.waits:
             vote = self._open[key] = _Vote(prompt, self.judge.ask)
             loop.call_soon(self._send, key, vote)
         return vote
@@ -338,56 +338,40 @@ class BatchedVotes(JudgeMiddleware):
         vote.send()
 
 
-class _Vote:
+class _Vote(SharedRequest[int, Reply | None]):
     """The waiting ballots of one question, by number. An answer of None: the caller asks alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
-        self.votes: dict[int, SharedWait[Reply | None]] = {}
+        super().__init__()
         self._prompt = prompt
         self._ask = ask
-        self._asker = ScoreContext()
-        self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
         """Wait for the answer to a ballot; None if too few answers came."""
-        wait = self.votes[number] = SharedWait()
+        wait = self.join(number)
         try:
             return await wait.answer
         finally:
-            wait.stand(False)
-            del self.votes[number]
-            if not self.votes and self._request is not None and not self._request.done():
-                self._request.cancel()
-                await asyncio.wait({self._request})
+            await self.leave(number)
 
     def send(self) -> None:
-        """Ask once for all waiting ballots, in the name and the context of the first."""
-        waiting = self._waiting()
+        """Ask once for all waiting ballots."""
+        waiting = self.pending()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
         elif waiting:
-            first = waiting[0]
-            self._asker = replace(first.asker, on_change=self._set_clocks)
-            self._request = first.context.run(asyncio.ensure_future, self._answer(len(waiting)))
+            self.begin(waiting[0], self._answer(len(waiting)))
 
     async def _answer(self, number: int) -> None:
         try:
-            with asked_by(self._asker), self._asker.asks():
+            with asked_by(self.asker), self.asker.asks():
                 reply = await self._ask(replace(self._prompt, n=number))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
-            for place, wait in enumerate(self._waiting()):
-                wait.fail(error, pays=not place)
+            self.fail(error)
         else:
-            replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self._waiting()
+            replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self.pending()
             for wait, each in zip_longest(waiting, replies[: len(waiting)]):
                 wait.answer.set_result(each)
-
-    def _set_clocks(self) -> None:
-        for wait in self.votes.values():
-            wait.stand(self._asker.is_waiting)
-
-    def _waiting(self) -> list[SharedWait[Reply | None]]:
-        return [wait for wait in self.votes.values() if not wait.answer.done()]
 
 
 def _is_away(judge: Judge) -> bool:

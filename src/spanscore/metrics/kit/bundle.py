@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ from spanscore.core.score import JudgeCall
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import identity_of, prompt_order
 from spanscore.judges.records import record, recorded_by
-from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, SharedRequest, asked_by, asker
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
@@ -157,58 +157,47 @@ def _call_later(loop: asyncio.AbstractEventLoop, turns: int, call: Any) -> None:
         call()
 
 
-@dataclass(eq=False)
-class _Bundle:
-    """One judge call for the criteria of several metrics. Loop thread."""
+class _Bundle(SharedRequest[str, BaseModel | None]):
+    """One judge call for the criteria of several metrics, by the metric's name. Loop thread."""
 
-    judge: Judge
-    evidence: Mapping[str, Any]
-    vote_index: int
-    steps: dict[str, Step[Any]] = field(default_factory=dict)
-    waits: dict[str, SharedWait[BaseModel | None]] = field(default_factory=dict)
-    _calls: list[JudgeCall] = field(default_factory=list)
-    _claimed: int = 0
-    _asker: ScoreContext = field(default_factory=ScoreContext)
-    _request: asyncio.Task[None] | None = None
+    def __init__(self, judge: Judge, evidence: Mapping[str, Any], vote_index: int) -> None:
+        super().__init__()
+        self.evidence = evidence
+        self._judge = judge
+        self._vote_index = vote_index
+        self._steps: dict[str, Step[Any]] = {}
+        self._calls: list[JudgeCall] = []
+        self._claimed = 0
 
     async def answer(self, metric: str, step: Step[Any]) -> BaseModel | None:
         """Wait for the answer to one criterion; None if the answer lacks it.
 
         If all metrics are cancelled, the last one cancels the request and is charged the rest of its cost.
         """
-        self.steps[metric] = step
-        wait = self.waits[metric] = SharedWait()
+        self._steps[metric] = step
+        wait = self.join(metric)
         try:
             with wait.asker.asks():
                 return await wait.answer
         finally:
-            wait.stand(False)
-            del self.waits[metric]
-            if not self.waits and self._request is not None and not self._request.done():
-                self._request.cancel()
-                await asyncio.wait({self._request})
+            await self.leave(metric)
             if not wait.answer.cancelled() or not self.waits:
                 self._claim(wait.asker)
 
     def send(self) -> None:
-        """Send one request for all waiting metrics, in the context of the first."""
+        """Send one request for all waiting metrics."""
         if self.waits:
-            self.steps = {metric: self.steps[metric] for metric in self.waits}
-            first = next(iter(self.waits.values()))
-            self._asker = replace(first.asker, on_change=self._set_clocks)
-            self._request = first.context.run(asyncio.ensure_future, self._ask())
+            self._steps = {metric: self._steps[metric] for metric in self.waits}
+            self.begin(next(iter(self.waits.values())), self._ask())
 
     async def _ask(self) -> None:
-        prompt = bundle_prompt(self.steps, self.evidence, self.vote_index, order=prompt_order(self.judge))
+        prompt = bundle_prompt(self._steps, self.evidence, self._vote_index, order=prompt_order(self._judge))
         try:
-            with recorded_by(self._calls.append), asked_by(self._asker):
-                verdicts = cast(
-                    "_CriteriaVerdicts", await ask(self.judge, prompt)
-                )  # it validates against the prompt's output
+            with recorded_by(self._calls.append), asked_by(self.asker):
+                # It validates against the prompt's output.
+                verdicts = cast("_CriteriaVerdicts", await ask(self._judge, prompt))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting metrics get it)
-            for position, wait in enumerate(self.waits.values()):
-                if not wait.answer.done():
-                    wait.fail(error, pays=not position)
+            self.fail(error)
         else:
             for metric, wait in self.waits.items():
                 if not wait.answer.done():
@@ -216,16 +205,12 @@ class _Bundle:
 
     def _claim(self, score: ScoreContext) -> None:
         """Record the metric's share of each call; the last metric is also charged the shares of cancelled metrics."""
-        begin, of = self._claimed, len(self.steps)
+        begin, of = self._claimed, len(self._steps)
         self._claimed = of if not self.waits else begin + 1
         for call in self._calls:
             record(_share(call, begin, self._claimed, of))
-        score.chosen.update(self._asker.chosen)
-        score.source = score.source or self._asker.source
-
-    def _set_clocks(self) -> None:
-        for wait in self.waits.values():
-            wait.stand(self._asker.is_waiting)
+        score.chosen.update(self.asker.chosen)
+        score.source = score.source or self.asker.source
 
 
 def _share(call: JudgeCall, begin: int, end: int, of: int) -> JudgeCall:
