@@ -26,7 +26,7 @@ from typing import Any
 os.environ |= {"RAGAS_DO_NOT_TRACK": "true", "DEEPEVAL_TELEMETRY_OPT_OUT": "1", "DEEPEVAL_UPDATE_WARNING_OPT_OUT": "1"}
 
 from pydantic import SecretStr
-from tests.servers.openai_api import _Server, completion
+from tests.servers.openai_api import LoopbackServer, completion
 from tests.servers.prefix_cache import PrefixCache
 
 import spanscore
@@ -79,7 +79,7 @@ class Bill:
         return cost_usd(price, self.total, self.output, cached=self.read, cache_write=self.written)
 
 
-class Provider:
+class Provider(LoopbackServer):
     """A loopback server of OpenAI's chat completions and of Anthropic's messages, which counts into ``bill``."""
 
     def __init__(self, latency_s: float = 0.0) -> None:
@@ -117,16 +117,8 @@ class Provider:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Provider:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
+        self.url = self.address
 
 
 def encoded(text: str) -> list[int]:

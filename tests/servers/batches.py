@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.servers.openai_api import _Server, completion
+from tests.servers.openai_api import LoopbackServer, completion
 
 Fate = Callable[["Batch", dict[str, Any]], str | int]
 """The fate of a question: ``answered``, ``expired``, ``cancelled``, ``missing``, or the HTTP status of its error."""
@@ -46,7 +46,7 @@ class Batch:
         return f"batch_{self.number}"
 
 
-class BatchServer:
+class BatchServer(LoopbackServer):
     """Serves files and batches of OpenAI, and message batches of Anthropic, on 127.0.0.1.
 
     Args:
@@ -82,17 +82,9 @@ class BatchServer:
         self.statuses: list[int] = []
         self.changed = threading.Condition()
         self._files: dict[str, bytes] = {}
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(_handler(self))
+        self.url = self.address
         self.openai_url = f"{self.url}/v1"
-
-    def __enter__(self) -> BatchServer:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds that a request may change."""

@@ -12,12 +12,42 @@ import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 Answer = Callable[[dict[str, Any]], "str | list[str] | dict[str, Any] | tuple[int, dict[str, str]]"]
 
 
-class OpenAIServer:
+class _Server(ThreadingHTTPServer):
+    """Prints nothing of a client that hangs up, as one does with its connections when its process ends."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class LoopbackServer:
+    """Serves HTTP on a free port of 127.0.0.1 inside a ``with`` block.
+
+    Attributes:
+        address: ``http://127.0.0.1:PORT``.
+    """
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class OpenAIServer(LoopbackServer):
     """Serves ``POST /v1/chat/completions`` and ``POST /v1/embeddings`` on 127.0.0.1.
 
     Args:
@@ -58,26 +88,8 @@ class OpenAIServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> OpenAIServer:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    """Prints nothing of a client that hangs up, as one does with its connections when its process ends."""
-
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
+        super().__init__(Handler)
+        self.url = f"{self.address}/v1"
 
 
 def _reply(said: str | list[str] | dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.servers.openai_api import _Server, completion
+from tests.servers.openai_api import LoopbackServer, completion
 
 Answer = Callable[["Exchanged"], None]
 
@@ -50,7 +50,7 @@ class Exchanged(BaseHTTPRequestHandler):
         pass
 
 
-class Wire:
+class Wire(LoopbackServer):
     """Serves ``POST`` on 127.0.0.1 with the test's answers.
 
     Attributes:
@@ -72,17 +72,12 @@ class Wire:
                 outer.headers.append({name.lower(): value for name, value in self.headers.items()})
                 answer(self)
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> Wire:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
+        super().__init__(Handler)
+        self.url = f"{self.address}/v1"
 
     def __exit__(self, *_: object) -> None:
         self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__()
 
 
 def chat(wire: Wire, **settings: Any) -> Any:
