@@ -187,6 +187,7 @@ def test_a_refused_batch_is_named_by_its_code(samples: Path, tmp_path: Path) -> 
         done = evaluated(samples, configured(tmp_path, server), "--batch")
 
     assert "kind: judge_error ×6: batch: the provider refused the batch (token_limit_exceeded)" in done.stdout
+    assert {*column(rows_in(out_of(samples)), "error_type")} == {"batch_failed"}
 
 
 def test_an_address_without_batches_is_named_and_nothing_is_sent_at_once(samples: Path, tmp_path: Path) -> None:

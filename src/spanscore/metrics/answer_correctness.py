@@ -78,7 +78,7 @@ Each statement of the answer stands in exactly one of TP and FP.""",
 
 
 class AnswerCorrectness(JudgedMetric):
-    """Does the answer say what the reference says, no more and no less?
+    """Does the answer state the facts of the reference, no more and no less?
 
     Formula: (w1 · F + w2 · S) / (w1 + w2). F is the F-beta over statements: TP of the answer in the reference, FP of the answer
     not in it, FN of the reference not in the answer; 1 when neither states anything, 0 when one of them does not. S is the

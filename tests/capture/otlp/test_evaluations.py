@@ -28,7 +28,7 @@ PHOENIX = {**EVALUATOR, "score": 0.25, "label": "poor", "explanation": "it quote
 
 
 def told_on(span: Any, scope: str = "an.app") -> list[ExternalResult]:
-    return [one._replace(told=None) for one in results_on(taken_of(span, scope=scope).spans[0])]
+    return [one._replace(origin=None) for one in results_on(taken_of(span, scope=scope).spans[0])]
 
 
 def test_an_event_of_a_span_is_a_result() -> None:
@@ -132,7 +132,7 @@ def test_a_log_record_is_a_result_by_its_event_new_or_old() -> None:
 
     found = [results_in_logs(body) for body in (logs(result("tone", 0.5)), old)]
 
-    assert [[one._replace(told=None) for _, one in of.told] for of in found] == [
+    assert [[one._replace(origin=None) for _, one in of.results] for of in found] == [
         [ExternalResult("tone", 0.5, None, 1.0)]
     ] * 2
 
@@ -158,7 +158,7 @@ def test_a_record_that_says_neither_when_nor_of_what_cannot_be_known_again() -> 
         result("tone", 0.5),
     )
 
-    assert [known_by for known_by, _ in results_in_logs(request.SerializeToString()).told] == [b""]
+    assert [known_by for known_by, _ in results_in_logs(request.SerializeToString()).results] == [b""]
 
 
 def test_a_request_that_is_none_says_so() -> None:

@@ -83,7 +83,7 @@ class ExternalResult(NamedTuple):
         label: label as received; None without a label.
         probability: probability with which the scored unit was sampled, (0, 1]; 1 if it is unknown.
         evaluator_version: evaluator version of a result of spanscore; None for other evaluators.
-        told: origin of the result; None if a record does not name its subject.
+        origin: trace, span and form of the result; None if a record does not name its subject.
     """
 
     name: str
@@ -91,20 +91,20 @@ class ExternalResult(NamedTuple):
     label: str | None
     probability: float
     evaluator_version: str | None = None
-    told: ResultOrigin | None = None
+    origin: ResultOrigin | None = None
 
 
 class LogResults(NamedTuple):
     """The results and the content in a request of log records.
 
     Attributes:
-        told: results, each with the bytes of its record, which identify a record that is sent again. The bytes are empty if the
-            record has neither a time nor a span.
+        results: results, each with the bytes of its record, by which a record that is sent again is recognised. The bytes are
+            empty if the record has neither a time nor a span.
         rejected: fault → number of records. The fault quotes no record.
         content: content of spans.
     """
 
-    told: list[tuple[bytes, ExternalResult]]
+    results: list[tuple[bytes, ExternalResult]]
     rejected: Mapping[str, int]
     content: Sequence[ContentRecord]
 
@@ -231,7 +231,7 @@ def _results(
         if name is not None:
             value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
             label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
-            yield ExternalResult(name, value, label, _probability(held, trace_state), told=of)
+            yield ExternalResult(name, value, label, _probability(held, trace_state), origin=of)
 
 
 def _probability(held: Mapping[str, Any], trace_state: str) -> float:
@@ -332,7 +332,7 @@ class ExternalScores:
 
     def read_logs(self, results: LogResults) -> None:
         """Count the scores in log records."""
-        for known_by, result in results.told:
+        for known_by, result in results.results:
             self._add(known_by, b"", [result])
 
     def counts(self) -> ExternalCounts | None:
@@ -368,9 +368,9 @@ class ExternalScores:
 
         Results in the same form are no duplicates: several evaluators may use one name.
         """
-        if result.told is None:
+        if result.origin is None:
             return False
-        trace_id, span_id, way = result.told
+        trace_id, span_id, way = result.origin
         ids = {way_name: span_id + way_name.encode() + result.name.encode() for way_name in _WAYS}
         if any(self._told.has(trace_id, ids[way_name]) for way_name in _WAYS if way_name != way):
             return True
