@@ -18,7 +18,7 @@ from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
-from spanscore.judges.batches.run import PROVIDERS
+from spanscore.judges.batches.api import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, samples_with

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -369,10 +368,9 @@ class ContainsPII(_ResponseCheck):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Search for each kind."""
         text = sample.response or ""
-        number = Counter({kind: sum(map(check, pattern.findall(text))) for kind, (pattern, check) in _PII.items()})
-        counts = {kind: number[kind] for kind in self.kinds if number[kind]}
-        listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
-        return Finding(value=float(bool(counts)), explanation=listed or None)
+        counts = ((kind, _count_pii(kind, text)) for kind in self.kinds)
+        listed = ", ".join(f"{kind}: {count}" for kind, count in counts if count)
+        return Finding(value=float(bool(listed)), explanation=listed or None)
 
 
 class CitationPresent(_ResponseCheck):
@@ -510,6 +508,11 @@ _PII: Final[Mapping[str, tuple[re.Pattern[str], Callable[[str], bool]]]] = {
     ),
 }
 """Kind → a pattern that finds candidates, and the check that each must satisfy."""
+
+
+def _count_pii(kind: str, text: str) -> int:
+    pattern, check = _PII[kind]
+    return sum(map(check, pattern.findall(text)))
 
 
 def _schema_of(metric: str, schema: Any) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple, Protocol
 
 from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
 
+PROVIDERS: Final = ("openai", "anthropic")
+"""Providers with a batch endpoint; a judge's name begins with one of them."""
 RETRIES: Final = 4
 """Retries of one request to the endpoint, by the provider's SDK, with growing waits."""
 REQUEST_S: Final = 300.0

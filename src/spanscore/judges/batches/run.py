@@ -25,8 +25,6 @@ from spanscore.protocols import Judge
 
 T = TypeVar("T")
 
-PROVIDERS: Final = ("openai", "anthropic")
-"""Providers with a batch endpoint; a judge's name begins with one of them."""
 SETTLE_S: Final = 2.0
 """Quiet time, without a new question, after which the waiting questions are sent."""
 POLL_S: Final = 30.0
@@ -371,12 +369,11 @@ def _is_not_found(error: Exception) -> bool:
 
 
 def _refusal(error: Exception) -> JudgeError:
-    failure = judge_error(error, _STEP)
     if _is_not_found(error):
         return JudgeError(
             f"{_STEP}: the judge's address has no batch endpoint: leave --batch out", error_type=_NOT_FOUND
         )
-    return failure
+    return judge_error(error, _STEP)
 
 
 def batch_run(judges: Iterable[Judge], path: Path) -> BatchRun:

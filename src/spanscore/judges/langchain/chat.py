@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from spanscore.core.log import log_once, module_of, type_name
 from spanscore.core.prompt import Prompt, PromptOrder, Reply
 from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.judges.batches.api import BatchApi
-from spanscore.judges.batches.run import BatchAccount, batch_api
 from spanscore.judges.effects.cache import key_of
 from spanscore.judges.effects.prefix import CACHED_FROM, shared_beginning
 from spanscore.judges.langchain.client import BlockingCalls, own_client
@@ -36,6 +34,9 @@ from spanscore.judges.score_context import suppress_tracing
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
+
+    from spanscore.judges.batches.api import BatchApi
+    from spanscore.judges.batches.run import BatchAccount
 
 Structured = Literal["auto", "schema", "tools", "json", "text"]
 _METHODS: Mapping[str, dict[str, str]] = {
@@ -358,6 +359,8 @@ class LangChainJudge:
 
     def batch_api(self) -> BatchApi | None:
         """Return the batch endpoint of the model's provider; None without one in OpenAI's or Anthropic's form."""
+        from spanscore.judges.batches.run import batch_api  # not above: a judge without batches saves 4 ms
+
         return batch_api(self.account, self._plain.model)
 
     async def ask(self, prompt: Prompt) -> Reply:
