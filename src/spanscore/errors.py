@@ -9,7 +9,7 @@ SpanscoreError
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
     ├── JudgeUnavailable              … could not be reached, or failed on its side; another attempt may succeed
     │   └── JudgeOverloaded           … refused because of load, and asks for a pause
-    ├── JudgeOutOfQuota               … refused, because its account has no money left
+    ├── JudgeOutOfQuota               … refused, because the account has no credit left
     ├── JudgeTimeout                  … did not answer before its deadline
     ├── JudgeUnparseable              … answered in the wrong form, also when asked to repair the answer
     ├── JudgeRateLimited              was not asked: the question waited too long
@@ -85,7 +85,7 @@ class SampleError(SpanscoreError, ValueError):
 
 
 class JudgeError(SpanscoreError):
-    """The judge gave no usable answer. It never becomes a score.
+    """The judge gave no usable answer, so there is no score.
 
     Remedy: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
 
@@ -94,20 +94,20 @@ class JudgeError(SpanscoreError):
     ``timeout``, ``http_<status>``. Errors of a question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``.
     Errors of a batch: ``batch_expired``, ``batch_cancelled``, ``batch_failed``. Also ``budget``, ``unknown_step`` (lexical
     judge), ``jury_incomplete`` (fewer than two jurors answered), and ``judge_error`` for every other error. A user's judge may
-    raise others.
+    raise other types.
 
     Args:
         message: the error, without a quotation of the prompt or the answer.
         error_type: low-cardinality name for ``error.type``; the class's own when None.
-        retry_after_s: seconds that the judge asked us to wait; None if it did not.
-        headers: headers of the refusal with the account's limits, names in lower case; for the gate.
+        retry_after_s: pause in seconds that the judge requested; None if it requested no pause.
+        headers: headers of the refusal with the account's limits, names in lower case; for the account limiter.
         input_tokens: tokens of the question that are billed although the answer was cut or filtered; 0 if the judge reports
             none.
         output_tokens: tokens of the answer that are billed although it was cut or filtered; 0 if the judge reports none.
 
     Attributes:
-        request_sent: whether a request was sent; without one, nothing can be billed.
-        response_started: whether the answer broke off; it may be billed, by an unknown amount.
+        request_sent: whether a request was sent; otherwise no amount can be billed.
+        response_started: whether the answer broke off; such an answer may be billed, by an unknown amount.
     """
 
     error_type = "judge_error"
@@ -136,9 +136,9 @@ class JudgeError(SpanscoreError):
 
         A copy, because a raised exception carries a traceback.
         """
-        told = type(self).__new__(type(self), *self.args)
-        told.__dict__.update(self.__dict__, request_sent=False)
-        return told
+        unsent = type(self).__new__(type(self), *self.args)
+        unsent.__dict__.update(self.__dict__, request_sent=False)
+        return unsent
 
 
 class JudgeUnavailable(JudgeError):
@@ -161,7 +161,7 @@ class JudgeOverloaded(JudgeUnavailable):
 
 
 class JudgeOutOfQuota(JudgeError):
-    """The account has no money left (``insufficient_quota`` and similar errors): a person must act.
+    """The account has no credit left (``insufficient_quota`` and similar errors): a person must act.
 
     Remedy: pay, or configure another account; the questions wait until ``queue_timeout``.
     """
@@ -179,7 +179,7 @@ class JudgeTimeout(JudgeError):
 
 
 class JudgeUnparseable(JudgeError):
-    """The judge answered in the wrong form, also when it was asked to repair its answer.
+    """The judge answered in the wrong form, even when it was asked to repair its answer.
 
     Remedy: another ``judge.structured``, or another model.
     """
@@ -190,8 +190,8 @@ class JudgeUnparseable(JudgeError):
 class JudgeRateLimited(JudgeError):
     """The question waited for longer than ``judge.queue_timeout``. ``error_type`` names the cause.
 
-    ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: its account has no
-    money.
+    ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: the account has no
+    credit left.
 
     Remedy: for ``rate_limit`` lower the sampling rates, or ask the provider for higher limits; for ``breaker_open`` wait, or
     configure a ``judge.fallback``; for ``quota`` pay the provider.

@@ -8,7 +8,7 @@ Each protocol names its calling thread. Built-in parts and users' parts pass the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 from spanscore.core.job import Job, UnitCounts
@@ -23,6 +23,7 @@ __all__ = [
     "DurableQueue",
     "Embedder",
     "Filter",
+    "JobSink",
     "Judge",
     "Metric",
     "PendingSpan",
@@ -39,7 +40,7 @@ __all__ = [
 
 @runtime_checkable
 class Receiver(Protocol):
-    """An entry of units: it puts events into the event queue on any thread, and passes finished units to ``UnitListener``.
+    """An entry of units, which puts events into the event queue on any thread, and passes finished units to ``UnitListener``.
 
     Methods run on the span thread, unless they name another.
     """
@@ -54,21 +55,24 @@ class Receiver(Protocol):
         """Return the time of the next ``tick`` that has work, None if no work waits for a time."""
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the ended units that are still in the receiver: a flush waits for them."""
+        """Return the ended units that are still in the receiver, for which a flush waits."""
+
+    def open_keys(self) -> Iterable[UnitKey]:
+        """Return the units that have begun and are still in the receiver. Span id 0 = every unit of the trace."""
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit in its present state. Return the units that had not ended; their later events are ignored."""
+        """Hand on every unit in its present state. Return the units that had not ended, whose later events are ignored."""
 
     def unread_count(self) -> int:
-        """Return the number of units without a read event. Any thread, after the span thread's last read."""
+        """Return the number of units without a read event. Called on any thread, after the span thread's last read."""
 
     def close(self) -> None:
-        """Reject units that begin from now on. Any thread."""
+        """Reject units that begin from now on. Thread-safe."""
 
 
 @runtime_checkable
 class SpanNormalizer(Protocol):
-    """Converts a span of another library to GenAI attribute names. Pure; any thread; never raises because of a payload."""
+    """Converts a span of another library to GenAI names. Must be pure, thread-safe, and not raise because of a payload."""
 
     @property
     def name(self) -> str:
@@ -96,16 +100,13 @@ class SpanNormalizer(Protocol):
 
 
 class UnitListener(Protocol):
-    """Receives units and their spans from the receivers. Span thread only."""
+    """Receives units and their spans from the receivers. Called on the span thread only."""
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
-        """Name metrics that another scorer of the process scores on a unit that is about to begin: they are left out here."""
+        """Name metrics that are left out on a unit that is about to begin, because another scorer scores them."""
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Report that a unit began."""
-
-    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        """Report that a span of a unit that may be scored began."""
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -113,7 +114,7 @@ class UnitListener(Protocol):
         """Hand over an ended span of a unit that may be scored. The callee must end ``pending``, once.
 
         Args:
-            pending: the span to end; None if it was exported already, so that it gets no scores.
+            pending: the span to end; None if it was already exported, so that it gets no scores.
             size_bytes: approximate size of the span's content in bytes; 0 if the receiver does not measure it.
         """
 
@@ -121,10 +122,10 @@ class UnitListener(Protocol):
         """Hand over the known facts and the root of a unit that no metric can sample; the root is ended immediately."""
 
     def unit_excluded(self, facts: SamplingContext) -> None:
-        """Count a unit that sampling excluded when it began; no other call follows for the unit. Any thread."""
+        """Count a unit that sampling excluded when it began; no other call follows for the unit. Thread-safe."""
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
-        """Report that events of a unit were lost: the unit will end as ``incomplete``."""
+        """Report that events of a unit were lost, so that the unit will end as ``incomplete``."""
 
     def unit_complete(
         self,
@@ -155,10 +156,12 @@ class UnitListener(Protocol):
 
 
 class SampleObserver(Protocol):
-    """Reads the samples of closed units for another purpose than scores, such as conversations. Span thread."""
+    """Reads the samples of closed units for another purpose than scores, such as conversations. Called on the span thread."""
 
     def is_interested(self, facts: SamplingContext) -> bool:
-        """Whether the observer needs the samples of a unit that has closed. Pure; called again before ``on_samples``."""
+        """Whether the observer needs the samples of a closed unit. Must be pure, because it is called again before
+        ``on_samples``.
+        """
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take the samples of a unit of interest; called once per unit, in any order. If it has no samples, ``samples.outcome``
@@ -171,7 +174,7 @@ class SampleObserver(Protocol):
 
 
 class PendingSpan(Protocol):
-    """A span that is still to be exported: a live span, or a rebuilt ``ReadableSpan``. Span thread only."""
+    """A span that is still to be exported: a live span, or a rebuilt ``ReadableSpan``. Used on the span thread only."""
 
     @property
     def size(self) -> int:
@@ -183,7 +186,7 @@ class PendingSpan(Protocol):
 
 @runtime_checkable
 class SampleExtractor(Protocol):
-    """Makes the samples of a unit from its ``SpanData`` alone. Loop thread; must not block."""
+    """Makes the samples of a unit from its ``SpanData`` alone. Called on the loop thread; must not block."""
 
     def accepts(self, span: SpanData) -> bool:
         """Whether this extractor reads units with this root."""
@@ -204,7 +207,7 @@ class Redactor(Protocol):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Decides whether a sample is scored. Any thread of spanscore; must not block."""
+    """Decides whether a sample is scored. Called on any thread of spanscore; must not block."""
 
     def __call__(self, sample: Sample, /) -> bool:
         """Return whether the sample is to be scored."""
@@ -223,7 +226,7 @@ class Queue(Protocol):
         """Number of places."""
 
     def __len__(self) -> int:
-        """Number of occupied places: reserved ones, waiting jobs, and jobs in work."""
+        """Number of occupied places: reserved places, waiting jobs, and jobs that are being scored."""
 
     def reserve(self, size_bytes: int) -> bool:
         """Reserve a place for ``size_bytes`` of content. False if the queue is full; an empty queue accepts any size."""
@@ -249,10 +252,10 @@ class Queue(Protocol):
 
 @runtime_checkable
 class DurableQueue(Queue, Protocol):
-    """A queue on a disk: other processes share its jobs, and a restarted process finds them again. Loop thread."""
+    """A queue on a disk: other processes share its jobs, and a restarted process finds them. Called on the loop thread."""
 
     def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Set the callback of each job that is put. It gets the job, the outcome of the job's unit, and the reason.
+        """Set the callback of each job that is put. The callback gets the job, the outcome of the job's unit, and the reason.
 
         An outcome of None means that this process scores the job.
         """
@@ -264,23 +267,24 @@ class DurableQueue(Queue, Protocol):
         """Save all scores of a job so far; ``callback`` gets True when they are durable, False if the job is another's."""
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Forget the jobs of units after the export of their spans and scores. Any thread."""
+        """Forget the jobs of units after the export of their spans and scores. Thread-safe."""
 
     def rejection_reason(self) -> str | None:
-        """Return why ``reserve`` rejects a unit, without numbers; None: the queue has no reason to add. Any thread."""
+        """Return why ``reserve`` rejects a unit, without numbers; None if the queue has no reason to add. Thread-safe."""
 
     def is_durable(self, key: UnitKey) -> bool:
-        """Whether a unit (not a revision) is scored even if this process ends. Any thread."""
+        """Whether a unit (not a revision) is scored even if this process ends. Thread-safe."""
 
 
 @runtime_checkable
 class Judge(Protocol):
-    """A model that answers prompts. Loop thread.
+    """A model that answers prompts. Called on the loop thread.
 
-    Three optional attributes:
+    Four optional attributes:
 
     - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of its step. A metric may then
       combine questions about the same texts into one.
+    - ``reads_images = True``: the judge reads ``Prompt.images``. Any other judge gets the markers in the texts without images.
     - ``max_input_tokens``: the largest number of tokens of a question; 96,000 if missing.
     - ``prompt_order``: the order of its questions, ``evidence_first`` (the default) or ``instruction_first``.
     """
@@ -293,12 +297,12 @@ class Judge(Protocol):
         """Answer one prompt.
 
         Raises:
-            JudgeError: the judge gave no answer. A judge never invents one.
+            JudgeError: the judge gave no answer. A judge never invents an answer.
         """
 
 
 class Embedder(Protocol):
-    """Converts texts to vectors. Loop thread."""
+    """Converts texts to vectors. Called on the loop thread."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in the same order; all vectors have the same length."""
@@ -306,7 +310,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores samples. Stateless: one instance serves every worker. Loop thread; if ``cpu_bound``, a pool thread."""
+    """Scores samples. One instance serves every worker. Called on the loop thread, or if ``cpu_bound`` on a pool thread."""
 
     @property
     def name(self) -> str:
@@ -314,7 +318,7 @@ class Metric(Protocol):
 
     @property
     def version(self) -> str:
-        """Version of the metric; it changes with every prompt and parameter."""
+        """Version of the metric, which changes with every prompt and parameter."""
 
     @property
     def evaluator_version(self) -> str:
@@ -332,7 +336,7 @@ class Metric(Protocol):
 
     @property
     def cpu_bound(self) -> bool:
-        """Whether ``score`` mostly computes, and so runs on a pool thread."""
+        """Whether ``score`` mainly computes, and so runs on a pool thread."""
 
     async def score(self, sample: Sample) -> Score:
         """Score one sample. Built-in metrics never raise: a failure is an outcome."""
@@ -340,17 +344,17 @@ class Metric(Protocol):
 
 @runtime_checkable
 class Sink(Protocol):
-    """A destination of scores. Span thread only, so a blocking exporter delays neither the application nor the loop.
+    """A destination of scores. Called on the span thread only: a blocking exporter delays neither the application nor the loop.
 
     An exception of a sink is logged, and affects neither the other sinks nor the scorer.
     """
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish one or more scores of a unit. Later calls may bring more scores of the unit; each score comes once.
+        """Publish one or more scores of a unit. Later calls may bring more scores of the unit.
 
-        A score with a ``source`` is not from sampled traffic and belongs in no mean of scores without one. ``unit`` has no
-        content; of its spans it has only the root and the span that names its model. An explanation of a score may quote
-        content.
+        A score with a ``source`` is not from sampled traffic, and belongs in no mean of scores without a source. ``unit`` has
+        no content, and only two of its spans: the root, and the span that names its model. An explanation of a score may quote
+        content. Each score comes once; with a spool, scores of a crashed process may come again.
         """
 
     def shutdown(self) -> None:
@@ -358,8 +362,20 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class JobSink(Protocol):
+    """A sink that also gets each finished unit, once, with all its scores. Called on the loop thread; must not block."""
+
+    def emit_job(self, job: Job, scores: Sequence[Score]) -> None:
+        """Publish a unit or an ended conversation whose last score is known.
+
+        ``job.samples`` has its redacted samples, which are content. An exception is logged. With a spool, units of a crashed
+        process may come again.
+        """
+
+
+@runtime_checkable
 class AnnotationSink(Protocol):
-    """A sink that also publishes human labels of units. Span thread; its exceptions are logged."""
+    """A sink that also publishes human labels of units. Called on the span thread; its exceptions are logged."""
 
     def label(self, label: Annotation) -> None:
         """Publish a label, once. A changed label arrives again with the next revision.
@@ -370,7 +386,7 @@ class AnnotationSink(Protocol):
 
 
 class Counts(Protocol):
-    """Counts that the observable instruments read. Any thread."""
+    """Counts that the observable instruments read. Thread-safe."""
 
     def count_units(self) -> UnitCounts:
         """Return the counts of units, all at one moment."""

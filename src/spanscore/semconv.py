@@ -123,13 +123,13 @@ RERANK: Final = "rerank"
 NOT_READ_OPERATIONS: Final = frozenset(
     {EVALUATION, CREATE_AGENT, EMBEDDINGS, "create_memory", "update_memory", "upsert_memory", "delete_memory"}
 )
-"""Operations whose spans have no question and no answer: they are not read, and alone they make no unit."""
+"""Operations whose spans have no question and no answer. Such spans are not read, and alone make no unit."""
 WORDLESS_REQUESTS: Final = frozenset(
     f"{prefix}{name}"
     for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
     for prefix in ("", "a")
 )
-"""LiteLLM's request types without a prompt and answer in words; they are treated like `EMBEDDINGS`."""
+"""LiteLLM's request types without a prompt and answer in words, which are treated like `EMBEDDINGS`."""
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """Operations in which a model answers a prompt."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})
@@ -200,6 +200,10 @@ USAGE_COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
 USAGE_CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read_input_tokens"
 REQUEST_TYPE: Final = "llm.request.type"
 """The name before operations existed: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
+MODEL_REQUEST_PARAMETERS: Final = "model_request_parameters"
+"""Pydantic AI: the tools of a model's request among its parameters, as JSON."""
+REQUEST_FUNCTIONS: Final = "llm.request.functions."
+"""Older OpenLLMetry, flat: followed by a position and ``name``, ``description`` or ``parameters``."""
 PROMPT: Final = "gen_ai.prompt"
 PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
 """Followed by a name: a value that a prompt template was filled with (GenAI conventions, newest)."""
@@ -223,7 +227,7 @@ MESSAGE_EVENTS: Final[Mapping[str, str]] = {
 """Span event → the role of the message it holds."""
 SESSION_ID: Final = "session.id"
 LANGSMITH_KIND: Final = "langsmith.span.kind"
-"""Run type in LangSmith's OTel export. Its operation of a retriever is ``embeddings``, so the kind is read instead."""
+"""Run type in LangSmith's OTel export. LangSmith's operation of a retriever is ``embeddings``, so the kind is read instead."""
 LANGSMITH_METADATA: Final = "langsmith.metadata."
 """Followed by a key."""
 
@@ -234,6 +238,8 @@ LLM_INPUT_MESSAGES: Final = "llm.input_messages."
 LLM_OUTPUT_MESSAGES: Final = "llm.output_messages."
 """Flat: followed by a position and ``message.`` ``role``, ``content``, ``contents.``, ``tool_calls.`` and so on."""
 LLM_PROMPTS: Final = "llm.prompts"
+LLM_TOOLS: Final = "llm.tools."
+"""Flat: followed by a position and ``tool.json_schema``, ``tool.name`` or ``tool.description``."""
 LLM_MODEL_NAME: Final = "llm.model_name"
 LLM_REQUEST_MODEL_NAME: Final = "llm.request.model_name"
 LLM_RESPONSE_MODEL_NAME: Final = "llm.response.model_name"
@@ -241,7 +247,7 @@ LLM_PROVIDER: Final = "llm.provider"
 LLM_SYSTEM: Final = "llm.system"
 LLM_FINISH_REASON: Final = "llm.finish_reason"
 LLM_TOKEN_COUNT: Final = "llm.token_count."
-"""Followed by ``prompt``, ``completion`` and details of both."""
+"""Followed by ``prompt``, ``completion`` and details of these two."""
 RERANKER_DOCUMENTS: Final = "reranker.output_documents."
 RERANKER_QUERY: Final = "reranker.query"
 OPENINFERENCE_METADATA: Final = "metadata"
@@ -253,11 +259,11 @@ OPENINFERENCE_REDACTED: Final = "__REDACTED__"
 
 # --- read only: scores of other evaluators ---------------------------------------------------------------------------
 EVENT_NAME: Final = "event.name"
-"""Attribute of a log record: its event name, before records had a field for it (opentelemetry-proto 1.5)."""
-OPENINFERENCE_TOLD: Final[Mapping[str, str]] = {"evaluations.": ".evaluation.", "annotations.": ".annotation."}
+"""Attribute with a log record's event name, before records had a field for the name (opentelemetry-proto 1.5)."""
+OPENINFERENCE_RESULTS: Final[Mapping[str, str]] = {"evaluations.": ".evaluation.", "annotations.": ".annotation."}
 """Prefix → suffix around the position of a result. ``trace.`` or ``session.`` may precede the prefix, for their results."""
 PHOENIX_EVALUATION: Final = "Evaluation: "
-"""Prefix of the span name of an evaluator in a Phoenix experiment; its ``score`` and ``label`` are flat."""
+"""Prefix of the span name of an evaluator in a Phoenix experiment, whose ``score`` and ``label`` are flat."""
 
 # --- read only: OpenLLMetry (0.62) -----------------------------------------------------------------------------------
 TRACELOOP_KIND: Final = "traceloop.span.kind"
@@ -289,7 +295,7 @@ SAMPLING_DECISION: Final = "spanscore.sampling.decision."
 METRIC_OUTCOME: Final = "spanscore.outcome."
 """Followed by a metric that sampled the unit and gave no score: its outcome; after ``missing_field`` also the fields."""
 LEFT_OUT: Final = "spanscore.left_out."
-"""Followed by a metric whose judge got less than half of a question, because it was too long: the share left out, (.5, 1)."""
+"""Followed by a metric whose judge got less than half of a question that was too long: the share left out, (.5, 1)."""
 METADATA: Final = "spanscore.metadata."
 """On a unit's root, followed by a key of ``capture.metadata``: the run's metadata value. Rules read it wherever the span is
 read again.
@@ -302,11 +308,13 @@ RUN_STEP_ERROR: Final = "spanscore.run.step_error"
 INTERRUPTED: Final = "interrupted"
 """Status of a LangGraph run that waits for a person."""
 SAMPLE_SOURCE: Final = "spanscore.sample.source"
-"""How question and answer were found, by the less certain of the two: ``messages``, ``keys``, ``only_text``, ``matched``,
-``object``, ``model`` or ``extract``.
+"""How question and answer were found, whichever of the two is less certain. From certain to uncertain: ``messages``, ``keys``,
+``only_text``, ``matched``, ``object``, ``model``; ``extract`` is the configured place or function.
 """
 UNUSED_DOCUMENTS: Final = "spanscore.retrieval.unused_documents"
 """Number of retrieved documents that are no contexts of the sample: graded as irrelevant, or in no prompt of the answer."""
+IMAGES_LEFT_OUT: Final = "spanscore.sample.images_left_out"
+"""Number of images of the sample that are left out: above ``limits.image_bytes``, by ``capture.images``, or not recorded."""
 
 # --- ours: on the evaluation span only ----------------------------------------------------------------------------
 SCORED_REQUEST_MODEL: Final = "spanscore.request.model"
@@ -315,6 +323,8 @@ METRIC_VERSION: Final = "spanscore.metric.version"
 METRIC_KIND: Final = "spanscore.metric.kind"
 METRIC_DIRECTION: Final = "spanscore.metric.direction"
 METRIC_RANGE: Final = "spanscore.metric.range"
+METRIC_CATEGORIES: Final = "spanscore.metric.categories"
+"""All categories of a categorical metric; missing for other kinds. The score's category is its label."""
 METRIC_PASS_AT: Final = "spanscore.metric.pass_at"
 """Lowest quality with the label ``pass``, [0, 1]; missing if the scale is open."""
 QUALITY: Final = "spanscore.quality"
@@ -332,16 +342,18 @@ EVALUATOR_TYPE: Final = "spanscore.evaluator.type"
 SCORE_ID: Final = "spanscore.score.id"
 SCORE_REVISION: Final = "spanscore.score.revision"
 SESSION_TURNS: Final = "spanscore.session.turns"
-"""On a session's score: number of units in the conversation, so far if it goes on."""
+"""On a session's score: number of units in the conversation so far."""
 SESSION_END: Final = "spanscore.session.end"
 """On a session's score: how the session ended, ``explicit``, ``idle``, ``max_turns``, ``evicted`` or ``shutdown``.
 
-``open``: the session goes on, and the score is provisional: on its evaluation span alone, in no sum.
+``open``: the session continues, and the score is provisional: on its evaluation span alone, in no sum.
 """
 EVALUATION_SOURCE: Final = "spanscore.evaluation.source"
-"""Source of a score that is not from sampled traffic, as one of the values below. Alerts and means leave such scores out.
+"""Source of a score that is not from sampled traffic: ``fallback``, ``judge_check``, ``feedback``, ``shadow``, ``external``
+or ``inner``.
+Alerts and means leave such scores out.
 
-Also an attribute of sums; and of the unit's span, if one of its scores is from a fallback.
+Also an attribute of sums; and of the unit's span, if one of its scores is from a fallback, or if it is an inner unit.
 """
 SOURCE_FALLBACK: Final = "fallback"
 SOURCE_JUDGE_CHECK: Final = "judge_check"
@@ -352,6 +364,12 @@ SOURCE_SHADOW: Final = "shadow"
 """Scores of a second judge on the same units: counted separately from their outcomes, and never on the unit's span."""
 SOURCE_EXTERNAL: Final = "external"
 """Scores that other evaluators sent over OTLP: without a declared scale, on instruments alone, in no count of units."""
+SOURCE_INNER: Final = "inner"
+"""Scores of inner units (``units.also``), which are counted separately from the units of their traces."""
+UNIT_KIND: Final = "spanscore.unit.kind"
+"""On spans, scores and sums of inner units: ``retriever``, ``tool``, ``agent`` or ``chat``. Other units have none."""
+UNIT_NAME: Final = "spanscore.unit.name"
+"""On spans, scores and sums of inner units: the name of their entry in ``units.also``; missing if the entry has no name."""
 OUTCOME: Final = "spanscore.evaluation.outcome"
 APPLICABLE: Final = "spanscore.evaluation.applicable"
 """Whether the condition of a metric with ``applies_when`` holds. Missing if the judge failed on the condition."""
@@ -367,6 +385,8 @@ JUDGE_CACHED_CALLS: Final = "spanscore.judge.cached_calls"
 """
 JUDGE_INPUT_TRUNCATED_RATIO: Final = "spanscore.judge.input.truncated_ratio"
 """Largest share of a question's tokens, [0, 1), that was left out because the question was too long for the judge."""
+JUDGE_IMAGES_NOT_SHOWN: Final = "spanscore.judge.images_not_shown"
+"""Largest number of images of a question that its judge did not get, because it reads no images; missing if 0."""
 JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradictions"
 """Number of verdicts behind the score that their own reason contradicts, by English patterns; missing if 0. The verdict is
 kept.

@@ -1,5 +1,7 @@
 """Our threads use a tenth of a busy application's time while the queues have room, and all of it in an idle process."""
 
+from collections import Counter
+
 import pytest
 
 from spanscore.core import event_queue as duty_cycle
@@ -9,27 +11,31 @@ MS = 1_000_000
 
 
 class Machine:
-    """The three clocks of a process with an application that uses a given share of a core while our thread rests."""
+    """The clocks of a process with an application that uses a given share of a core while our threads rest.
+
+    ``thread`` is the working thread; each has a clock of its own.
+    """
 
     def __init__(self, monkeypatch, application):
-        self.application, self.now_ns, self.cpu_ns, self.ours_ns = application, 10**12, 10**9, 10**6
+        self.application, self.now_ns, self.cpu_ns = application, 10**12, 10**9
+        self.thread, self.ours_ns = None, Counter()
         monkeypatch.setattr(duty_cycle, "monotonic_ns", lambda: self.now_ns)
         monkeypatch.setattr(duty_cycle, "process_time_ns", lambda: self.cpu_ns)
-        monkeypatch.setattr(duty_cycle, "thread_time_ns", lambda: self.ours_ns)
+        monkeypatch.setattr(duty_cycle, "thread_time_ns", lambda: self.ours_ns[self.thread])
 
     def work(self, ns):
         self.now_ns += ns
         self.cpu_ns += ns
-        self.ours_ns += ns
+        self.ours_ns[self.thread] += ns
 
     def rest(self, seconds):
         self.now_ns += int(seconds * 1e9)
         self.cpu_ns += int(seconds * 1e9 * self.application)
 
 
-def a_cycle(gives_way=True):
+def a_cycle(yields_cpu=True):
     cycle = DutyCycle()
-    cycle.gives_way = gives_way
+    cycle.yields_cpu = yields_cpu
     return cycle
 
 
@@ -38,17 +44,24 @@ def part_worked(machine, cycle, fill=0.0, turns=200):
     mine = cycle.turns(lambda: fill)
     for turn in range(2 * turns):
         if turn == turns:
-            began_ns, before_ns = machine.now_ns, machine.ours_ns
+            began_ns, before_ns = machine.now_ns, machine.ours_ns.total()
         machine.work(2 * MS)
         machine.rest(mine.rest_s() or 0.000_1)
-    return (machine.ours_ns - before_ns) / (machine.now_ns - began_ns)
+    return (machine.ours_ns.total() - before_ns) / (machine.now_ns - began_ns)
 
 
-def work_of_one(machine, *turns):
-    """Count a turn once, because one thread's clock is that of all."""
+def begun_turns(machine, cycle):
+    """Return the turns of a thread of its own that has read its clock."""
+    machine.thread = mine = cycle.turns(lambda: 0.0)
+    mine.rest_s()
+    return mine
+
+
+def rest_after_a_turn(machine, mine):
+    """Return the rest of a thread of its own after a turn of work."""
+    machine.thread = mine
     machine.work(2 * MS)
-    for mine in turns:
-        mine._cpu_ns = machine.ours_ns - 2 * MS
+    return mine.rest_s()
 
 
 def test_a_saturated_application_leaves_us_a_tenth(monkeypatch):
@@ -59,11 +72,10 @@ def test_a_saturated_application_leaves_us_a_tenth(monkeypatch):
 
 def test_two_threads_of_ours_share_the_tenth(monkeypatch):
     machine, cycle = Machine(monkeypatch, application=1.0), a_cycle()
-    one, other = cycle.turns(lambda: 0.0), cycle.turns(lambda: 0.0)
+    one, other = begun_turns(machine, cycle), begun_turns(machine, cycle)
 
     def rested(mine):
-        work_of_one(machine, one, other)
-        rest_s = mine.rest_s()
+        rest_s = rest_after_a_turn(machine, mine)
         machine.rest(rest_s or 0.000_1)
         return rest_s
 
@@ -104,18 +116,16 @@ def test_while_somebody_waits_nothing_rests(monkeypatch):
 def test_a_process_that_only_scores_gives_way_to_nobody(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
 
-    assert part_worked(machine, a_cycle(gives_way=False)) > 0.9
+    assert part_worked(machine, a_cycle(yields_cpu=False)) > 0.9
 
 
 def test_two_threads_of_ours_do_not_take_each_other_for_the_application(monkeypatch):
     machine, cycle = Machine(monkeypatch, application=0.0), a_cycle()
-    one, other = cycle.turns(lambda: 0.0), cycle.turns(lambda: 0.0)
+    one, other = begun_turns(machine, cycle), begun_turns(machine, cycle)
 
     for _ in range(100):
-        work_of_one(machine, one, other)
-        assert one.rest_s() == pytest.approx(0.0, abs=0.000_5)
-        work_of_one(machine, one, other)
-        assert other.rest_s() == pytest.approx(0.0, abs=0.000_5)
+        assert rest_after_a_turn(machine, one) == pytest.approx(0.0, abs=0.000_5)
+        assert rest_after_a_turn(machine, other) == pytest.approx(0.0, abs=0.000_5)
 
 
 def test_less_than_a_turn_needs_no_rest_and_adds_up(monkeypatch):
@@ -143,10 +153,10 @@ def test_a_long_turn_is_not_paid_for_with_seconds(monkeypatch):
 def test_a_thread_that_takes_another_s_place_begins_with_its_own_clock(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
     mine = a_cycle().turns(lambda: 0.0)
-    machine.ours_ns = 10**12
+    machine.work(10**12)
     mine.rest_s()
 
-    machine.ours_ns = 0
+    machine.thread = "its successor"
     assert mine.rest_s() == 0.0
     machine.rest(1.0)
     machine.work(2 * MS)

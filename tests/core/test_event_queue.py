@@ -27,10 +27,10 @@ class Reader(threading.Thread):
 
 
 def test_what_is_left_waits_until_the_gathering_is_over():
-    event_queue = EventQueue(soft=10, gather_s=LONG_S)
+    event_queue = EventQueue(soft_events=10, gather_s=LONG_S)
     reader = Reader(event_queue)
 
-    event_queue.leave("a score")
+    event_queue.post_with_batch("a score")
     assert not reader.is_done(0.05)
     event_queue.nudge()
 
@@ -39,10 +39,10 @@ def test_what_is_left_waits_until_the_gathering_is_over():
 
 
 def test_what_is_posted_is_read_at_once_and_takes_what_was_left_along():
-    event_queue = EventQueue(soft=10, gather_s=LONG_S)
+    event_queue = EventQueue(soft_events=10, gather_s=LONG_S)
     reader = Reader(event_queue)
 
-    event_queue.leave("a score")
+    event_queue.post_with_batch("a score")
     event_queue.post("a command")
 
     assert reader.is_done()
@@ -50,7 +50,7 @@ def test_what_is_posted_is_read_at_once_and_takes_what_was_left_along():
 
 
 def test_what_is_abandoned_is_read_by_nobody_else():
-    event_queue = EventQueue(soft=10)
+    event_queue = EventQueue(soft_events=10)
     event_queue.put(ANYONE, "first")
 
     event_queue.abandon()
@@ -59,7 +59,7 @@ def test_what_is_abandoned_is_read_by_nobody_else():
 
 
 def test_an_event_carries_whom_it_is_for():
-    event_queue = EventQueue(soft=10)
+    event_queue = EventQueue(soft_events=10)
     event_queue.put("one receiver", "an event", 5)
     event_queue.put("another", "its event")
 
@@ -67,13 +67,13 @@ def test_an_event_carries_whom_it_is_for():
 
 
 def test_what_is_left_wakes_a_reader_that_sleeps():
-    event_queue = EventQueue(soft=10, gather_s=0.001)
+    event_queue = EventQueue(soft_events=10, gather_s=0.001)
     reader = Reader(event_queue)
     asleep = threading.Event()
-    threading.Thread(target=lambda: _until(lambda: event_queue._asleep, asleep), daemon=True).start()
+    threading.Thread(target=lambda: _until(lambda: event_queue.asleep, asleep), daemon=True).start()
     assert asleep.wait(10)
 
-    event_queue.leave("a score")
+    event_queue.post_with_batch("a score")
 
     assert reader.is_done()
     assert reader.got == ["a score"]
@@ -86,7 +86,7 @@ def _until(holds, event):
 
 
 def test_new_units_are_refused_past_the_bytes_of_what_waits():
-    event_queue = EventQueue(soft=10, soft_bytes=100)
+    event_queue = EventQueue(soft_events=10, soft_bytes=100)
 
     event_queue.put(ANYONE, "an event", 60)
     assert event_queue.admits()
@@ -98,18 +98,20 @@ def test_new_units_are_refused_past_the_bytes_of_what_waits():
 
 
 def test_events_are_dropped_past_four_times_the_bytes_but_not_those_of_a_root():
-    event_queue = EventQueue(soft=10, soft_bytes=100)
+    event_queue = EventQueue(soft_events=10, soft_bytes=100)
     event_queue.put(ANYONE, "heavy", 400)
 
     assert not event_queue.put(ANYONE, "a child", 1)
-    assert event_queue.put(ANYONE, "a root", 1, must=True)
+    assert event_queue.put(ANYONE, "a root", 1, never_drop=True)
     assert (event_queue.is_full(), len(event_queue)) == (True, 2)
 
 
 def test_an_empty_inbox_weighs_nothing_whatever_was_miscounted():
-    event_queue = EventQueue(soft=10, soft_bytes=100)
-    event_queue.put(ANYONE, "an event", 60)
-    event_queue._bytes = 1_000  # as if threads had got into each other's way
+    event_queue = EventQueue(soft_events=10, soft_bytes=100)
+    event_queue.put(ANYONE, "an event", 300)
+    event_queue.abandon()  # drops the event, and counts its bytes still
+    event_queue.put(ANYONE, "another", 60)
+    assert not event_queue.admits()
 
     event_queue.take()
 
@@ -117,7 +119,7 @@ def test_an_empty_inbox_weighs_nothing_whatever_was_miscounted():
 
 
 def test_it_is_full_for_its_reader_long_before_it_turns_anything_away():
-    event_queue = EventQueue(soft=100, batch_bytes=1_000)
+    event_queue = EventQueue(soft_events=100, batch_bytes=1_000)
     for _ in range(25):
         event_queue.put(ANYONE, "event", 10)
     assert event_queue.fill() == 0.5

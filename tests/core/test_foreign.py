@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.core.log import bases_of, class_name, defines, is_a, module_of, said_by, type_name
+from spanscore.core.log import bases_of, class_name, defines, error_text, is_a, module_of, type_name
 
 
 def a_secret():
@@ -21,7 +21,7 @@ def a_secret():
     return Secret()
 
 
-class Told(ValueError):
+class TextError(ValueError):
     """An application's error without a text of its own."""
 
 
@@ -41,7 +41,7 @@ def test_a_class_is_named_without_asking_its_metaclass():
     assert not defines(kind, "__dataclass_fields__")
 
 
-def test_an_instance_is_told_by_its_type_and_not_asked():
+def test_an_instance_is_reported_by_its_type_and_not_asked():
     assert not is_a(a_secret(), str, dict)
     assert is_a(True, int)
 
@@ -49,20 +49,20 @@ def test_an_instance_is_told_by_its_type_and_not_asked():
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (Told("no such ship"), "no such ship"),
-        (Told("no ship", 7), "('no ship', 7)"),
+        (TextError("no such ship"), "no such ship"),
+        (TextError("no ship", 7), "('no ship', 7)"),
         (KeyError("ship"), "'ship'"),
         (OSError(2, "No such file", "ships.txt"), "[Errno 2] No such file: 'ships.txt'"),
         (ModuleNotFoundError("No module named 'ships'"), "No module named 'ships'"),
-        (Told(), ""),
+        (TextError(), ""),
     ],
 )
 def test_a_plain_error_says_what_it_says(error, text):
-    assert said_by(error) == str(error) == text
+    assert error_text(error) == str(error) == text
 
 
-@pytest.mark.parametrize("kind", [Told, KeyError, ImportError, OSError])
+@pytest.mark.parametrize("kind", [TextError, KeyError, ImportError, OSError])
 def test_an_error_whose_text_would_have_to_be_asked_for_says_nothing(kind):
-    assert said_by(Asked("x")) is None
-    assert said_by(kind(a_secret())) is None
-    assert said_by(OSError(2, "?", Path("x"))) is None
+    assert error_text(Asked("x")) is None
+    assert error_text(kind(a_secret())) is None
+    assert error_text(OSError(2, "?", Path("x"))) is None

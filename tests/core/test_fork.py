@@ -16,12 +16,12 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can
 
 
 class Part:
-    def __init__(self, name: str, heard: list[str]) -> None:
+    def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name
-        self.heard = heard
+        self.calls = calls
 
     def hear(self) -> None:
-        self.heard.append(self.name)
+        self.calls.append(self.name)
 
     def fail(self) -> None:
         raise RuntimeError(self.name)
@@ -34,37 +34,37 @@ def in_child(tell: Callable[[], str]) -> str:
         os._exit(0)
     os.waitpid(child, 0)
     os.close(write)
-    with os.fdopen(read) as told:
-        return told.read()
+    with os.fdopen(read) as file:
+        return file.read()
 
 
 def test_parts_are_made_new_in_their_order_and_one_that_fails_stops_no_other() -> None:
-    heard: list[str] = []
-    first, broken, last = (Part(name, heard) for name in ("first", "broken", "last"))
+    calls: list[str] = []
+    first, broken, last = (Part(name, calls) for name in ("first", "broken", "last"))
     call_in_child(first, Part.hear)
     call_in_child(broken, Part.fail)
     call_in_child(last, Part.hear)
 
-    assert in_child(lambda: " ".join(heard)) == "first last"
-    assert heard == []
+    assert in_child(lambda: " ".join(calls)) == "first last"
+    assert calls == []
 
 
 def test_a_fork_waits_for_what_must_be_over_before_it() -> None:
-    heard: list[str] = []
-    part = Part("waited", heard)
+    calls: list[str] = []
+    part = Part("waited", calls)
     before_fork(part, Part.hear)
 
-    assert in_child(lambda: " ".join(heard)) == "waited"
-    assert heard == ["waited"]
+    assert in_child(lambda: " ".join(calls)) == "waited"
+    assert calls == ["waited"]
 
 
 def test_a_part_that_an_earlier_call_replaces_has_its_call() -> None:
-    heard: list[str] = []
-    first, replaced = Part("first", heard), [Part("replaced", heard)]
+    calls: list[str] = []
+    first, replaced = Part("first", calls), [Part("replaced", calls)]
     call_in_child(first, lambda _: replaced.clear())
     call_in_child(replaced[0], Part.hear)
 
-    assert in_child(lambda: " ".join(heard)) == "replaced"
+    assert in_child(lambda: " ".join(calls)) == "replaced"
 
 
 def test_threads_that_are_busy_in_the_parent_are_free_in_a_child() -> None:
@@ -82,8 +82,8 @@ def test_threads_that_are_busy_in_the_parent_are_free_in_a_child() -> None:
 
 
 def test_a_part_is_not_kept_alive() -> None:
-    heard: list[str] = []
-    part = Part("gone", heard)
+    calls: list[str] = []
+    part = Part("gone", calls)
     call_in_child(part, Part.hear)
     seen = weakref.ref(part)
 
@@ -91,4 +91,4 @@ def test_a_part_is_not_kept_alive() -> None:
     gc.collect()
 
     assert seen() is None
-    assert in_child(lambda: " ".join(heard)) == ""
+    assert in_child(lambda: " ".join(calls)) == ""

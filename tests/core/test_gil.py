@@ -46,7 +46,7 @@ def test_each_thread_has_its_own_turn(monkeypatch):
     assert naps(monkeypatch, work) == [0, 0]
 
 
-def test_a_thread_rests_after_its_turns_for_as_long_as_it_is_told(monkeypatch):
+def test_a_thread_rests_after_its_turns_for_as_long_as_configured(monkeypatch):
     def work(clock):
         gil.rest_after_turns(iter([0.018, 0.0]).__next__)
         gil.yield_gil()

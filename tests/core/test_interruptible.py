@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from spanscore.core.threads import AbandonedError, _Interruptible, run_interruptibly
+from spanscore.core.threads import AbandonedError, Interruptible, run_interruptibly
 
 
 def count(counted: list[int], ended: threading.Event) -> None:
@@ -56,7 +56,7 @@ def test_a_call_that_waits_for_a_thread_is_never_made() -> None:
 
 def test_no_exception_reaches_the_thread_after_its_call_has_returned() -> None:
     for _ in range(300):
-        call = _Interruptible(lambda: sum(range(200)))
+        call = Interruptible(lambda: sum(range(200)))
         ender = threading.Thread(target=call.end)
         ender.start()
         with suppress(AbandonedError):
@@ -78,7 +78,7 @@ def test_results_and_errors_come_back() -> None:
 ENDED_THEN_PROFILED = """
 import sys, threading
 from contextlib import suppress
-from spanscore.core.threads import AbandonedError, _Interruptible
+from spanscore.core.threads import AbandonedError, Interruptible
 
 def end(call):
     def run():
@@ -98,7 +98,7 @@ def loop():
 for work in (loop, lambda: begun.set()):
     for _ in range(20):
         begun = threading.Event()
-        end(_Interruptible(work))
+        end(Interruptible(work))
 sys.setprofile(lambda *_: None)
 (lambda: None)()
 sys.setprofile(None)

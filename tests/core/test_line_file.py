@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.core import log
 from spanscore.core.files import LineFile
 
 MANY = 1_000_000
@@ -50,9 +49,8 @@ def test_a_file_is_made_for_its_owner_alone_whatever_the_umask(path: Path) -> No
 
 
 def test_a_file_that_others_can_read_is_made_its_owners_alone_and_that_is_said(
-    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
     path.write_bytes(line(1))
     path.chmod(0o644)
 
@@ -97,6 +95,31 @@ def test_half_a_line_that_somebody_left_spoils_no_other(path: Path) -> None:
     assert path.read_bytes() == line(1) + b'{"half":\n' + line(2)
 
 
+def test_a_durable_file_removes_half_a_line_and_keeps_a_whole_one_without_its_line_break(path: Path) -> None:
+    path.write_bytes(b'{"one": 1}\n{"half":')
+    file = LineFile(path, None, durable=True)
+
+    file.cut_rest()
+    assert path.read_bytes() == b'{"one": 1}\n'
+    path.write_bytes(b'{"one": 1}')
+    file.append(b'{"two": 2}\n')
+    assert path.read_bytes() == b'{"one": 1}\n{"two": 2}\n'
+    path.write_bytes(path.read_bytes() + b'{"half":')
+    file.append(b'{"three": 3}\n')
+
+    assert path.read_bytes() == b'{"one": 1}\n{"two": 2}\n{"three": 3}\n'
+
+
+def test_a_file_without_a_maximum_is_never_rotated(path: Path) -> None:
+    file = LineFile(path, None)
+
+    for number in range(200):
+        file.append(line(number))
+
+    assert numbers(path) == [*range(200)]
+    assert [*path.parent.iterdir()] == [path]
+
+
 FULL = """
 import resource, sys
 from pathlib import Path
@@ -115,9 +138,9 @@ file.append(b"000009 ".ljust(99, b".") + b"\\n")
 
 def test_of_a_line_that_does_not_fit_nothing_stays(path: Path) -> None:
     """Half of the third line would fit: if a disk or a quota is full, a write writes a part."""
-    told = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
+    completed = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
 
-    assert told.stdout.split() == ["OSError"] * 3
+    assert completed.stdout.split() == ["OSError"] * 3
     assert numbers(path) == [0, 1, 9]
 
 
@@ -175,19 +198,28 @@ def test_processes_share_a_file_and_no_line_of_theirs_is_torn_or_lost(path: Path
         assert len(left) > 100  # the file before was whole when it was put aside
 
 
-def test_a_child_that_was_forked_during_a_write_does_not_keep_the_lock(path: Path) -> None:
-    file, (read, write) = LineFile(path, MANY), os.pipe()
-    with file._opened():
-        child = os.fork()
-        if child == 0:
+def test_a_child_that_was_forked_during_a_write_does_not_keep_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, (read, write), children = LineFile(path, MANY), os.pipe(), list[int]()
+
+    def fork_and_write(descriptor: int, content: bytes) -> int:
+        if (child := os.fork()) == 0:
             os.close(write)
             os.read(read, 1)  # until the parent has ended
             os._exit(0)
+        children.append(child)
+        return write_bytes(descriptor, content)
+
+    with monkeypatch.context() as patch:
+        write_bytes = os.write
+        patch.setattr(os, "write", fork_and_write)
+        file.append(line(2))
     appended = threading.Thread(target=file.append, args=(line(1),))
     appended.start()
     appended.join(30)
     os.close(write)
-    os.waitpid(child, 0)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0]
     os.close(read)
 
-    assert numbers(path) == [1]
+    assert numbers(path) == [2, 1]

@@ -17,9 +17,9 @@ def test_one_has_it_until_it_lets_it_go(tmp_path: Path) -> None:
     one, other = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
 
     assert (one.take(), other.take(), one.take()) == (True, False, True)
-    one.let_go()
+    one.release()
     assert (other.take(), one.take()) == (True, False)
-    other.let_go()
+    other.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -28,12 +28,12 @@ def test_in_a_forked_child_it_is_still_the_parents(tmp_path: Path) -> None:
     assert lock.take()
 
     def taken() -> str:
-        lock.let_go()
+        lock.release()
         return str(lock.take())
 
     assert in_child(taken) == "False"
     assert not ProcessLock(tmp_path / "lock").take()
-    lock.let_go()
+    lock.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -42,7 +42,7 @@ def test_a_process_that_ends_lets_it_go(tmp_path: Path) -> None:
 
     assert in_child(lambda: str(lock.take())) == "True"
     assert lock.take()
-    lock.let_go()
+    lock.release()
 
 
 def test_where_there_can_be_no_lock_every_process_has_it(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_single_turn_fields_are_those_of_ragas() -> None:
         "reference_contexts",
         "reference_context_ids",
         "rubrics",
-    } | {"duration_s", "usage"}  # our own
+    } | {"duration_s", "usage", "images"}  # our own
 
 
 def test_multi_turn_fields_are_those_of_ragas() -> None:
@@ -47,7 +47,7 @@ def test_multi_turn_fields_are_those_of_ragas() -> None:
         "reference_tool_calls",
         "reference_topics",
         "rubrics",
-    }
+    } | {"tools", "images"}  # our own
 
 
 def test_an_unknown_field_is_refused_by_name() -> None:
@@ -68,7 +68,7 @@ def test_a_sample_survives_json(sample: SingleTurnSample | MultiTurnSample) -> N
     assert type(sample).model_validate_json(sample.model_dump_json()) == sample
 
 
-def test_messages_are_told_apart_by_their_type() -> None:
+def test_messages_are_distinguished_by_their_type() -> None:
     given = [{"type": "human", "content": "a"}, {"type": "ai", "content": "b"}]
 
     assert MultiTurnSample.model_validate({"user_input": given}).user_input == [

@@ -18,6 +18,7 @@ from spanscore.core.codecs import langchain as codec
 from spanscore.core.codecs.sdk import exported, span_data
 from spanscore.core.codecs.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
 from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.testing import make_span, make_unit
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def tool(name: str, arguments: Any, output: Any, *, call_id: str | None = None, 
 def unit(*runs: Run) -> Unit:
     """The unit of these runs; the first is the root. Runs end in the order in which they start, the root last."""
     spans = [
-        SpanData(
+        make_span(
+            run.operation,
             trace_id=1,
             span_id=position + 1,
             parent_id=None if position == 0 else run.under + 1,
@@ -67,11 +69,11 @@ def unit(*runs: Run) -> Unit:
             start_ns=position,
             end_ns=1_000 if position == 0 else 500 + position,
             status="error" if run.failed else "unset",
-            attributes={semconv.OPERATION_NAME: run.operation, **run.plain, **run.content},
+            attributes={**run.plain, **run.content},
         )
         for position, run in enumerate(runs)
     ]
-    return Unit(UnitKey(1, 1), tuple(spans))
+    return make_unit(*spans)
 
 
 def through_the_sdk(given: Unit) -> Unit:

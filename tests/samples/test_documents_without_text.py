@@ -18,7 +18,7 @@ from spanscore.core.sample import Samples
 from spanscore.core.span import Unit
 from spanscore.metrics import Faithfulness
 from spanscore.pipeline.evaluation import Evaluation
-from spanscore.samples import contexts as retold
+from spanscore.samples import contexts as recovered
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.texts import RetrievedDocument
 from spanscore.samples.view import ModelRun, ToolRun
@@ -210,8 +210,8 @@ def test_another_run_may_have_found_the_text_under_the_same_id() -> None:
 def test_a_tool_is_not_asked_for_documents_of_a_retriever_outside_of_it() -> None:
     runs = [ModelRun(lambda: [], [])]
 
-    assert retold.texts_of_documents([RetrievedDocument(None, "d1")], runs, []) is None
-    assert retold.texts_of_documents([RetrievedDocument(None)], runs, [ToolRun("t", None, None, FIRST)]) == [
+    assert recovered.texts_of_documents([RetrievedDocument(None, "d1")], runs, []) is None
+    assert recovered.texts_of_documents([RetrievedDocument(None)], runs, [ToolRun("t", None, None, FIRST)]) == [
         RetrievedDocument(FIRST)
     ]
 

@@ -170,8 +170,8 @@ def test_messages_that_nobody_has_read_yet_make_the_same_samples(
 ) -> None:
     def translated(n: int, run: Any) -> SpanData:
         operation, parent, status, content = run
-        told = exported({semconv.OPERATION_NAME: str(operation), **content})
-        wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in told.items()}
+        spans = exported({semconv.OPERATION_NAME: str(operation), **content})
+        wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in spans.items()}
         came = span(n, None, parent=parent or None, scope="x", status=status)
         return GenAINormalizer().normalize(replace(came, attributes=structured(wire)))
 

@@ -51,7 +51,7 @@ CALLED = [
     ours.ToolMessage(content=C, tool_call_id="c1"),
     ours.AIMessage(content=A),
 ]
-TOLD = [ours.HumanMessage(content="Hello"), ours.AIMessage(content="Hi.")]
+GREETING = [ours.HumanMessage(content="Hello"), ours.AIMessage(content="Hi.")]
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,16 @@ SHAPES: dict[str, Row] = {
                 [HumanMessage([{"type": "text", "text": Q}, {"type": "image_url", "image_url": {"url": "data:x"}}])],
                 AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": A}]),
             )
-        ]
+        ],
+        (f"{Q}\n[image left out: not recorded]", A),
     ),
-    "an image without words": Row([root([HumanMessage([{"type": "image", "url": "u"}])], AIMessage(A))], (None, A)),
+    "an image without words": Row(
+        [root([HumanMessage([{"type": "image", "url": "http://a.b/c.png"}])], AIMessage(A))], ("[image 1]", A)
+    ),
+    "an audio without words": Row(
+        [root([HumanMessage([{"type": "audio", "base64": "xx", "mime_type": "audio/wav"}])], AIMessage(A))],
+        ("[audio]", A),
+    ),
     "keys question and answer": Row([root({"question": Q}, {"answer": A})]),
     "keys query and result": Row([root({"query": Q}, {"query": Q, "result": A})]),
     "keys input and output": Row([root({"input": Q, "chat_history": []}, {"input": Q, "output": A})]),
@@ -189,12 +196,12 @@ SHAPES: dict[str, Row] = {
     "a thread's second turn": Row(
         [root({"messages": [human(Q)]}, {"messages": [*HISTORY, human(Q), AIMessage(A)]})],
         (Q, A),
-        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+        [*GREETING, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
     "a history that comes in": Row(
         [root([*HISTORY, human(Q)], AIMessage(A))],
         (Q, A),
-        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+        [*GREETING, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
     "an agent with a retrieval tool": Row(
         [
@@ -268,7 +275,7 @@ SHAPES: dict[str, Row] = {
             chat([human("example"), AIMessage("shown"), *HISTORY, human(f"Answer briefly: {Q}")], A),
         ],
         (Q, A),
-        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+        [*GREETING, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
     "tools that only the model saw": Row(
         [root({"question": Q}, {"answer": A}), chat([human(Q), call(), result()], A)], (Q, A), CALLED
@@ -367,7 +374,7 @@ SHAPES: dict[str, Row] = {
     "a resumed turn of a long thread": Row(
         [root(Command(resume="yes"), {"messages": [*HISTORY, human(Q), call(), result(), AIMessage(A)]})],
         (Q, A),
-        [*TOLD, *CALLED],
+        [*GREETING, *CALLED],
     ),
     # --- outcomes ---
     "an unknown shape": Row(
@@ -477,7 +484,7 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
         rubrics={"1": "bad"},
     )
     assert samples.multi_turn == MultiTurnSample(
-        user_input=[*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+        user_input=[*GREETING, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
         reference="r",
         reference_topics=["geography"],
         reference_tool_calls=[ours.ToolCall(name="retrieve", args={"q": "x"})],

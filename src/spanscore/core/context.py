@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _expected: ContextVar[Mapping[str, Any] | None] = ContextVar("spanscore_expected", default=None)
 _session: ContextVar[str | None] = ContextVar("spanscore_session", default=None)
 _judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)
 
 current_expectation = _expected.get
-"""Returns the merged arguments of the surrounding ``references(...)`` blocks, None outside of such a block."""
+"""Returns the merged arguments of the surrounding ``references(...)`` blocks; None outside of such a block."""
 
 current_session = _session.get
 """Returns the id of the innermost surrounding ``session(...)`` block, None outside of such a block."""
 
 is_judging = _judging.get
-"""Returns whether the current call is a judge's: spanscore captures no run inside it."""
+"""Returns whether the current call is made by a judge: spanscore captures no run inside such a call."""
 
 
 @contextmanager
@@ -31,9 +33,9 @@ def references(
     reference_tool_calls: Sequence[Mapping[str, Any]] | None = None,
     rubrics: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Add references to every run that starts inside the block; inner blocks add to outer ones.
+    """Add references to every run that starts inside the block; an inner block adds to the outer block.
 
-    They never travel through run metadata, which LangGraph persists in its checkpoints.
+    References are never in run metadata, which LangGraph persists in its checkpoints.
 
     Args:
         reference: the right answer, or the intended result of a conversation.
@@ -65,7 +67,7 @@ def references(
 
 @contextmanager
 def session(session_id: str) -> Iterator[None]:
-    """Make every run that starts inside the block a turn of this conversation. It overrides the runs' metadata.
+    """Make every run that starts inside the block a turn of this conversation, whatever the runs' metadata state.
 
     The id is ``gen_ai.conversation.id`` on their spans, after the redactor. An inner block overrides an outer one.
 
@@ -105,13 +107,18 @@ def checked_session(session_id: Any) -> str:
 
 
 @contextmanager
-def judging() -> Iterator[None]:
-    """Mark all calls inside the block as a judge's: the handler and ``install()`` ignore them."""
-    token = _judging.set(True)
+def set_inside(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a context variable a value inside the block, and in tasks started there."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _judging.reset(token)
+        variable.reset(token)
+
+
+def judging() -> AbstractContextManager[None]:
+    """Mark all calls inside the block as a judge's: the handler and ``install()`` ignore them."""
+    return set_inside(_judging, True)
 
 
 def _listed(values: Sequence[Any] | None) -> list[Any] | None:

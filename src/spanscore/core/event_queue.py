@@ -1,4 +1,4 @@
-"""``EventQueue``, the bounded queue from the application's threads to the span thread; its clock, and its duty cycle."""
+"""``EventQueue``: the bounded queue from the application's threads to the span thread, with a clock and a duty cycle."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def steady_ns() -> int:
 
 # --- gil ------------------------------------------------------------------------------------------------------------
 
-# A busy thread of ours yields the GIL to the application's threads in between. Otherwise each of these that released it, for a
-# system call as short as an event loop's poll of its sockets, would wait a switch interval (5 ms) to get it back.
+# A busy thread of spanscore yields the GIL to the application's threads after each turn. Otherwise an application thread that
+# released the GIL, even for a short poll of its sockets, would wait a switch interval (5 ms) to get the GIL back.
 
 TURN_NS: Final = 2_000_000
-"""Length of a turn. Each turn costs the application two thread wake-ups and its warm caches. With 1 ms, a chain pays a tenth
-more. With 4 ms, a burst of a thousand waits 0.1 s more, because a longer turn takes a larger share of a contended GIL.
+"""Length of a turn. Each turn costs the application two thread wake-ups and its warm caches. With 1 ms, the overhead of a chain
+is a tenth higher. With 4 ms, a burst of 1,000 units waits 0.1 s longer: a longer turn takes more of a contended GIL.
 """
 
 
@@ -55,8 +55,9 @@ def rest_after_turns(rest_s: Callable[[], float]) -> None:
 
 
 def yield_gil() -> None:
-    """Release the GIL for a moment, if this thread has worked for two milliseconds since the last time. Otherwise costs 0.2
-    µs.
+    """End the turn if it is over (``TURN_NS``): release the GIL, and rest as ``rest_after_turns`` computes.
+
+    The check costs 0.2 µs.
     """
     if monotonic_ns() - _turn.began_ns >= TURN_NS:
         sleep(0.0 if _turn.rest_s is None else _turn.rest_s())
@@ -66,29 +67,27 @@ def yield_gil() -> None:
 # --- duty cycle -----------------------------------------------------------------------------------------------------
 
 # A queue absorbs a burst. While the application uses the CPU and the queues have room, our threads together work for a tenth
-# of the time. They work more as the queues fill. They never rest if a queue is full, the application is idle, or a caller
+# of the time, and for more as the queues fill. Our threads do not rest if a queue is full, the application is idle, or a caller
 # waits for them. So a burst is scored after it ends, and does not slow it down.
 
 _WINDOW_NS: Final = 50_000_000
 """Minimum length of the window over which the application's load is measured."""
 _LEAST: Final = 0.1
-"""Minimum share of the time for all our working threads together, because each of them contends for the GIL with the
-application.
-"""
+"""Lowest share of the time for all working threads of spanscore together: each contends for the GIL with the application."""
 _ROOMY, _CROWDED = 0.5, 0.9
-"""Fill of a queue, as a share of its capacity: up to the first value no thread hurries, from the second on all do."""
+"""Fill of a queue: up to the first value its thread works at the lowest share of the time, from the second on all the time."""
 _LONGEST_S: Final = 0.1
 
 
 class DutyCycle:
-    """Shares the CPU between the threads of one scorer and its application. Any thread.
+    """Shares the CPU between the threads of one scorer and its application. Thread-safe.
 
     Attributes:
-        gives_way: whether there is an application to yield to: a process that only scores has none.
+        yields_cpu: whether there is an application to yield to: a process that only scores has none.
     """
 
     def __init__(self) -> None:
-        self.gives_way = False
+        self.yields_cpu = False
         self._lock = threading.Lock()
         self._waiting = 0
         self._ours_ns = 0  # no lock: a lost addition is one turn of some fifty in a window
@@ -111,33 +110,31 @@ class DutyCycle:
     @property
     def at_ease(self) -> bool:
         """Whether there is an application to yield to, and no caller waits."""
-        return self.gives_way and not self._waiting
+        return self.yields_cpu and not self._waiting
 
     def turns(self, fill: Callable[[], float]) -> Turns:
         """Return the turns of one thread.
 
         Args:
-            fill: returns the fill of the thread's queue, as a share of its capacity.
+            fill: returns the fill of the thread's queue, as ``EventQueue.fill`` measures it; may exceed 1.
         """
         return Turns(self, fill)
 
-    def worked(self, one: Turns, cpu_ns: int) -> None:
+    def add_cpu_time(self, turns: Turns, cpu_ns: int) -> None:
         """Add a thread's time on the CPU, nanoseconds."""
         self._ours_ns += cpu_ns
-        self._at_work.add(one)
+        self._at_work.add(turns)
 
-    def share(self, fill: float) -> float:
+    def work_share(self, fill: float) -> float:
         """Return the share of the time that one thread may work now, (0, 1]."""
         hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
         calm = max((1.0 - self._application()) ** 4, _LEAST / self._threads)
         return calm + (1.0 - calm) * hurry
 
     def _application(self) -> float:
-        """Return the load of the rest of the process, [0, 1]: its time on a core, as a share of the time that our threads
-        left.
-        """
+        """Return the application's load, [0, 1]: the CPU time, as a share of the time in which our threads did not work."""
         now, before = self._clocks(), self._looked
-        window_ns, all_ns, ours_ns = (one - other for one, other in zip(now, before, strict=True))
+        window_ns, all_ns, ours_ns = (later - earlier for later, earlier in zip(now, before, strict=True))
         if window_ns >= _WINDOW_NS:
             self._looked = now
             left_ns = max(window_ns - ours_ns, window_ns // 10)  # otherwise two of our threads might leave nothing
@@ -151,7 +148,7 @@ class DutyCycle:
 
 
 class Turns:
-    """The turns of the calling thread; in a forked child, of its successor."""
+    """The turns of one worker thread. In a forked child, the thread that replaces it uses the same object."""
 
     def __init__(self, cycle: DutyCycle, fill: Callable[[], float]) -> None:
         self._cycle = cycle
@@ -159,58 +156,60 @@ class Turns:
         self._cpu_ns = inf
 
     def rest_s(self) -> float:
-        """Return the rest that is due for the work since the last rest, seconds; 0: go on."""
+        """Return the rest that is due for the work since the last rest, seconds; 0 = no rest."""
         cpu_ns = thread_time_ns()
         self._cpu_ns = min(self._cpu_ns, cpu_ns)  # a new thread's clock begins anew
         worked_ns = int(cpu_ns - self._cpu_ns)
         if worked_ns < TURN_NS:
             return 0.0
         self._cpu_ns = cpu_ns
-        self._cycle.worked(self, worked_ns)
+        self._cycle.add_cpu_time(self, worked_ns)
         if not self._cycle.at_ease:
             return 0.0
-        return min(worked_ns / 1e9 * (1.0 / self._cycle.share(self._fill()) - 1.0), _LONGEST_S)
+        return min(worked_ns / 1e9 * (1.0 / self._cycle.work_share(self._fill()) - 1.0), _LONGEST_S)
 
 
 # --- event queue ----------------------------------------------------------------------------------------------------
 
-# A put appends to a deque and wakes the span thread if it sleeps. It holds no lock and never blocks. The first event in an
+# A put appends to a deque and wakes the span thread if it sleeps, without a lock and without blocking. The first event in an
 # empty event queue wakes the thread, which then gathers events for a moment before it reads. Each wake-up costs the
-# application a turn of the GIL and its warm caches, so there is one per batch, not one per event. With batches of 0.25 s, a
-# busy chain pays a tenth to a fifth less than with batches of 0.1 s.
+# application a turn of the GIL and its warm caches, so there is one per batch, not one per event. With batches of 0.25 s, the
+# overhead of a busy chain is a tenth to a fifth lower than with batches of 0.1 s.
 
 _To = TypeVar("_To")
-"""Type of an event's reader: a receiver, which this floor cannot import."""
+"""Type of an event's receiver. This package must not import the receiver's class."""
 
 
 class EventQueue(Generic[_To]):
     """A deque with two bounds and a sleeping reader.
 
     Args:
-        soft: number of events from which on new units are rejected (``admits`` is False).
+        soft_events: number of events from which on new units are rejected (``admits`` is False).
         soft_bytes: approximate bytes of content from which on new units are rejected.
         batch: number of events that ends the gathering early.
         batch_bytes: approximate bytes of content that end the gathering early.
         gather_s: seconds for which the reader gathers after its first event.
 
-    Beyond four times ``soft`` or ``soft_bytes``, events are dropped: ``put`` returns False and the caller marks the unit
-    incomplete.
+    Beyond four times ``soft_events`` or ``soft_bytes``, events are dropped: ``put`` returns False, and the caller marks the
+    unit incomplete.
 
     Attributes:
         abandoned: whether the reader has been abandoned.
+        size_bytes: approximate bytes of content of the waiting events.
+        asleep: whether the reader sleeps until an item arrives or a timer is due.
     """
 
     def __init__(
         self,
         *,
-        soft: int,
+        soft_events: int,
         soft_bytes: int = 64_000_000,
         batch: int = 8_192,
         batch_bytes: int = 8_000_000,
         gather_s: float = 0.25,
     ) -> None:
-        self.soft = soft
-        self._hard = 4 * soft
+        self.soft_events = soft_events
+        self._hard = 4 * soft_events
         self._soft_bytes = soft_bytes
         self._hard_bytes = 4 * soft_bytes
         self._batch = batch
@@ -219,9 +218,9 @@ class EventQueue(Generic[_To]):
         self._events: deque[tuple[_To, Any, int]] = deque()
         self.abandoned = False
         self._urgent: deque[Any] = deque()
-        self._bytes = 0  # no lock: an error of a race is corrected whenever the event queue is empty
+        self.size_bytes = 0  # no lock: an error of a race is corrected whenever the event queue is empty
         self._wake = threading.Event()
-        self._asleep = False
+        self.asleep = False
         self._full = threading.Event()
         self._gathering = False
         self._nudged = False
@@ -232,56 +231,56 @@ class EventQueue(Generic[_To]):
 
     def admits(self) -> bool:
         """Whether a new unit may come in."""
-        return len(self._events) + len(self._urgent) < self.soft and self._bytes < self._soft_bytes
+        return len(self._events) + len(self._urgent) < self.soft_events and self.size_bytes < self._soft_bytes
 
     def is_full(self) -> bool:
         """Whether a hard bound was reached."""
-        return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
+        return len(self._events) >= self._hard or self.size_bytes >= self._hard_bytes
 
     def fill(self) -> float:
-        """Return the fill, 1 when the reader should hurry: at half of the admitted events, or at two batches of bytes."""
-        return max(2 * len(self._events) / self.soft, self._bytes / (2 * self._batch_bytes))
+        """Return the fill: 1 at half of ``soft_events``, or at two batches of bytes; may exceed 1."""
+        return max(2 * len(self._events) / self.soft_events, self.size_bytes / (2 * self._batch_bytes))
 
-    def put(self, to: _To, event: Any, size_bytes: int = 0, *, must: bool = False) -> bool:
-        """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
+    def put(self, to: _To, event: Any, size_bytes: int = 0, *, never_drop: bool = False) -> bool:
+        """Append an event, O(1), never blocking. Returns False if a hard bound was reached: the event is dropped.
 
         Args:
             to: receiver of the event.
             event: the event.
-            size_bytes: approximate bytes of its content.
-            must: never drop the event, because it begins or ends a unit; units are bounded by ``admits``.
+            size_bytes: approximate bytes of the event's content.
+            never_drop: keep the event above the bounds, because it begins or ends a unit; ``admits`` bounds the units.
         """
         events = self._events
-        if not must and self.is_full():
+        if not never_drop and self.is_full():
             return False
-        self._bytes += size_bytes
+        self.size_bytes += size_bytes
         events.append((to, event, size_bytes))
-        if self._asleep:  # the reader detects a lost race, because it looks again before it sleeps
+        if self.asleep:  # the reader looks again before it sleeps, and so detects a lost race
             self.rouse()
-        elif self._gathering and (len(events) >= self._batch or self._bytes >= self._batch_bytes):
+        elif self._gathering and (len(events) >= self._batch or self.size_bytes >= self._batch_bytes):
             self._gathering = False
             self._full.set()
         return True
 
     def abandon(self) -> None:
-        """Drop the unread events, because the reader has ended, hangs, or is out of time. Any thread."""
+        """Drop the unread events, because the reader has ended, hangs, or is out of time. Thread-safe."""
         self.abandoned = True
         self._events = deque()
 
     def post(self, item: Any) -> None:
-        """Hand over a command that is read immediately: unbounded here, because its source is bounded."""
+        """Append a command that is read immediately. There is no bound here, because the sources of commands are bounded."""
         self._urgent.append(item)
         self.nudge()
 
-    def leave(self, item: Any) -> None:
-        """Hand over an item that is read with the next batch (scores), without a wake-up for each."""
+    def post_with_batch(self, item: Any) -> None:
+        """Append an item that is read with the next batch, such as a score, so that not every item wakes the reader."""
         self._urgent.append(item)
         self.rouse()
 
     def rouse(self) -> None:
         """Wake the reader if it sleeps, because an item or a timer will be due."""
-        if self._asleep:
-            self._asleep = False
+        if self.asleep:
+            self.asleep = False
             self._wake.set()
             if self._start is not None:
                 start, self._start = self._start, None
@@ -289,7 +288,7 @@ class EventQueue(Generic[_To]):
 
     def start_with_next(self, start: Callable[[], None]) -> None:
         """Make the next event call ``start``, because no reader thread could be started."""
-        self._start, self._asleep = start, True
+        self._start, self.asleep = start, True
 
     def nudge(self) -> None:
         """Wake the reader now, without gathering."""
@@ -301,13 +300,14 @@ class EventQueue(Generic[_To]):
     def wait(self, timeout_s: float | None) -> None:
         """Sleep until an event arrives (then gather) or the timeout passes. Reader only.
 
-        Under traffic the reader only gathers, by the clock, so no event pays for a wake-up. After a quiet moment it sleeps.
+        While events keep coming, the reader waits ``gather_s`` at a time, so that no event has to wake it. If none came in
+        that time, the reader sleeps until the next event.
         """
         if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
-            self._asleep = True
+            self.asleep = True
             if not self._events and not self._urgent:
                 self._wake.wait(timeout_s)
-            self._asleep = False
+            self.asleep = False
             self._wake.clear()
             if not self._nudged:
                 self._gather(timeout_s)
@@ -316,21 +316,21 @@ class EventQueue(Generic[_To]):
     def _gather(self, timeout_s: float | None) -> bool:
         """Wait for a batch, a nudge or the end of the gathering time; return whether there is an item to read."""
         self._gathering = True
-        if len(self._events) < self._batch and self._bytes < self._batch_bytes and not self._nudged:
+        if len(self._events) < self._batch and self.size_bytes < self._batch_bytes and not self._nudged:
             self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
         self._gathering = False
         self._full.clear()
         return bool(self._events or self._urgent)
 
     def take(self) -> tuple[_To, Any, int] | None:
-        """Return the oldest event with its receiver and size; None without one. Reader only."""
+        """Return the oldest event with its receiver and size; None if there is no event. Call on the reader's thread."""
         events = self._events  # a local reference: ``abandon`` may replace the deque
         if not events:
             return None
         entry = events.popleft()
-        self._bytes = self._bytes - entry[2] if events else 0
+        self.size_bytes = self.size_bytes - entry[2] if events else 0
         return entry
 
     def take_posted(self) -> Any | None:
-        """Return the oldest posted item, None without one. Reader only."""
+        """Return the oldest item of ``post`` or ``post_with_batch``, or None. Call on the reader's thread."""
         return self._urgent.popleft() if self._urgent else None

@@ -6,18 +6,20 @@ import errno
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO, TypeAlias
 
+from spanscore.core.codecs.text import json_in
 from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
-# ProcessLock: one process of a machine works for all processes that share a file.
+# ProcessLock: lets one process of a machine work for all processes that share a file.
 
 try:
     import fcntl
@@ -39,7 +41,7 @@ class ProcessLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Return whether this process holds the lock, now or already."""
+        """Take the lock if no other process holds it; return whether this process holds the lock."""
         if self._file is None and fcntl is not None:
             with suppress(OSError):
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,14 +50,14 @@ class ProcessLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.let_go()
+            self.release()
             return False
         except OSError:  # a file system without locks
             return True
         return True
 
-    def let_go(self) -> None:
-        """Release the lock; in a forked child, close the child's copy: the parent keeps the lock."""
+    def release(self) -> None:
+        """Release the lock. In a forked child this only closes the child's copy, and the parent keeps the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -68,7 +70,7 @@ class ProcessLock:
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iterator[TextIO]:
-    """Open a temporary file next to ``path``, for UTF-8 text with unchanged line breaks. It replaces ``path`` at the end.
+    """Open a temporary file for UTF-8 text with unchanged line breaks. At the end the file replaces ``path``.
 
     Args:
         path: replaced if it exists.
@@ -97,7 +99,7 @@ def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iter
 # A line is one write at the end, under a lock of the file, so that processes may share it. A partial write is truncated.
 
 FileIdentity: TypeAlias = tuple[int, int]
-"""Device and inode. A file system may reuse those of a removed file."""
+"""Device and inode. A file system may reuse the numbers of a removed file."""
 
 _IS_POSIX: Final = os.name == "posix"
 _MODE: Final = 0o600
@@ -113,7 +115,7 @@ class Appended(NamedTuple):
     """The file that received a line.
 
     Attributes:
-        file: its identity.
+        file: identity of the file.
         is_first: whether the file was empty before.
     """
 
@@ -132,20 +134,23 @@ class _Opened(NamedTuple):
 
 
 class LineFile:
-    """A file of lines, and the previous one with the suffix ``.1``: together ``max_bytes`` at most. One thread.
+    """A file of lines, and the previous file with the suffix ``.1``: together ``max_bytes`` at most. Use it from one thread.
 
     Args:
         path: file in an existing folder; created if it is missing.
-        max_bytes: maximum size of both files together.
+        max_bytes: maximum size of both files together; None = no maximum, so there is no previous file.
+        durable: whether a line is on the disk when ``append`` returns. The rest of a line that another process could not
+            finish is then removed: a last line without a line break that is not JSON.
 
     Attributes:
         most_bytes: maximum size of a line.
     """
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int | None, *, durable: bool = False) -> None:
         self.path = path
         self._older = path.with_name(f"{path.name}.1")
-        self.most_bytes = max_bytes // 2
+        self._durable = durable
+        self.most_bytes = sys.maxsize if max_bytes is None else max_bytes // 2
 
     def identities(self) -> set[FileIdentity]:
         """Return the identities of the existing files, two at most; an empty file counts as new."""
@@ -153,7 +158,7 @@ class LineFile:
         return {(one.st_dev, one.st_ino) for one in found if one is not None and one.st_size}
 
     def append(self, line: bytes) -> Appended:
-        """Append a line with its line break, whole or not at all; return the file it went to. Blocks while the disk does.
+        """Append a line with its line break, whole or not at all; return the file that has it. Blocks while the disk blocks.
 
         Raises:
             OSError: the line cannot be written: no folder, no permission, no room, another user's file, or no private file on
@@ -166,9 +171,20 @@ class LineFile:
                 if file.status.st_size and file.status.st_size + len(line) > self.most_bytes:
                     self.path.replace(self._older)
                     continue
-                _write(file, line)
+                _write(_cut_rest(file) if self._durable else file, line)
+                if self._durable:
+                    os.fsync(file.descriptor)
                 return Appended(file.identity, file.status.st_size == 0)
         raise OSError(errno.EAGAIN, "other processes change it constantly")
+
+    def cut_rest(self) -> None:
+        """Remove the rest of an unfinished line, as a durable ``append`` does; a missing file is created.
+
+        Raises:
+            OSError: as ``append``.
+        """
+        with self._opened() as file:
+            _cut_rest(file)
 
     @contextmanager
     def _opened(self) -> Iterator[_Opened]:
@@ -179,7 +195,7 @@ class LineFile:
             try:
                 yield _Opened(descriptor, os.fstat(descriptor), locked)
             finally:
-                if locked:  # closing is not enough if a child was forked meanwhile, because it has a copy
+                if locked:  # closing is not enough if a child was forked meanwhile and has a copy
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
@@ -207,7 +223,7 @@ def _make_private(descriptor: int, path: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Wait for the lock of a file; False: its disk has no locks.
+    """Wait for the lock of a file; returns False if its disk has no locks.
 
     Raises:
         OSError: another process does not release it.
@@ -240,6 +256,22 @@ def _write(file: _Opened, line: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def _cut_rest(file: _Opened) -> _Opened:
+    """Remove a last line that has no line break and is not JSON; return the file with its present size."""
+    size = file.status.st_size
+    if not file.locked or size == 0 or _last_byte(file.descriptor, size) == b"\n":
+        return file
+    os.lseek(file.descriptor, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+        text = stream.read()
+    begin = text.rfind(b"\n") + 1
+    with suppress(ValueError):
+        json_in(text[begin:].decode("utf-8", "replace"))
+        return file
+    os.ftruncate(file.descriptor, begin)
+    return file._replace(status=os.fstat(file.descriptor))
+
+
 def _last_byte(descriptor: int, size: int) -> bytes:
     os.lseek(descriptor, size - 1, os.SEEK_SET)
     return os.read(descriptor, 1)
@@ -258,7 +290,7 @@ def _identity(status: os.stat_result | None) -> FileIdentity | None:
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# The disk of a file: its kind, and whether it is full.
+# The kind of the disk of a file, and whether the disk is full.
 #
 # On a disk that other machines also write, SQLite's locks and shared memory are unreliable.
 
@@ -286,7 +318,7 @@ _REMOTE_FUSE: Final = ("glusterfs", "ceph", "sshfs", "s3fs", "mount-s3", "gcsfus
 
 
 _SPARE_BYTES: Final = 32_000_000
-"""Deleting a row writes to the log first: on a completely full disk, finished rows could never be deleted."""
+"""Bytes that stay free. Deleting a row first writes to the log, so on a full disk no finished row could be deleted."""
 
 
 def is_full(path: Path, unused: Callable[[], int]) -> bool:
@@ -308,10 +340,10 @@ def check_disk(path: Path, mounts: str | None = None) -> None:
 
     Args:
         path: the file.
-        mounts: content in the form of ``/proc/self/mountinfo``; None: that file. Without it, every disk is accepted.
+        mounts: content in the form of ``/proc/self/mountinfo``; None = that file. Without it, every disk is accepted.
 
     Raises:
-        ConfigurationError: it is a network disk.
+        ConfigurationError: the file is on a network disk.
     """
     kind = disk_kind(path, _mounts() if mounts is None else mounts)
     if kind in _NETWORK or kind.removeprefix("fuse.") in _REMOTE_FUSE:
@@ -327,7 +359,7 @@ def disk_kind(path: Path, mounts: str) -> str:
     best, kind = "", ""
     for line in mounts.splitlines():
         fields, _, behind = line.partition(" - ")
-        at = _unescaped(fields.split(" ")[4])
+        at = _unescape(fields.split(" ")[4])
         if len(at) >= len(best) and _holds(at, whole):  # a later mount at the same place hides the earlier one
             best, kind = at, behind.split(" ")[0]
     return kind
@@ -337,7 +369,7 @@ def _holds(at: str, path: str) -> bool:
     return at in ("/", path) or path.startswith(f"{at}/")
 
 
-def _unescaped(at: str) -> str:
+def _unescape(at: str) -> str:
     for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         at = at.replace(code, sign)
     return at

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from spanscore.core.printable import format_count, format_usd
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
-from spanscore.core.span import SamplingContext, Unit
+from spanscore.core.span import InnerGroup, SamplingContext, Unit
 
 # --- job ------------------------------------------------------------------------------------------------------------
 
@@ -27,13 +27,13 @@ class Decision:
 
     Attributes:
         take: whether the metric scores the unit.
-        probability: probability among all traffic, upstream's share times ours, derived from ``threshold``; (0, 1] if the unit
-            is sampled.
+        probability: probability in all traffic, upstream's share times spanscore's, derived from ``threshold``; (0, 1] if the
+            unit is sampled. Upstream is a head sampler, which dropped traces before they arrived.
         threshold: T of the OpenTelemetry rule for that probability; 56 bit.
         rule: name of the matching rule with the largest rate, ``base`` if no rule matched.
         randomness: R, 56 bit; None if the decision used no random number.
-        met: the T that R was compared with: sampled if R ≥ T. It equals ``threshold``, unless upstream did not decide by this
-            R; then it is the T of our share alone.
+        met: the T that R was compared with; the unit is sampled if R ≥ T. Equal to ``threshold`` if upstream also decided by
+            this R; otherwise it is the T of spanscore's share alone.
         upstream: upstream's share, (0, 1]: the probability with which the unit arrived here.
         rates: (name, rate) of the metric's own rate, ``base``, and of each rule that matched.
         upstream_by: source of ``upstream``: ``th``, ``configured`` or ``unknown``; empty if another process decided.
@@ -56,12 +56,12 @@ class SampledUnit:
 
     Attributes:
         decisions: decisions of the metrics that sample it.
-        samples: submitted samples; None: an extractor makes them.
+        samples: submitted samples; None = an extractor makes them.
         size_bytes: approximate bytes of its content, as reserved in the queue.
         taken_s: time when this process took the unit; seconds of the monotonic clock, which is the loop's.
-        held_until_s: time until which its spans wait for its scores, seconds of the monotonic clock; -inf if no span waits.
-        undecided: its facts, if some metrics are decided on when the scores of these are in; otherwise None.
-        wanted: whether a ``SampleObserver`` needs its samples; then ``decisions`` may be empty.
+        held_until_s: time until which the unit's spans wait for scores, seconds of the monotonic clock; -inf if no span waits.
+        undecided: the unit's facts, if other metrics are decided on after the scores of these metrics; otherwise None.
+        wanted: whether a ``SampleObserver`` needs the samples; then ``decisions`` may be empty.
         redacted: whether its samples have been redacted.
     """
 
@@ -84,12 +84,12 @@ class Job:
         unit: the unit without content, as the sinks need it.
         decisions: metric name → its sampling decision.
         size_bytes: approximate bytes of its content, as reserved in the queue.
-        taken_s: time when this process took the unit; seconds of the monotonic clock. None: unknown.
-        held_until_s: time until which its spans wait for its scores, seconds of the monotonic clock; -inf if no span waits.
-        undecided: its facts, if some metrics are decided on when the scores of these are in; otherwise None.
-        delegated: whether another process, or an earlier life of this one, has counted it as ``delegated``. It becomes eligible
-            here on arrival.
-        scored: scores of a delegated job that were in already; their metrics are not asked again.
+        taken_s: time when this process took the unit; seconds of the monotonic clock. None if unknown.
+        held_until_s: time until which the unit's spans wait for scores, seconds of the monotonic clock; -inf if no span waits.
+        undecided: the unit's facts, if other metrics are decided on after the scores of these metrics; otherwise None.
+        delegated: whether another process, or this process before a restart, has counted the unit as ``delegated``. The unit
+            becomes eligible here on arrival.
+        scored: scores that a delegated job already has. Metrics with a score are not asked again.
     """
 
     unit: Unit
@@ -105,7 +105,9 @@ class Job:
     def unscored(self) -> Job:
         """Return the job without the metrics that have a score already."""
         names = {score.metric for score in self.scored}
-        return replace(self, decisions={name: one for name, one in self.decisions.items() if name not in names})
+        return replace(
+            self, decisions={name: decision for name, decision in self.decisions.items() if name not in names}
+        )
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class JobResult:
 
     Attributes:
         sample_attributes: attributes about the source of the sample.
-        over: whether these are the last scores: the remaining sampled metrics give none.
+        over: whether these are the last scores; the remaining sampled metrics give no score.
         rest: outcome of the remaining metrics; by default an internal error.
         reason: reason of ``rest``, without content; None if there is nothing to add.
     """
@@ -137,28 +139,33 @@ class Weights(NamedTuple):
     w2: float = 0.0
 
 
+Source: TypeAlias = str | InnerGroup | None
+"""Source of counts and sums: that of the scores, or for inner units their entry; None = sampled traffic."""
+
+
 class UnitCounts(NamedTuple):
     """Counts of units at one moment: per metric, eligible = Σ outcomes + pending.
 
     Attributes:
-        eligible: metric → units that entered.
-        outcomes: (metric, outcome, source of the score) → units with this outcome; source None: sampled traffic.
-        pending: metric → units without an outcome yet.
-        excluded: (metric, outcome, source) → weights of the units that the mean of sampled traffic lacks.
-        compared: (metric, compared value) → weights of the units that the mean lacks; empty without ``compare``.
-        sources: source → its separate counts, such as those of second judges. The other fields do not include them.
+        eligible: metric → number of eligible units.
+        outcomes: (metric, outcome, source) → number of units with this outcome; source None = sampled traffic.
+        pending: metric → number of eligible units without an outcome yet.
+        excluded: (metric, outcome, source) → weights of sampled units without a score in the mean of sampled traffic.
+        compared: (metric, compared value) → weights of such units; empty without ``compare``.
+        sources: source → its separate counts, such as those of second judges or of inner units. The other fields do not include
+            them.
     """
 
     eligible: Mapping[str, int]
-    outcomes: Mapping[tuple[str, Outcome, str | None], int]
+    outcomes: Mapping[tuple[str, Outcome, Source], int]
     pending: Mapping[str, int]
-    excluded: Mapping[tuple[str, Outcome, str | None], Weights]
-    sources: Mapping[str, UnitCounts] = MappingProxyType({})
+    excluded: Mapping[tuple[str, Outcome, Source], Weights]
+    sources: Mapping[str | InnerGroup, UnitCounts] = MappingProxyType({})
     compared: Mapping[tuple[str, str], Weights] = MappingProxyType({})
 
     @property
-    def parts(self) -> Iterator[tuple[str | None, UnitCounts]]:
-        """These counts with None, and the counts of each source with its name; each part adds up by itself."""
+    def parts(self) -> Iterator[tuple[Source, UnitCounts]]:
+        """(None, these counts), and (name, counts) of each source. Each part adds up by itself."""
         yield None, self
         yield from self.sources.items()
 
@@ -173,9 +180,9 @@ class UnitCounts(NamedTuple):
             {**self.compared, **other.compared},
         )
 
-    def beside(self, source: str, other: UnitCounts) -> UnitCounts:
+    def beside(self, source: str | InnerGroup, other: UnitCounts) -> UnitCounts:
         """Return these counts with separate counts of a source."""
-        within: str | None = source
+        within: Source = source
         outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
         excluded = {(metric, outcome, within): of for (metric, outcome, _), of in other.excluded.items()}
         of_source = other._replace(outcomes=outcomes, excluded=excluded)
@@ -186,13 +193,13 @@ class UnitCounts(NamedTuple):
 
 
 class ExternalCount(NamedTuple):
-    """Counts of other evaluators' scores under one name.
+    """Counts of other evaluators' scores that have one name.
 
     Attributes:
         scores: number of scores with a value or a label.
-        mean: weighted mean of the values; None without a value, or if one was outside [0, 1].
-        off_scale: whether a value was outside [0, 1]: then the scale is unknown, and no further value is added.
-        labels: label → scores.
+        mean: weighted mean of the values; None without a value, or if a value was outside [0, 1].
+        off_scale: whether a value was outside [0, 1]. Then the scale is unknown, and no further value is added.
+        labels: label → number of scores.
     """
 
     scores: int
@@ -206,8 +213,8 @@ class ExternalCounts(NamedTuple):
 
     Attributes:
         names: name → its counts.
-        undefined: results without a readable value or label.
-        again: repeated spans and log records, and results that had already arrived in another form.
+        undefined: number of results without a readable value or label.
+        again: number of repeated spans and log records, and of results that had already arrived in another form.
     """
 
     names: Mapping[str, ExternalCount]
@@ -222,14 +229,14 @@ class TopicState(NamedTuple):
         name: the topic's name.
         partitions: the partitions that this worker reads, ascending.
         all: number of partitions of the topic.
-        lag: unsettled messages of its partitions.
-        oldest_s: age in seconds of the oldest unsettled message that was read, by the broker's clock and ours; None: all are
+        lag: number of unsettled messages of its partitions.
+        oldest_s: age in seconds of the oldest unsettled message that was read, by the broker's clock and ours; None = all are
             settled.
-        rebalanced_s: seconds since its partitions last changed; None: it never had any.
-        dropped: open traces that another worker reads again.
-        skipped: messages that the broker had deleted before they were read.
-        wrong: error that keeps it from reading; empty without one.
-        held: partitions with messages that wait for log records that are not read yet.
+        rebalanced_s: seconds since its partitions last changed; None if it never had any.
+        dropped: number of open traces that another worker reads again.
+        skipped: number of messages that the broker had deleted before they were read.
+        wrong: error that prevents reading; empty without an error.
+        held: number of partitions with messages that wait for log records that are not read yet.
     """
 
     name: str
@@ -248,10 +255,10 @@ class LogRecords(NamedTuple):
     """Counts of log records with content.
 
     Attributes:
-        joined: records that were joined to their span.
-        waiting: records that wait for their span.
-        unjoined: records without their span in time, or later than it.
-        dropped: records without room.
+        joined: number of records that were joined to their span.
+        waiting: number of records that wait for their span.
+        unjoined: number of records whose span did not arrive in time, or was already scored.
+        dropped: number of records beyond the bound of their memory.
     """
 
     joined: int
@@ -265,22 +272,22 @@ class ServeState:
     """Counts of ``spanscore serve``: received, waiting and forwarded spans.
 
     Attributes:
-        requests: requests with spans, rejected ones included.
-        spans: valid spans of accepted requests.
+        requests: number of requests with spans, including rejected requests.
+        spans: number of valid spans of accepted requests.
         bytes: bytes of the requests, uncompressed.
-        refused: reason → rejected requests.
-        rejected: reason → invalid spans.
+        refused: reason → number of rejected requests.
+        rejected: reason → number of invalid spans.
         ours: number of evaluation spans among ``spans``.
         unclaimed: number of ``spans`` that no normalizer claims.
-        unread: scope → traces without any read span, because another scope traces the same library in their process.
-        open: traces with spans that wait for their unit to be whole.
+        unread: scope → number of traces without a read span, because another scope traces the same library in their process.
+        open: number of traces with spans that wait for their unit to be whole.
         waiting_for_root: number of ``open`` traces with spans whose parent has not arrived.
-        orphans: spans that were dropped because their root never arrived.
-        late: spans that arrived when their unit had closed.
-        duplicates: spans that had arrived before.
-        revisions: units that were opened once more.
-        dialects: normalizer → spans that it read, and how many of them had no content.
-        forward: for a proxy, requests that it forwarded, failed ones, and the error; None without forwarding.
+        orphans: number of spans that were dropped because their parent never arrived.
+        late: number of spans that arrived when their unit had closed.
+        duplicates: number of spans that had arrived before.
+        revisions: number of units that were opened again for late spans.
+        dialects: normalizer → (number of spans that it read, number of these without content).
+        forward: for a proxy, (number of forwarded requests, number of failed requests, the error); None without forwarding.
         topic: a worker's position in its topic; None without a topic.
         external: scores of other evaluators; None if none arrived.
         logs: log records with content; None if none arrived.
@@ -314,10 +321,10 @@ class ReplayState(NamedTuple):
     """Counts of a replay so far.
 
     Attributes:
-        traces: traces that were read.
-        read: units in them, within the requested time.
-        skipped: scores that were not made because the store has them; one per metric and unit.
-        scored: scores that were made.
+        traces: number of traces that were read.
+        read: number of units in these traces, within the requested time.
+        skipped: number of scores that were not made because the store has them; one per metric and unit.
+        scored: number of scores that were made.
         usd: cost of their judges in US dollars; None while no price is known.
     """
 

@@ -1,4 +1,4 @@
-"""Logging, at most one line per cause in a process; and inspection of foreign objects without running their code."""
+"""Logging, at most one line per cause and hour; and inspection of foreign objects without running their code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from uuid import UUID
 
 # Inspection of foreign objects without running their code.
 #
-# ``type(x).__name__`` runs code of the metaclass, ``isinstance`` of ``x.__class__``, ``str(error)`` of the error. Such code
-# may hang the calling thread with all its work, or raise ``SystemExit`` into the application.
+# ``type(x).__name__`` runs code of the metaclass, ``isinstance`` runs ``x.__class__``, and ``str(error)`` runs code of the
+# error. Such code may hang the calling thread with all its work, or raise ``SystemExit`` into the application.
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ bases_of: Final[Callable[[type], tuple[type, ...]]] = type.__dict__["__mro__"]._
 
 def class_name(kind: type) -> str:
     """Return a class's name."""
-    return str.__str__(_name_of(kind))  # a class may be named by a subclass of str
+    return str.__str__(_name_of(kind))  # the name may be a subclass of str, and its __str__ must not run
 
 
 def type_name(thing: object) -> str:
@@ -39,13 +39,13 @@ def type_name(thing: object) -> str:
 
 
 def module_of(kind: type) -> str:
-    """Return the module name of a class; empty without one."""
+    """Return the module name of a class; empty if it has none."""
     module = _module_of(kind)
     return str.__str__(module) if is_a(module, str) else ""
 
 
 def defines(kind: type, name: str) -> bool:
-    """Whether a class or one of its bases has such a member."""
+    """Whether a class or one of its bases defines a member of this name."""
     return any(name in _dict_of(base) for base in bases_of(kind))
 
 
@@ -55,7 +55,7 @@ def is_a(thing: object, *kinds: type[T]) -> TypeGuard[T]:
 
 
 def plain_text(value: object) -> str | None:
-    """Return a text, a number or a UUID as text; None for any other value, because its own code would have to run."""
+    """Return a text, a number or a UUID as text; None for any other value, because code of the value would have to run."""
     printer = next((printer for kind, printer in _PRINTERS.items() if is_a(value, kind)), None)
     return None if printer is None else printer(value)
 
@@ -69,8 +69,8 @@ _PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
 }
 
 
-def said_by(error: BaseException) -> str | None:
-    """Return an error's text; None if foreign code would have to run: a ``__str__``, or that of an argument."""
+def error_text(error: BaseException) -> str | None:
+    """Return an error's text, or None if that would run a ``__str__`` that is not Python's own."""
     printer: Any = next(base for base in bases_of(type(error)) if "__str__" in _dict_of(base))
     held = next((fields for known, fields in _PRINTED.items() if known is printer), None)
     if held is None or not all(type(argument) in _PLAIN for argument in _arguments_of(error)):
@@ -94,7 +94,7 @@ _PRINTED: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
 
 # --- log ------------------------------------------------------------------------------------------------------------
 
-# At most one log line per cause in a process, without content.
+# At most one log line per cause and hour in a process, and one per fault of spanscore, without content.
 #
 # Messages of exceptions and tracebacks may quote prompts. So a line names only the error's class and its line of code.
 
@@ -103,32 +103,39 @@ _log = logging.getLogger("spanscore")
 _faults: set[str] = set()
 _MAX_CAUSES = 100
 """Maximum number of causes, and of faults, that a process logs."""
-_AGAIN_AFTER_S = 3600.0
+_REPEAT_AFTER_S = 3600.0
 """A lasting cause is logged again after this time, because readers of today's logs do not see yesterday's."""
 _logged_at: dict[str, float] = {}
 
 
 def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
-    """Log a problem that the operator must act upon: the first time, and then hourly at most. Any thread; never raises.
+    """Log a problem that the operator must act upon: the first time, and then at most hourly.
+
+    May be called on any thread; never raises. After 100 causes a new cause is not logged.
 
     Args:
         cause: key of the cause.
-        text: the problem and its remedy, without content or keys.
+        text: the problem and its remedy, without user content or API keys.
         level: level of ``logging``.
-        now_s: seconds on any steady clock; None: the system's.
+        now_s: seconds on any steady clock; None = the system's.
     """
     if cause not in _logged_at and len(_logged_at) >= _MAX_CAUSES:
         return
     now = monotonic() if now_s is None else now_s
     before = _logged_at.setdefault(cause, now)  # atomic: if several threads have the same cause at once, one logs it
-    if before is not now and now - before < _AGAIN_AFTER_S:
+    if before is not now and now - before < _REPEAT_AFTER_S:
         return
     _logged_at[cause] = now
     _say(level, "spanscore: %s", text)  # with the library's name, because a line may be shown without its logger's name
 
 
+def log_event(text: str, *, level: int = logging.INFO) -> None:
+    """Log an event that an operator caused, each time. Thread-safe; never raises."""
+    _say(level, "spanscore: %s", text)
+
+
 def log_internal_error(what: str, error: BaseException) -> None:
-    """Log once that an operation of spanscore, the first argument, failed. Any thread; never raises.
+    """Log once that an operation of spanscore, the first argument ("read a log record"), failed. Thread-safe; never raises.
 
     Args:
         error: the cause; the same class from the same line of code is the same fault.
@@ -140,24 +147,28 @@ def log_internal_error(what: str, error: BaseException) -> None:
     _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", what, origin)
 
 
+def forget_causes() -> None:
+    """Log every cause and fault again, like a new process. For tests: a line logged in one would be missing in the next."""
+    _logged_at.clear()
+    _faults.clear()
+
+
 def _say(level: int, line: str, *words: str) -> None:
     try:
         _log.log(level, line, *words)
-    except BaseException as error:  # (of a filter or handler of the application's logging; it cannot be logged)
+    except BaseException as error:  # raised by the application's log filter or handler, so it cannot be logged
         if threading.current_thread() is threading.main_thread() and not isinstance(error, Exception):
-            raise  # from a signal; on a thread of spanscore it would end that thread
+            raise  # e.g. KeyboardInterrupt: on another thread it would end a thread of spanscore
 
 
-def raised_by_user(error: BaseException) -> str:
-    """Return class, file and line of an error: the last line outside of spanscore and installed libraries, if there is such a
-    line.
-    """
+def user_origin(error: BaseException) -> str:
+    """Return class, file and line of an error: the last line of the user's own code, if there is such a line."""
     return _origin(error, _is_of_user)
 
 
-def _origin(error: BaseException, counts: Callable[[str], bool] = lambda file: True) -> str:
+def _origin(error: BaseException, is_relevant: Callable[[str], bool] = lambda file: True) -> str:
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    own = [place for place in places if counts(place[0])] or places
+    own = [place for place in places if is_relevant(place[0])] or places
     if not own:
         return type_name(error)
     file, line = own[-1]

@@ -1,8 +1,8 @@
-"""The one asyncio loop of the process, which runs every judge call.
+"""The asyncio loop of the process, which runs every judge call.
 
-An asynchronous HTTP client belongs to the loop that first used it. When three loops shared one client, half of its calls failed
-with "Event loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
-``langchain/blocking.py``.) So ``score``, ``score_sync`` and the engine all submit to this loop. It starts on first use and
+An asynchronous HTTP client belongs to the loop that first used it. When three loops shared one client, half of its calls
+failed with "Event loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
+``langchain/blocking.py``.) So ``score``, ``score_sync`` and the engine all submit to this loop, which starts on first use and
 again in a forked child. No scorer and no judge stops it. Metrics of other libraries, which may block a loop, run on a
 ``LoopThread`` of their own.
 """
@@ -10,6 +10,7 @@ again in a forked child. No scorer and no judge stops it. Metrics of other libra
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -17,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from spanscore.core.log import log_internal_error
+from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import DaemonPool, call_in_child, gevent_monkey, start_daemon
 from spanscore.errors import SpanscoreError
 
@@ -25,6 +26,12 @@ T = TypeVar("T")
 
 _POOL_THREADS = 32
 """Threads for name resolution, and for chat models without an asynchronous client."""
+_LOOP_IS_CLOSED = ("Event loop is closed",)
+"""Arguments of asyncio's error if work needs a loop that is closed. On an open loop, the work belongs to another one.
+
+A client that the garbage collector finds on spanscore's thread closes itself in a task of the loop that runs there: OpenAI's
+asynchronous client does so in ``__del__``. The connections belong to the application's loop.
+"""
 
 
 class LoopThread:
@@ -46,7 +53,7 @@ class LoopThread:
         call_in_child(self, LoopThread._begin_in_child)
 
     def running(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, and start it if necessary. Any thread.
+        """Return the loop, and start it if necessary. Thread-safe.
 
         Raises:
             RuntimeError: no thread can be started for it now.
@@ -61,7 +68,7 @@ class LoopThread:
             return self._loop
 
     def call_soon(self, work: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the loop, in the order of the calls. Any thread; the function must not block.
+        """Call a function on the loop, in the order of the calls. Thread-safe; the function must not block.
 
         If no thread can be started for the loop, the call stays queued until the next ``call_soon``.
         """
@@ -84,7 +91,7 @@ class LoopThread:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
-        loop.set_exception_handler(_unnoticed)
+        loop.set_exception_handler(_log_unnoticed)
         # PYTHONASYNCIODEBUG is for the host's loops. In debug mode asyncio logs the repr of slow tasks, with content.
         loop.set_debug(False)
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
@@ -95,7 +102,7 @@ class LoopThread:
                 log_internal_error("keep a judge's task from ending its loop", error)
 
     def _begin_in_child(self) -> None:
-        """Forget the loop in a forked child, because its thread does not exist there. The next use starts another."""
+        """Forget the loop in a forked child, in which the loop's thread does not exist. The next use starts another."""
         if self._loop is not None:
             # Kept alive: asyncio would report each collected task of the parent as destroyed, on the child's stderr.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
@@ -110,14 +117,22 @@ call_soon, on_loop, submit = _judges.call_soon, _judges.on_loop, _judges.submit
 
 
 def later(seconds: float, work: Callable[[], object]) -> None:
-    """Call a function on the judges' loop after ``seconds``. Any thread; the function must not block."""
+    """Call a function on the judges' loop after ``seconds``. Thread-safe; the function must not block."""
     call_soon(lambda: asyncio.get_running_loop().call_later(seconds, work))
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the judges' loop and block until it is done, also inside another running loop (Jupyter).
+def after_turns(turns: int, call: Callable[[], None]) -> None:
+    """Call a function after this number of turns of the running loop."""
+    if turns:
+        asyncio.get_running_loop().call_soon(after_turns, turns - 1, call)
+    else:
+        call()
 
-    If an exception in the caller's thread (Ctrl-C) interrupts it, the coroutine is cancelled, because it would go on spending.
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the judges' loop and block until it is done, even inside another running loop (Jupyter).
+
+    If an exception in the caller's thread (Ctrl-C) interrupts the wait, the coroutine is cancelled, so that it costs no more.
 
     Raises:
         SpanscoreError: called on the loop's own thread, which would wait for itself forever.
@@ -144,8 +159,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return asyncio.SelectorEventLoop(monkey.get_original("selectors", "DefaultSelector")())
 
 
-def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
+def _log_unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
     """Log the error of a task without an awaiter. asyncio would print traceback and message, which may quote a prompt."""
     error = what.get("exception")
-    if error is not None:
-        log_internal_error("await a judge's background task", error)
+    if error is None:
+        return
+    if isinstance(error, RuntimeError) and error.args == _LOOP_IS_CLOSED:
+        coroutine = getattr(what.get("future"), "get_coro", lambda: None)()
+        work = getattr(coroutine, "__qualname__", "a callback")
+        log_once(
+            f"closed loop {work}",
+            f"{work} failed on spanscore's loop, as its own loop is closed: an asynchronous client of the application was "
+            "collected while it was open. No score is affected; await the client's close() before its loop ends",
+            level=logging.INFO,
+        )
+        return
+    log_internal_error("await a judge's background task", error)

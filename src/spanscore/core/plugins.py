@@ -13,7 +13,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 
 Entry = str | Mapping[str, Mapping[str, Any] | None]
-"""A part in a configuration: its name, alone or with its parameters."""
+"""The name of a part in a configuration, alone or with parameters."""
 
 
 def entries(listed: Iterable[Entry]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -45,71 +45,73 @@ class Registry:
     aliases: Mapping[str, str] = field(default_factory=dict)
     offers: tuple[str, ...] = ()
 
-    def each(self, given: Iterable[Any], /, **offered: Any) -> list[Any]:
-        """Return parts: ready-made ones unchanged, and one for each name (``Entry``).
+    def each(self, items: Iterable[Any], /, **offered: Any) -> list[Any]:
+        """Return parts. Ready-made parts are unchanged; for each name (``Entry``) a part is made.
 
         Raises:
             ConfigurationError: an item is not such a part, or cannot be made.
         """
-        return [part for one in given for part in self._each(one, offered)]
+        return [part for item in items for part in self._each(item, offered)]
 
-    def one(self, given: Any, /, **offered: Any) -> Any:
+    def one(self, value: Any, /, **offered: Any) -> Any:
         """Return one part from a ready-made part or a name.
 
         Raises:
             ConfigurationError: the item names several parts or no part, is not such a part, or cannot be made.
         """
-        self.check_one(given)
-        return self.each([given], **offered)[0]
+        self.check_one(value)
+        return self.each([value], **offered)[0]
 
-    def check_one(self, given: Any) -> None:
+    def check_one(self, value: Any) -> None:
         """Make sure that the item is or names exactly one part.
 
         Raises:
-            ConfigurationError: it names several parts, or no part.
+            ConfigurationError: the entry names several parts, or no part.
         """
-        if isinstance(given, Mapping) and len(given) != 1:
-            raise ConfigurationError(f"{given!r} names {len(given)} {self.kind}s; name one")
+        if isinstance(value, Mapping) and len(value) != 1:
+            raise ConfigurationError(f"{value!r} names {len(value)} {self.kind}s; name one")
 
-    def made(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> Any:
-        """Return a part by its name.
+    def make(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> Any:
+        """Make a part from its name.
 
         Args:
             name: name or alias of a built-in part, or ``"my_pkg:Class"``: a class, a function that returns a part, or a part
                 itself.
             params: parameters of the part.
-            offered: passed to parts that have a parameter of the name; ignored for others.
+            offered: passed to parts that have a parameter of the name and no value for it in ``params``; not passed to other
+                parts.
 
         Raises:
             ConfigurationError: unknown name or parameter (the message suggests similar ones), or an invalid parameter.
         """
-        maker, given = self.checked(name, params, **offered)
+        maker, values = self.resolve(name, params, **offered)
         if self._is_part(maker):
             return maker
-        made = maker(**given)
+        made = maker(**values)
         if not self._is_part(made):
             raise ConfigurationError(f"{self.kind} {name!r} made a {type(made).__name__}, which is not a {self.kind}")
         return made
 
-    def checked(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> tuple[Any, Mapping[str, Any]]:
+    def resolve(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> tuple[Any, Mapping[str, Any]]:
         """Return the maker of a part and its parameters, without making the part.
 
         Raises:
             ConfigurationError: unknown name or parameter, or a missing parameter. Errors that only making the part shows are
                 not raised.
         """
-        maker = self.found(name)
+        maker = self.find(name)
         if callable(maker) and not self._is_part(maker):
-            given = {**_wanted(maker, offered), **params}
-            self._check_parameters(name, maker, given)
-            return maker, given
+            written = {key: value for key, value in params.items() if value is not None or key not in offered}
+            values = {**_select_offered(maker, offered), **written}
+            self._check_parameters(name, maker, values)
+            return maker, values
         if not self._is_part(maker):
             raise ConfigurationError(f"{self.kind} {name!r} is a {type(maker).__name__}, which is not a {self.kind}")
         if params:
             raise ConfigurationError(f"{self.kind} {name!r} is ready made and has no parameters, got {sorted(params)}")
         return maker, {}
 
-    def found(self, name: str) -> Any:
+    def find(self, name: str) -> Any:
         """Return the class, function or part with a name.
 
         Raises:
@@ -123,19 +125,19 @@ class Registry:
             raise ConfigurationError(self._unknown(name))
         try:
             held = import_module(module)
-        except Exception as error:  # a user's own code: it may raise anything
+        except Exception as error:  # a user's own code may raise anything
             raise ConfigurationError(f"{self.kind} {name!r}: {_why(module, error)}") from error
         if not hasattr(held, attribute):
             raise ConfigurationError(f"{self.kind} {name!r}: {_lacks(held, attribute)}")
         return getattr(held, attribute)
 
-    def _each(self, one: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(one, str | Mapping):
-            yield from (self.made(name, params, **offered) for name, params in entries([one]))
-        elif self._is_part(one):
-            yield one
+    def _each(self, value: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
+        if isinstance(value, str | Mapping):
+            yield from (self.make(name, params, **offered) for name, params in entries([value]))
+        elif self._is_part(value):
+            yield value
         else:
-            raise ConfigurationError(f"{one!r} is not a {self.kind}: it needs {_members(self.protocol)}")
+            raise ConfigurationError(f"{value!r} is not a {self.kind}: it needs {_members(self.protocol)}")
 
     def _is_part(self, thing: object) -> bool:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
@@ -145,23 +147,21 @@ class Registry:
         hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or known
         return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.outside!r}"
 
-    def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
+    def _check_parameters(self, name: str, maker: Any, values: Mapping[str, Any]) -> None:
         signature = inspect.signature(maker)
-        known = [one for one in signature.parameters if one != "self"]
-        for one in given:
-            if one not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-                hint = did_you_mean(one, known) or f"it has {', '.join(known)}"
-                raise ConfigurationError(f"{self.kind} {name!r} has no parameter {one!r}: {hint}")
+        allowed = [parameter for parameter in signature.parameters if parameter != "self"]
+        for parameter in values:
+            if parameter not in allowed and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+                hint = did_you_mean(parameter, allowed) or f"it has {', '.join(allowed)}"
+                raise ConfigurationError(f"{self.kind} {name!r} has no parameter {parameter!r}: {hint}")
         try:
-            signature.bind(**given)
+            signature.bind(**values)
         except TypeError as error:
             raise ConfigurationError(f"{self.kind} {name!r}: {error}") from error
 
 
-def _wanted(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the offered values that the maker accepts. A None for a required parameter is passed on: the part's own error is
-    clearer.
-    """
+def _select_offered(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the offered values that the maker accepts. None for a required parameter is passed on: the part rejects it."""
     parameters = inspect.signature(maker).parameters
     return {
         name: value

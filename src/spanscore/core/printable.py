@@ -28,8 +28,13 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_number(number: float | None, unknown: str = "?") -> str:
-    """Return a number as a whole one, "1,234"; ``unknown`` for None."""
+    """Return a number rounded to a whole number, "1,234"; ``unknown`` for None."""
     return unknown if number is None else f"{number:,.0f}"
+
+
+def format_value(value: float | str) -> str:
+    """Return the value of a score: a category as it is, a number with two digits."""
+    return value if isinstance(value, str) else f"{value:.2f}"
 
 
 def format_bytes(size: float) -> str:
@@ -39,7 +44,7 @@ def format_bytes(size: float) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has at least two: "90 s", "5 min", "3 h", "2 d"."""
+    """Return a duration in the largest unit in which it is at least 2: "90 s", "5 min", "3 h", "2 d"."""
     step, unit = next(((step, unit) for step, unit in _AGES if seconds >= 2 * step), (1, "s"))
     return f"{seconds / step:,.0f} {unit}"
 
@@ -57,7 +62,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in the largest unit in which it is whole: ``6 h``."""
+    """Return a duration in the largest unit in which it is a whole number: ``6 h``."""
     whole = (unit for unit in ("d", "h", "m") if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0)
     unit = next(whole, "s")
     return f"{seconds / _SECONDS[unit]:g} {unit}"
@@ -117,8 +122,8 @@ def printable_lines(text: str) -> str:
     return _IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < _BYTE:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < _PLANE else f"\\U{code:08x}"
@@ -139,7 +144,7 @@ class TextTable:
     Attributes:
         headers: one per column.
         rows: cells as text; a line break starts a new line.
-        title: text above the table; empty: no title.
+        title: text above the table; empty = no title.
     """
 
     headers: Sequence[str]
@@ -186,7 +191,7 @@ def _longest_word(cell: str) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:
-    """Return the width of each column: its longest word, and the rest of the room for the first ones with longer lines."""
+    """Return the width of each column: the longest word, and in the first columns with longer lines the remaining width."""
     left, widths = room - sum(words), []
     for column, word in zip(columns, words, strict=True):
         line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel
 
+from spanscore.core.sample import Image
 from spanscore.core.score import Direction
 
 # --- aspect ---------------------------------------------------------------------------------------------------------
@@ -118,21 +119,23 @@ class Prompt:
 
     Attributes:
         step: name of the step (METRICS names: ``extract_statements``, ``critique`` …).
-        instruction: the task, in our own words.
+        instruction: the task, in spanscore's own words.
         evidence: variable → JSON value; missing fields are left out.
         output: the shape of the answer.
         examples: few-shot cases.
-        vote_index: number of the vote, from 0: identical questions with different numbers are really asked again.
+        vote_index: number of the vote, from 0. Identical questions with different numbers are each sent to the model.
         n: number of answers requested at once, drawn independently; more than 1 only for a judge with ``answers_several``
             (``judges/effects/limited.py``).
-        applies_when: condition of the question, which the instruction also contains; None: always.
+        applies_when: condition of the question, which the instruction also contains; None = always.
         order: the place of the evidence.
-        fields: variable → the field of a sample that it holds; the judge sees that name in front of the instruction.
+        fields: variable → the field of a sample that it holds; the judge reads that name in front of the instruction.
         examples_first: whether the examples precede the evidence if the instruction follows it.
-        criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty: a single question.
+        criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty for a single
+            question.
+        images: number of a marker in the evidence → its image; empty for a judge that reads no images.
         beginning_chars: length of the user text up to the end of the evidence's first part, known after rendering; 0 if the
             evidence does not come first.
-        rendered: the rendered texts, shared by all readers (``judges/rendering.py``); a changed copy has none yet.
+        rendered: the rendered texts, shared by all readers (``judges/rendering.py``); empty in a changed copy.
     """
 
     step: str
@@ -147,6 +150,7 @@ class Prompt:
     fields: Mapping[str, str] = field(default_factory=dict)
     examples_first: bool = False
     criteria: Mapping[str, Prompt] = field(default_factory=dict)
+    images: Mapping[int, Image] = field(default_factory=dict)
     beginning_chars: int = field(default=0, init=False, repr=False, compare=False)
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
@@ -168,7 +172,7 @@ class Reply:
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache, and bills for less.
         cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache, and may bill for more.
         at_batch_price: whether the provider bills it at the price of batches (service tier ``flex``).
-        headers: headers of the answer with the account's limits, names in lower case; for the gate.
+        headers: headers of the answer with the account's limits, names in lower case; for the account limiter.
         other_completions: further answers to the same request, if several were requested. Output tokens are divided among all
             answers; the first one has the input tokens.
     """

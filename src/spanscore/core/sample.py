@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from spanscore import semconv
 from spanscore.core.log import is_a
@@ -16,7 +16,7 @@ from spanscore.core.span import UnitKey
 
 # --- sample ---------------------------------------------------------------------------------------------------------
 
-# Field names are those of ragas, so its data sets load unchanged.
+# Field names are those of ragas, so data sets of ragas load unchanged.
 
 
 class _Frozen(BaseModel):
@@ -36,6 +36,50 @@ class ToolCall(_Frozen):
     id: str | None = None
 
 
+class ToolDefinition(_Frozen):
+    """A tool that the application offered to its models.
+
+    Attributes:
+        name: name by which a model calls the tool.
+        description: description of the tool for the model; None if unknown.
+        parameters: JSON Schema of the arguments; None if unknown.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Image(_Frozen):
+    """An image that a text of a sample refers to by its marker, such as ``[image 1]``.
+
+    Attributes:
+        url: address from which the judge's provider loads the image; None if ``base64`` holds it.
+        base64: the image's bytes as base64; None if ``url`` is its address.
+        media_type: media type, such as ``image/png``; None if unknown, which only an address permits.
+
+    Raises:
+        pydantic.ValidationError: neither or both of ``url`` and ``base64`` are given, or base64 has no media type.
+    """
+
+    url: str | None = None
+    base64: str | None = Field(default=None, repr=False)
+    media_type: str | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.url is None) == (self.base64 is None):
+            raise ValueError("an image has either a url or base64")
+        if self.base64 is not None and not self.media_type:
+            raise ValueError("an image as base64 needs its media_type, such as image/png")
+        return self
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the decoded image in bytes, within two; of an image by address the length of the address."""
+        return len(self.url or "") if self.base64 is None else len(self.base64) * 3 // 4
+
+
 class HumanMessage(_Frozen):
     """A message of the user."""
 
@@ -45,7 +89,7 @@ class HumanMessage(_Frozen):
 
 
 class AIMessage(_Frozen):
-    """A message of the model: an answer, tool calls, or both. Empty content: a message with tool calls alone."""
+    """A message of the model: an answer, tool calls, or an answer with tool calls. Without an answer the content is empty."""
 
     type: Literal["ai"] = "ai"
     content: str = ""
@@ -66,7 +110,9 @@ Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(dis
 
 
 MEASURES: Final = frozenset({"duration_s", "usage"})
-"""Fields of a single turn that measure the application; they are not content."""
+"""Fields of a single turn that measure the application, and that are not content."""
+ON_DEMAND: Final = MEASURES | {"tools"}
+"""Fields that the samples of a unit have only if a metric reads them."""
 
 
 class TokenUsage(_Frozen):
@@ -87,15 +133,16 @@ class SingleTurnSample(_Frozen):
     Attributes:
         user_input: the question.
         response: the answer.
-        retrieved_contexts: texts in rank order; None: no retrieval happened, or the texts are unknown; ``[]``: the retrieval
-            found no text.
-        retrieved_context_ids: ids of the retrieved documents in rank order, also if the texts are unknown or are joined into
-            one text. None: a document has no id.
+        retrieved_contexts: texts in rank order. None if no retrieval happened, or the texts are unknown; ``[]`` if the
+            retrieval found no text.
+        retrieved_context_ids: ids of the retrieved documents in rank order, even if the texts are unknown or are joined into
+            one text. None if a document has no id.
         reference: the right answer.
         reference_contexts: the texts that the retrieval should have found.
         rubrics: grade or criterion → description.
         duration_s: time from the request to the whole answer, in seconds; None = not known.
         usage: tokens of the application's models; None = not known.
+        images: the images; the marker ``[image 1]`` in a text refers to the first. None without images.
     """
 
     user_input: str | None = None
@@ -108,6 +155,7 @@ class SingleTurnSample(_Frozen):
     rubrics: dict[str, str] | None = None
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     usage: TokenUsage | None = None
+    images: list[Image] | None = None
 
 
 class MultiTurnSample(_Frozen):
@@ -119,6 +167,8 @@ class MultiTurnSample(_Frozen):
         reference_tool_calls: the expected tool calls, in order.
         reference_topics: the allowed topics.
         rubrics: grade or criterion → description.
+        tools: the tools that were offered to the models, each name once; None: unknown; ``[]``: no tool was offered.
+        images: the images; the marker ``[image 1]`` in a message refers to the first. None without images.
 
     Raises:
         pydantic.ValidationError: the conversation is impossible; the error names the message and the cause.
@@ -129,6 +179,8 @@ class MultiTurnSample(_Frozen):
     reference_tool_calls: list[ToolCall] | None = None
     reference_topics: list[str] | None = None
     rubrics: dict[str, str] | None = None
+    tools: list[ToolDefinition] | None = None
+    images: list[Image] | None = None
 
     @field_validator("user_input")
     @classmethod
@@ -160,11 +212,11 @@ def _check_answers_a_call(
             f"message {position} is a tool result, but message {position - 1} ({before[-1].type}) calls no tool: "
             "a tool result follows the assistant message that called it, or another tool result"
         )
-    known = {call.id for call in caller.tool_calls or () if call.id}
-    if message.tool_call_id and known and message.tool_call_id not in known:
+    call_ids = {call.id for call in caller.tool_calls or () if call.id}
+    if message.tool_call_id and call_ids and message.tool_call_id not in call_ids:
         raise ValueError(
             f"message {position} answers tool call {message.tool_call_id!r}, which no earlier message made; "
-            f"the earlier calls are {sorted(known)}"
+            f"the earlier calls are {sorted(call_ids)}"
         )
 
 
@@ -173,15 +225,18 @@ Sample: TypeAlias = SingleTurnSample | MultiTurnSample
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Result of an extractor for one unit: one sample, both, or an outcome with a reason instead.
+    """Result of an extractor for one unit: a single turn, a conversation, or both; otherwise an outcome with a reason.
 
     Attributes:
         multi_turn: present if the unit has tool calls or several human turns.
-        outcome: None if there is a sample; otherwise ``no_sample`` (or another) with a reason.
+        outcome: None if there is a sample; otherwise ``no_sample`` or another outcome, with a reason.
         searched: field → the searched places, for the error of a missing field.
-        source: how the less certain of question and answer was found (``semconv.SAMPLE_SOURCE``); None without a search.
-        unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are unknown.
+        source: how the question or the answer was found, whichever is less certain (``semconv.SAMPLE_SOURCE``). None if neither
+            was searched for.
+        unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are
+            unknown.
         interrupted: the turn waits for a person and has no sample yet; the run that resumes it will have one.
+        images_left_out: number of images of the sample that are left out.
     """
 
     single_turn: SingleTurnSample | None = None
@@ -192,6 +247,7 @@ class Samples:
     source: str | None = None
     unused_documents: int | None = None
     interrupted: bool = False
+    images_left_out: int = 0
 
     @classmethod
     def of(cls, sample: Sample) -> Samples:
@@ -202,7 +258,11 @@ class Samples:
         """Return the attributes of the unit's span about the source of its sample; empty without a sample."""
         if self.outcome is not None:
             return {}
-        attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.UNUSED_DOCUMENTS: self.unused_documents}
+        attributes = {
+            semconv.SAMPLE_SOURCE: self.source,
+            semconv.UNUSED_DOCUMENTS: self.unused_documents,
+            semconv.IMAGES_LEFT_OUT: self.images_left_out or None,
+        }
         return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -237,7 +297,7 @@ def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
 
 
 def _message(message: Message) -> dict[str, Any] | None:
-    """Return role, content and tool calls; None for an assistant message without any."""
+    """Return role, content and tool calls; None for an assistant message without content and tool calls."""
     if not isinstance(message, AIMessage):
         return {"role": "user" if isinstance(message, HumanMessage) else "tool", "content": message.content}
     said = {"content": message.content} if message.content else {}
@@ -276,7 +336,7 @@ class Annotation:
 
     Attributes:
         annotator: low-cardinality name of a person, a team or a way of asking.
-        comment: the person's text (content); None without one.
+        comment: the person's text (content); None without a text.
         when_ns: time of the rating, nanoseconds since 1970; None if unknown.
         unit: the labelled unit; None if only its ``key`` is known.
         key: the unit's own key in the application (``spanscore.feedback_key``); None if the ids are known.
@@ -307,14 +367,14 @@ class Annotation:
 
     @property
     def id(self) -> str:
-        """32 hex digits, the same for the same label in any process; the span's id is the first 16 of them.
+        """32 hex digits, equal for the same label in any process; the first 16 are the span's id.
 
         The time distinguishes two equal ratings; without a time, the revision does, as far as it is known.
         """
         whose = self.key if self.unit is None else f"{self.unit.trace_id:032x}/{self.unit.span_id:016x}"
-        said = f"{self.name}/{self.annotator}/{self.value!r}"
+        text = f"{self.name}/{self.annotator}/{self.value!r}"
         when = f"r{self.revision}" if self.when_ns is None else str(self.when_ns)
-        return blake2b(f"label/{whose}/{said}/{when}".encode(), digest_size=16).hexdigest()
+        return blake2b(f"label/{whose}/{text}/{when}".encode(), digest_size=16).hexdigest()
 
 
 class JudgeResult(NamedTuple):
@@ -324,11 +384,13 @@ class JudgeResult(NamedTuple):
         value: on the metric's scale; None if only the verdict is known.
         label: the verdict; None if only the value is known.
         evaluator_version: of the score; empty if unknown.
+        probability: sampling probability of the unit for this metric, (0, 1]; None if unknown.
     """
 
     value: float | None
     label: Label | None
     evaluator_version: str
+    probability: float | None = None
 
 
 class AnnotatedSample(NamedTuple):
@@ -341,8 +403,9 @@ class AnnotatedSample(NamedTuple):
         judged: metric → result of its judge; empty if the line has no ``scores``.
         group: session or trace id: a split keeps a group together. None if both are unknown.
         probability: probability with which the sample was drawn for labelling, (0, 1]; None if unknown.
-        id: the line's own id; None without one.
+        id: the line's own id; None without an id.
         label: the whole label of the line; None for ragas's annotations.
+        withdrawn: whether the line withdraws the annotator's earlier labels of this name on its unit.
     """
 
     line: int
@@ -353,3 +416,4 @@ class AnnotatedSample(NamedTuple):
     probability: float | None = None
     id: str | int | None = None
     label: Annotation | None = None
+    withdrawn: bool = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from spanscore import semconv
 from spanscore.core.span import Unit, UnitKey
@@ -49,7 +51,7 @@ class Transcript:
         return len(self.system) + len(self.user) + len(self.answer)
 
     def without_question(self) -> Self:
-        """Return the transcript without its prompt, because another attempt at the same question has it."""
+        """Return the transcript without its prompt, because another attempt at the same question has the prompt."""
         return replace(self, system="", user="")
 
 
@@ -59,10 +61,11 @@ class Transcript:
 class Outcome(StrEnum):
     """How an eligible (unit × metric) ended: exactly one of these.
 
-    A mean is about the units that can have a score. Some units cannot: they lack an input (``no_sample``, ``missing_field``),
-    the metric has no value for them (``not_applicable``, ``no_value``), or the user excluded them (``filtered``). Sampled units
-    represent the unsampled ones, ours (``not_sampled``) and the head sampler's (``trace_not_sampled``). ``delegated`` units are
-    counted by another process. Every other outcome but ``scored`` is a loss: the mean should include the unit, and does not.
+    A mean is about the units that can have a score. Some units cannot: an input is missing (``no_sample``, ``missing_field``),
+    the metric has no value for them (``not_applicable``, ``no_value``), or the user excluded them (``filtered``). Sampled
+    units represent the units that spanscore (``not_sampled``) or a head sampler (``trace_not_sampled``) did not sample.
+    Another process counts ``delegated`` units. Every other outcome but ``scored`` is a loss: the mean should include the unit,
+    and does not.
 
     Attributes:
         SCORED: the metric has a value.
@@ -71,24 +74,25 @@ class Outcome(StrEnum):
         NOT_SAMPLED: no rate sampled the unit; the sampled units represent it.
         FILTERED: ``sample_filter=`` returned False, ``units.kinds`` excludes the unit, or ``SPANSCORE_DISABLED`` is set.
         TRACE_NOT_SAMPLED: the head sampler dropped the trace, so there is no span for a score.
-        DELEGATED: another process has the unit, or takes it from a file, and counts its outcome there.
-        NO_SAMPLE: no question and answer were found, or several and the configuration selects none; the reason names the keys
-            that were present.
+        DELEGATED: another process has the unit or reads it from a file; that process counts the outcome.
+        NO_SAMPLE: no question and answer were found, or several were found and the configuration does not say which; the
+            reason names the keys that were present.
         MISSING_FIELD: a required field of the metric is missing; the reason names it.
         INCOMPLETE: events of the unit were lost, it never ended, it is too large, or its root arrived over OTLP when its other
             spans had already been dropped (reason ``late_root``).
         EXPIRED: the unit waited in the spool for longer than ``spool.max_age``.
         EVENT_QUEUE_FULL: the event queue was full when the unit began.
-        QUEUE_FULL: the job queue was full, in units or in bytes, or the share of it for metrics of one judge was.
-        JUDGE_UNAVAILABLE: the judge could not be asked within ``judge.queue_timeout``; ``error.type`` is ``rate_limit`` (its
-            provider's limits), ``breaker_open`` (it is down) or ``quota`` (its account has no money).
-        BUDGET_EXHAUSTED: the judge was not asked, because its budget of the window is spent.
+        QUEUE_FULL: the job queue was full, in units or in bytes; or the share of the queue for one judge's metrics was full.
+        JUDGE_UNAVAILABLE: the judge could not be asked within ``judge.queue_timeout``; ``error.type`` is ``rate_limit`` (the
+            provider's limit), ``breaker_open`` (the judge does not answer) or ``quota`` (the account has no credit).
+        BUDGET_EXHAUSTED: the judge was not asked, because the budget of the window is spent.
         TIMEOUT: the metric or its judge took too long.
         JUDGE_ERROR: the judge gave no usable answer; ``error.type`` names the kind of error.
-        METRIC_ERROR: the metric, or a function of the user's, raised or hung, or the metric gave no usable result;
-            ``error.type`` is the class of the exception, ``no_number`` (its value is no number), ``out_of_range`` (its value is
-            outside its range), ``no_score`` (its result is not a ``Score``), ``unknown_metric`` (this process has no such
-            metric) or ``metric_error`` (a function of the user's failed).
+        METRIC_ERROR: the metric, or a function of the user's, raised or hung. Or the metric gave no usable result.
+            ``error.type`` is the class of the exception, ``no_number`` (the value is no number), ``out_of_range`` (the value
+            is outside the metric's range), ``no_category`` (the value is no category), ``no_score`` (the result is not a
+            ``Score``), ``unknown_metric`` (this process has no such metric) or ``metric_error`` (a function of the user's
+            failed).
         REDACTION_ERROR: the redactor raised, returned no text or hung: the unit is not judged, and no content is exported.
         SHUTDOWN: the scorer or the process ended first.
     """
@@ -121,14 +125,12 @@ class Outcome(StrEnum):
 
     @property
     def missing(self) -> bool:
-        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit should have been scored."""
-        return self in _LOST
+        """Whether the unit should have been scored and was not, because the evaluation failed or never began."""
+        return self in _MISSING
 
     @property
     def not_attempted(self) -> bool:
-        """Whether no score was attempted here: by sampling, by a filter, because the trace is not exported, or by
-        delegation.
-        """
+        """Whether no score was attempted here: because of sampling, a filter or delegation, or because no trace is exported."""
         return self in _TURNED_AWAY
 
 
@@ -142,7 +144,7 @@ _FAILED = frozenset(
         Outcome.BUDGET_EXHAUSTED,
     }
 )
-_LOST = _FAILED | {
+_MISSING = _FAILED | {
     Outcome.INCOMPLETE,
     Outcome.EXPIRED,
     Outcome.EVENT_QUEUE_FULL,
@@ -159,9 +161,20 @@ _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_N
 # ``value`` is on the metric's own scale, and is exported on spans. ``quality`` maps it by range and direction to [0, 1], 1
 # good, for instruments, labels and means.
 
-Kind = Literal["binary", "ordinal", "continuous"]
+Kind = Literal["binary", "ordinal", "continuous", "categorical"]
 Direction = Literal["higher", "lower"]
 Label = Literal["pass", "fail"]
+PASS_FAIL: Final[frozenset[Kind]] = frozenset({"binary", "categorical"})
+"""Kinds whose qualities are 0 and 1, so that their mean quality is a share of units."""
+ScoreValue: TypeAlias = float | str
+"""A number on the metric's scale, or one word of a categorical scale."""
+
+MOST_CATEGORIES: Final = 50
+"""Largest number of categories: each is an attribute value of the sums."""
+_LONGEST_CATEGORY: Final = 40
+CATEGORY_WORD: Final = re.compile(r"[^\W\d_][\w-]*")
+_NUMBERS: Final = ("nan", "inf", "infinity")
+"""Words that are read as numbers from a file, in any spelling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +182,18 @@ class Scale:
     """The scale of a metric's values, and their mapping to quality.
 
     Attributes:
-        kind: binary, ordinal or continuous.
-        range: lowest and highest value; None: an open scale, whose values have no quality.
-        direction: whether higher or lower is better.
+        kind: binary, ordinal, continuous or categorical.
+        range: lowest and highest value; None = an open scale, whose values have no quality. None for a categorical scale.
+        direction: whether higher or lower is better; without meaning for a categorical scale.
         pass_at: lowest quality (0…1) that passes.
         negatives_are_zero: for cosine metrics: the quality is max(0, value) instead of the linear map.
+        categories: the 2 to 50 words of a categorical scale, in any order; empty for other kinds. A word has letters, digits,
+            ``_`` and ``-``, begins with a letter, and is at most 40 characters long. ``pass``, ``fail``, ``nan``, ``inf`` and
+            ``infinity`` are refused.
+        bad: the categories with quality 0; the others have quality 1. Empty = no category has a quality.
+
+    Raises:
+        ConfigurationError: the kind is unknown, or the categories do not fit it; the message states the allowed values.
     """
 
     kind: Kind = "continuous"
@@ -181,9 +201,32 @@ class Scale:
     direction: Direction = "higher"
     pass_at: float = 0.5
     negatives_are_zero: bool = False
+    categories: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
 
-    def quality(self, value: float) -> float | None:
-        """Map a value to [0, 1], 1 good; None if the scale is open."""
+    def __post_init__(self) -> None:
+        """Check kind and categories, and make them tuples; a categorical scale has no range."""
+        if self.kind not in get_args(Kind):
+            raise ConfigurationError(f"the scale's kind is {self.kind!r}; it is one of {', '.join(get_args(Kind))}")
+        if self.kind == "categorical":
+            for name in ("categories", "bad"):
+                object.__setattr__(self, name, _words(name, getattr(self, name)))
+            _refuse_categories(self.categories, self.bad)
+            object.__setattr__(self, "range", None)
+        elif self.categories or self.bad:
+            raise ConfigurationError(
+                f"the scale has categories, and its kind is {self.kind!r}; write kind='categorical'"
+            )
+
+    @property
+    def has_quality(self) -> bool:
+        """Whether its values have a quality."""
+        return self.range is not None or bool(self.bad)
+
+    def quality(self, value: ScoreValue) -> float | None:
+        """Map a value to [0, 1], 1 good; None without a quality."""
+        if isinstance(value, str):
+            return float(value not in self.bad) if self.bad else None
         if self.range is None:
             return None
         low, high = (0.0, self.range[1]) if self.negatives_are_zero else self.range
@@ -191,7 +234,7 @@ class Scale:
         return share if self.direction == "higher" else 1.0 - share
 
     def label(self, quality: float | None) -> Label | None:
-        """Return ``pass`` from ``pass_at`` upwards, otherwise ``fail``; None without a quality."""
+        """Return ``pass`` if the quality is at least ``pass_at``, otherwise ``fail``; None without a quality."""
         if quality is None:
             return None
         return "pass" if quality >= self.pass_at else "fail"
@@ -199,6 +242,53 @@ class Scale:
 
 UNIT_INTERVAL = Scale()
 BINARY = Scale(kind="binary", pass_at=1.0)
+
+
+def categorical(name: str, categories: Iterable[str], bad: Iterable[str] = ()) -> Scale:
+    """Return the scale of a metric's categories. For the arguments see ``Scale``.
+
+    Raises:
+        ConfigurationError: the categories are invalid; the message begins with the metric's name.
+    """
+    try:
+        return Scale(kind="categorical", categories=categories, bad=bad)  # type: ignore[arg-type]  # made tuples
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{key} is {value!r}; it is a list of words, such as [refund, order, other]")
+    return tuple(value)
+
+
+def _refuse_word(word: Any) -> None:
+    is_word = isinstance(word, str) and CATEGORY_WORD.fullmatch(word) and len(word) <= _LONGEST_CATEGORY
+    if not is_word or word in get_args(Label) or word.casefold() in _NUMBERS:
+        raise ConfigurationError(
+            f"{word!r} cannot be a category; write letters, digits, _ and -, a letter first, at most "
+            f"{_LONGEST_CATEGORY}, and neither {' nor '.join((*get_args(Label), *_NUMBERS))}"
+        )
+
+
+def _refuse_categories(categories: Sequence[str], bad: Sequence[str]) -> None:
+    if not 1 < len(categories) <= MOST_CATEGORIES:
+        raise ConfigurationError(
+            f"categories has {len(categories)} words; give 2 to {MOST_CATEGORIES}, such as [refund, order, other]"
+        )
+    for word in categories:
+        _refuse_word(word)
+    spellings = Counter(word.casefold() for word in categories)
+    twice = [word for word in categories if spellings[word.casefold()] > 1]
+    if twice:
+        raise ConfigurationError(
+            f"categories has {' and '.join(map(repr, twice))}; give each word once, in one spelling"
+        )
+    for word in bad:
+        if word not in categories:
+            raise ConfigurationError(f"bad has {word!r}, which is no category; there are {', '.join(categories)}")
+    if {*bad} == {*categories}:
+        raise ConfigurationError("bad has every category, so no unit could pass; leave out at least one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +304,7 @@ class JudgeCall:
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache.
         cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache.
         input_truncated_ratio: share of the question's tokens that was left out because the question was too long; [0, 1).
+        images_not_shown: number of images of the question that the judge did not get, because it reads no images.
         transcript: content of its span; None if judges are not traced.
     """
 
@@ -229,12 +320,13 @@ class JudgeCall:
     cached_input_tokens: int = 0
     cache_write_tokens: int = 0
     input_truncated_ratio: float = 0.0
+    images_not_shown: int = 0
     transcript: Transcript | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Cost of a score: its judge calls in order, failed ones included."""
+    """The judge calls of a score, in order, failed ones included, and their cost."""
 
     calls: tuple[JudgeCall, ...] = ()
 
@@ -250,7 +342,7 @@ class Usage:
 
     @property
     def cost_usd(self) -> float | None:
-        """Sum in US dollars over the calls with a known price; None without such a call."""
+        """Sum in US dollars over the calls with a known price; None if there is no such call."""
         return known_sum(call.cost_usd for call in self.calls)
 
     @property
@@ -264,8 +356,16 @@ class Usage:
         return max((call.input_truncated_ratio for call in self.calls), default=0.0)
 
     @property
+    def images_not_shown(self) -> int:
+        """Largest number of images of a question that its judge did not get."""
+        return max((call.images_not_shown for call in self.calls), default=0)
+
+    @property
     def unpriced(self) -> frozenset[str]:
-        """Models that were paid for at an unknown price; a judge that counts no tokens looks like a free one."""
+        """Models with tokens of unknown price.
+
+        A judge that reports no tokens is not listed, because it cannot be distinguished from a free judge.
+        """
         unknown = (call for call in self.calls if call.cost_usd is None and (call.input_tokens or call.output_tokens))
         return frozenset(call.model or "unknown" for call in unknown)
 
@@ -276,9 +376,9 @@ class Usage:
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum of the values that are not None; None, not zero, without such a value."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    """Return the sum of the known values; None, not zero, without a known value."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 NOT_APPLICABLE: Final = "not applicable"
@@ -287,7 +387,7 @@ NOT_APPLICABLE: Final = "not applicable"
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Number of requested votes or generations, and number of received ones."""
+    """Number of requested votes or generations, and number of received votes or generations."""
 
     requested: int
     received: int
@@ -299,13 +399,13 @@ class JuryVotes:
 
     Attributes:
         models: models of the jurors that gave a value, in the order of the jury.
-        values: their values on the metric's scale, in the same order.
+        values: values of these jurors on the metric's scale, in the same order.
         left_out: model and outcome of each other juror, with a space between.
         disagreement: highest quality among the jurors less the lowest, [0, 1]; None for fewer than two qualities.
     """
 
     models: tuple[str, ...] = ()
-    values: tuple[float, ...] = ()
+    values: tuple[ScoreValue, ...] = ()
     left_out: tuple[str, ...] = ()
     disagreement: float | None = None
 
@@ -316,27 +416,37 @@ class Score:
 
     Attributes:
         metric: name in lower snake case.
-        version: version of the metric; it changes with its prompts and parameters.
-        value: on the metric's own scale; None unless ``outcome`` is ``scored``. Always finite.
-        quality: value mapped to [0, 1], 1 good; None for an open scale.
-        reason: for every other outcome, the cause, without content.
+        version: version of the metric, which changes with the metric's prompts and parameters.
+        outcome: result of the evaluation; ``scored`` if and only if there is a value.
+        scale: the metric's scale: kind, range, direction and lowest quality that passes.
+        value: on the metric's own scale, the word for a categorical scale; None unless ``outcome`` is ``scored``. A number
+            is always finite.
+        quality: value mapped to [0, 1], 1 good; None for a scale without quality.
+        label: ``pass`` or ``fail``; None without a quality.
+        reason: the cause of an outcome other than ``scored``, without content.
         missing: for ``missing_field``, the required fields (or the kind of sample) that the unit lacks.
         explanation: the judge's words or the counts behind the value; may quote content.
         error_type: low-cardinality, set if the evaluation failed.
-        evaluator_version: metric version, judge model and votes. A change starts a new evaluator version and is no drop.
+        evaluator_version: metric version, judge model and votes. A score of another evaluator version is never compared as a
+            drop in quality.
+        usage: the judge calls of this score, with their tokens and cost; without calls if no judge was asked.
+        judge_model: model of the judge; None without a judge.
+        votes: numbers of requested and received votes; None if the metric does not vote.
         probability: probability with which this (unit × metric) was sampled, (0, 1]; None outside sampling.
         threshold: the sampling threshold T (56 bit) of ``probability``.
         rule: the sampling rule that sampled it.
-        source: ``fallback``: another judge replaced the configured one. Such scores have an evaluator version of their own, and
-            are in no mean of the configured judge. ``shadow``: a second judge was asked as well. None: sampled traffic.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision. A shadow's id also depends on its
-            evaluator version; a session's on the session id instead of trace and span.
-        revision: number of earlier scores that this one supersedes; 0 the first time.
+        source: ``fallback`` if another judge replaced the configured judge: such scores have their own evaluator version, and
+            are in no mean of the configured judge. ``shadow`` if a second judge was asked as well. None = sampled traffic.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision. A shadow's id also depends on
+            its evaluator version; a session's on the session id instead of trace and span.
+        revision: number of earlier scores that this score supersedes; 0 the first time.
         contradictions: number of verdicts of its judge that their own reason contradicts, by English patterns.
         applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
-        counted: whether the sums of another process include it: it is emitted again, ends as ``delegated``, and adds to no sum.
-        sent: whether another process has exported it, and ended before it exported its sums: it is added to sums alone.
+        counted: whether the sums of another process include the score. This process then adds it to no sum and counts the
+            outcome ``delegated``.
+        sent: whether another process exported the score but ended before it exported its sums. This process then only adds the
+            score to its sums.
         jury: votes of the jurors; None for a score of one judge.
     """
 
@@ -344,7 +454,7 @@ class Score:
     version: str
     outcome: Outcome
     scale: Scale = UNIT_INTERVAL
-    value: float | None = None
+    value: ScoreValue | None = None
     quality: float | None = None
     label: Label | None = None
     reason: str | None = None
@@ -376,10 +486,28 @@ class Score:
         """Reject contradictions: a value with a failure, a score without a value, a value that is not finite."""
         if (self.value is not None) != (self.outcome is Outcome.SCORED):
             raise ValueError(f"{self.metric}: outcome {self.outcome} contradicts value {self.value}")
-        if self.value is not None and not isfinite(self.value):
+        if isinstance(self.value, str):
+            if self.value not in self.scale.categories:
+                raise ValueError(f"{self.metric}: the value is a text, and no category")
+        elif self.value is not None and (self.scale.categories or not isfinite(self.value)):
             raise ValueError(
                 f"{self.metric}: {self.value} is not a score; a metric without a value has outcome 'no_value'"
             )
+
+    @property
+    def number(self) -> float | None:
+        """The value, unless it is a category."""
+        return None if self.value is None or isinstance(self.value, str) else float(self.value)
+
+    @property
+    def category(self) -> str | None:
+        """The value of a categorical scale."""
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def exported_label(self) -> str | None:
+        """The label on spans, events and instruments: the category, else ``pass`` or ``fail``."""
+        return self.category or self.label
 
     @property
     def is_shadow(self) -> bool:
@@ -388,7 +516,7 @@ class Score:
 
     @property
     def kind(self) -> Kind:
-        """Binary, ordinal or continuous."""
+        """Binary, ordinal, continuous or categorical."""
         return self.scale.kind
 
     @property
@@ -402,36 +530,34 @@ class Score:
         return self.scale.direction
 
 
-_BESIDE = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_FEEDBACK})
-"""Sources of scores that a unit may have in addition to the one from sampled traffic."""
+_ADDITIONAL_SOURCES = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_FEEDBACK})
+"""Sources of scores that a unit may have in addition to its score from sampled traffic."""
 
 
 def from_source(score: Score, unit: Unit, source: str) -> Score:
-    """Return a copy of a score with this source and the id of that source, which differs from the id of the unit's own
-    score.
-    """
+    """Return a copy of a score with this source, and with the id that a score of this source has."""
     return signed(score, unit, source=source)
 
 
-def signed(score: Score, unit: Unit, **told: Any) -> Score:
-    """Return a copy of a unit's score with these fields and the id that follows from them; value and outcome do not change."""
-    new = replace(score, **told)
+def signed(score: Score, unit: Unit, **changes: Any) -> Score:
+    """Return a copy of a score with changed fields and the recomputed id. The value and the outcome must not change."""
+    new = replace(score, **changes)
     object.__setattr__(new, "id", id_of(new, unit))  # the copy is not shared yet
     return new
 
 
 def id_of(score: Score, unit: Unit) -> str:
-    """Return the id of a score. Sources in ``_BESIDE`` and provisional session scores have ids of their own."""
-    beside = f"{score.source}/{score.evaluator_version}" if score.source in _BESIDE else None
+    """Return the id of a score. Scores of ``_ADDITIONAL_SOURCES`` and provisional session scores have separate ids."""
+    beside = f"{score.source}/{score.evaluator_version}" if score.source in _ADDITIONAL_SOURCES else None
     if unit.session is not None and unit.is_provisional:
         beside = f"{unit.session.end}/{unit.session.turns}"
     return score_id(unit.ledger_key, score.metric, score.version, score.revision, beside=beside)
 
 
 def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, beside: str | None = None) -> str:
-    """Return 32 hex digits, the same for the same unit, metric, version and revision, on every replica and replay.
+    """Return 32 hex digits, equal for the same unit, metric, version and revision on every replica and replay.
 
-    The evaluation span's id is the first 16 of them. The last argument distinguishes additional scores of the same unit.
+    The first 16 are the evaluation span's id. ``beside`` distinguishes additional scores of the same unit.
     """
     text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
     text += "" if beside is None else f"/{beside}"
@@ -444,7 +570,7 @@ def unit_attributes(
     """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and outcomes.
 
     Args:
-        scores: scores of this unit; a score without a value adds its outcome only.
+        scores: scores of this unit; a score without a value adds only its outcome.
         others: metric → outcome of evaluations that never began (not sampled, missing field …).
         pending: whether the span is exported before all its scores are in. The status is then ``pending``, and a verdict can
             only be ``fail``.
@@ -461,8 +587,8 @@ def unit_attributes(
 
 
 def _source(scores: Sequence[Score]) -> dict[str, Any]:
-    found = next((score.source for score in scores if score.source), None)
-    return {} if found is None else {semconv.EVALUATION_SOURCE: found}
+    source = next((score.source for score in scores if score.source), None)
+    return {} if source is None else {semconv.EVALUATION_SOURCE: source}
 
 
 def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
@@ -472,17 +598,17 @@ def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
 
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Return the outcome of each sampled metric without a score; after ``missing_field`` the fields. It quotes no content."""
+    """Return the outcome of each sampled metric without a score; ``missing_field`` is followed by the fields. No content."""
     reasons = {
         score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing))))
         for score in scores
-        if score.outcome not in _NOTHING_TO_SAY
+        if score.outcome not in _OUTCOMES_NOT_EXPORTED
     }
-    reasons |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _NOTHING_TO_SAY}
+    reasons |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _OUTCOMES_NOT_EXPORTED}
     return {semconv.METRIC_OUTCOME + metric: why for metric, why in reasons.items()}
 
 
-_NOTHING_TO_SAY = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.DELEGATED})
+_OUTCOMES_NOT_EXPORTED = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.DELEGATED})
 
 
 def refuse_taken_name(metric: str) -> None:
@@ -508,9 +634,11 @@ def score_attributes(score: Score) -> dict[str, Any]:
     """Return the flat keys of one score, the same on the unit's span and on the evaluation span; empty without a value."""
     if score.value is None or score.is_shadow:  # otherwise a search for the metric's low scores would find the shadow's
         return {}
-    attributes: dict[str, Any] = {semconv.SCORE + score.metric: float(score.value)}
-    if score.label:
-        attributes[semconv.LABEL + score.metric] = score.label
+    attributes: dict[str, Any] = {}
+    if score.number is not None:
+        attributes[semconv.SCORE + score.metric] = score.number
+    if score.exported_label:
+        attributes[semconv.LABEL + score.metric] = score.exported_label
     if score.probability is not None:
         attributes[semconv.PROBABILITY + score.metric] = float(score.probability)
     if (left_out := score.usage.input_truncated_ratio) > MOSTLY_LEFT_OUT:

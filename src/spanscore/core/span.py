@@ -1,7 +1,7 @@
 """``SpanData``, one span as spanscore reads it; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a
 sampler.
 
-A unit is the top-most GenAI span with its descendants. Its key is (trace id, unit span id), not the trace id alone: a thousand
+A unit is the top-most GenAI span with its descendants. The key is (trace id, unit span id), not the trace id alone: a thousand
 requests under one ambient span are a thousand units.
 """
 
@@ -16,13 +16,14 @@ from spanscore import semconv
 
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
-"""How a conversation ended; ``open``: it goes on, so its scores are provisional and in no sum."""
+"""How a conversation ended. ``open``: the conversation continues, so the scores are provisional and in no sum."""
 UnitKind = Literal["workflow", "agent", "chat"]
 UNIT_KINDS: Final[Sequence[UnitKind]] = ("workflow", "agent", "chat")
+InnerKind = Literal["retriever", "tool", "agent", "chat"]
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
-"""The sets behind ``semconv.is_content``, used directly: a scored unit makes some hundred look-ups, and a function call would
-double their cost. So would the prefix check, which names in ``_PLAIN`` skip.
+"""The sets of ``semconv.is_content``, used directly. A scored unit makes some hundred look-ups, and a function call would
+double their cost. A prefix check would double it, too; names in ``_PLAIN`` need no such check.
 """
 
 
@@ -48,7 +49,7 @@ class Attributes(Mapping[str, Any]):
     """Span attributes with content that is rendered when first needed, once.
 
     Args:
-        plain: attributes without content.
+        plain: attributes without content; also the definitions of tools, in the form of their writer.
         render: returns the content attributes (``semconv.is_content``) as structured values, or ``UnreadContent``. Called at
             most once, when a content key is first read or the attributes are iterated, and then released.
     """
@@ -61,12 +62,21 @@ class Attributes(Mapping[str, Any]):
 
     @property
     def held(self) -> Any:
-        """The object that keeps the content alive: the renderer, or after rendering the attributes."""
-        return self._plain if self._render is None else self._render
+        """The objects that keep the content alive: the renderer, and definitions of tools; after rendering the attributes."""
+        tools = self._plain.get(semconv.TOOL_DEFINITIONS)
+        if self._render is None:
+            return self._plain
+        return self._render if tools is None else (self._render, tools)
 
-    def with_plain(self, known: Mapping[str, Any]) -> Attributes:
-        """Return a copy with other values of attributes without content, None to leave one out; renders no content."""
-        plain = {name: value for name, value in {**self._plain, **known}.items() if value is not None}
+    def without_tools(self) -> Attributes:
+        """Return these attributes without definitions of tools that are not rendered from content; renders no content."""
+        if semconv.TOOL_DEFINITIONS not in self._plain:
+            return self
+        return self.with_plain({semconv.TOOL_DEFINITIONS: None})
+
+    def with_plain(self, values: Mapping[str, Any]) -> Attributes:
+        """Return a copy with other values for attributes without content; None removes an attribute. Renders no content."""
+        plain = {name: value for name, value in {**self._plain, **values}.items() if value is not None}
         return Attributes(plain, self._render)
 
     def _all(self) -> Mapping[str, Any]:
@@ -89,7 +99,7 @@ class Attributes(Mapping[str, Any]):
         return self._read(key, value) if type(value) is UnreadContent else value
 
     def unread(self, key: str) -> str | None:
-        """Return the unparsed text of a content value; None if the value was parsed or came parsed."""
+        """Return the unparsed text of a content value; None if the value is parsed."""
         value = self._all().get(key)
         return value.text if type(value) is UnreadContent else None
 
@@ -127,7 +137,7 @@ CUT: Final = NoContent(
 
 
 class UpstreamDecision(NamedTuple):
-    """Another process's sampling decision on a metric of a unit; it is final, and the unit is not sampled again here.
+    """Another process's final sampling decision on a metric of a unit. The unit is not sampled again here.
 
     Attributes:
         take: whether the metric scores the unit.
@@ -142,7 +152,7 @@ class UpstreamDecision(NamedTuple):
 
 @dataclass(slots=True)
 class SpanData:
-    """One span as spanscore reads it, from any receiver. It is never changed after its creation.
+    """One span as spanscore reads it, from any receiver. A SpanData is not changed after its creation.
 
     Attributes:
         trace_id: 128 bit.
@@ -156,12 +166,12 @@ class SpanData:
         trace_flags: W3C flags; bit 0 means sampled.
         trace_state: the W3C ``tracestate`` header, empty without one.
         metadata: metadata of the run; rules read all keys, and only the listed keys are exported.
-        resource: resource of the scored application; None if it is that of our own provider.
+        resource: resource of the scored application; None if it is that of the scorer's provider.
         failed_inside: whether a step below it without a span of its own ended in an error, handled or not.
         parent_is_remote: whether the parent is in another process; None if unknown.
         events: name and attributes of each event, unchanged, for instrumentations that record content there; normalizers drop
             them.
-        no_content: set by a normalizer that found no content; None if it found some, or no normalizer looked.
+        no_content: set by a normalizer that found no content; None if it found content, or no normalizer read the span.
         conversation_id: on a unit's root, the application's own id; used for sampling, never exported.
         decided: on a unit's root, metric → decision of another process; None without such decisions.
         unread: on a topmost span, ids of the unclaimed spans below it, which are not read → their parents' ids.
@@ -192,7 +202,7 @@ class SpanData:
 
     @property
     def operation(self) -> str | None:
-        """``gen_ai.operation.name``, None without one."""
+        """``gen_ai.operation.name``; None if the span has no operation."""
         return self.attributes.get(semconv.OPERATION_NAME)
 
     @property
@@ -203,11 +213,11 @@ class SpanData:
     def without_content(self) -> SpanData:
         """Return the same span without prompts, answers and documents."""
         if isinstance(self.attributes, Attributes):
-            known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
+            plain: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
-            known = self.attributes
-        told = {name: value for name, value in known.items() if not semconv.is_content(name)}
-        return replace(self, attributes=told, events=())
+            plain = self.attributes
+        attributes = {name: value for name, value in plain.items() if not semconv.is_content(name)}
+        return replace(self, attributes=attributes, events=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +236,28 @@ class Session:
     links: tuple[UnitKey, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class InnerGroup:
+    """The inner units of one entry of ``units.also``.
+
+    Attributes:
+        kind: kind of their spans.
+        name: name of their tool, agent, retriever or model; None = any name.
+    """
+
+    kind: InnerKind
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.name is None else f"{self.kind} {self.name}"
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """The attributes of spans, scores and sums of these units."""
+        kind = {semconv.UNIT_KIND: str(self.kind)}
+        return kind if self.name is None else {**kind, semconv.UNIT_NAME: self.name}
+
+
 @dataclass(slots=True)
 class Unit:
     """The spans that get a score: the top-most GenAI span with its descendants; or a conversation, represented by its last
@@ -236,12 +268,14 @@ class Unit:
         spans: spans in start order, root included if it is known.
         complete: False if the unit was closed by age or size before its root ended.
         revision: number of earlier closes, with fewer spans; 0 the first time.
-        session: the conversation, if the unit is one; its last turn has ``key`` and ``spans``. None for every other unit.
-        eligible_metrics: metrics this process counts the unit for, if another process made the sampling decision. None: all
+        session: the conversation, if the unit is one; ``key`` and ``spans`` are those of the last turn. None for other units.
+        eligible_metrics: metrics this process counts the unit for, if another process made the sampling decision. None = all
             metrics.
         shared: metrics, also of conversations, that another scorer of this process scores on the unit.
-        top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Its ids and trace
-            state decide on sampling, because the decision is needed when that span starts. None: the root's ids decide.
+        top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Ids and trace state
+            of this span decide on sampling, because the decision is needed when that span starts. None = the root's ids decide.
+        inner: the entry of ``units.also`` that the unit matches, if it is an inner unit: a span below the root of another unit
+            and the spans below that span. None for other units.
     """
 
     key: UnitKey
@@ -252,6 +286,7 @@ class Unit:
     eligible_metrics: frozenset[str] | None = None
     shared: frozenset[str] = frozenset()
     top: SpanData | None = None
+    inner: InnerGroup | None = None
 
     @property
     def ledger_key(self) -> UnitKey:
@@ -260,14 +295,14 @@ class Unit:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether it is a conversation that goes on: its scores are in no sum."""
+        """Whether it is a conversation that goes on, whose scores are in no sum."""
         return self.session is not None and self.session.end == "open"
 
     @property
     def root(self) -> SpanData | None:
         """The unit's top-most span; None if ``complete`` is False and the root never arrived."""
         root_id, spans = self.key.span_id, self.spans
-        if spans and spans[0].span_id == root_id:  # in start order it comes first, unless clocks differ
+        if spans and spans[0].span_id == root_id:  # in start order the root comes first, unless clocks differ
             return spans[0]
         return next((span for span in spans if span.span_id == root_id), None)
 
@@ -275,8 +310,8 @@ class Unit:
     def content_span(self) -> SpanData | None:
         """The span with the unit's input and output: the root; None if the root never arrived.
 
-        If the root has no content, this is its only child with the same operation, if there is exactly one. (OpenLLMetry does
-        this on LangGraph.)
+        If the root has no content and exactly one child has the root's operation, it is this child: so do spans of OpenLLMetry
+        on LangGraph.
         """
         root = self.root
         if root is None or root.no_content is None:
@@ -302,23 +337,25 @@ class Unit:
     def without_content(self) -> Unit:
         """Return the same unit without content, with only the spans that a sink needs: a fraction of the memory.
 
-        These are the root and, if the root names no model, the span that does.
+        These are the root and, if the root names no model, the span that names the model.
         """
         kept = {id(self.root), id(self.model_span)}  # by identity, because a comparison of attributes would render them
-        told = tuple(span.without_content() for span in self.spans if id(span) in kept)
-        return replace(self, spans=told)
+        spans = tuple(span.without_content() for span in self.spans if id(span) in kept)
+        return replace(self, spans=spans)
 
     def in_conversation(self, shown: str | None) -> Unit:
         """Return the same unit with another conversation id on its root, or without one. For units without content only.
 
         Args:
-            shown: the exported conversation id; None: none.
+            shown: the exported conversation id; None removes the id.
         """
         root = self.root
         if root is None:
             return self
-        told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
-        named = replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
+        attributes = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
+        named = replace(
+            root, attributes=attributes if shown is None else {**attributes, semconv.CONVERSATION_ID: shown}
+        )
         return replace(self, spans=tuple(named if span is root else span for span in self.spans))
 
     @property
@@ -354,7 +391,7 @@ class Unit:
             decided=root.decided,
             service_name=_service_of(root.resource),
         )
-        return facts if top is None else facts.drawn_by(top)
+        return facts if top is None else facts.with_sampling_root(top)
 
 
 def _service_of(resource: Mapping[str, Any] | None) -> str | None:
@@ -380,14 +417,16 @@ class SamplingContext(NamedTuple):
             trace's own randomness decides.
         name: name of the run.
         metadata: metadata of the root run.
-        any_error: whether a span, or a step without one, ended in an error.
+        any_error: whether a span, or a step without a span, ended in an error.
         tool_calls: number of tool spans.
         models: models that the spans requested.
-        scores: metric without a judge → quality; None: it gave no quality.
-        conversation_id: the application's own id; None if it is not known (yet), empty without one.
+        scores: metric without a judge → quality; None if it gave no quality.
+        conversation_id: the application's own id; None if it is not known (yet), empty without a conversation.
         decided: metric → decision of another process; this process decides on the other metrics.
-        sampled_by: ids of the span above the unit's root that decides on sampling (`Unit.top`); None: the unit's own ids.
-        service_name: ``service.name`` of the unit's resource, empty without one; None: the unit is from this process.
+        sampled_by: ids of the span above the unit's root that decides on sampling (`Unit.top`); None = the unit's own ids.
+        service_name: ``service.name`` of the unit's resource, empty if it has none; None if the unit is from this process.
+        inner: the entry of ``units.also`` that an inner unit matches; all facts but ``key`` and ``decided`` are then those of
+            the unit around it. None for other units.
     """
 
     key: UnitKey
@@ -406,8 +445,9 @@ class SamplingContext(NamedTuple):
     decided: Mapping[str, UpstreamDecision] | None = None
     sampled_by: UnitKey | None = None
     service_name: str | None = None
+    inner: InnerGroup | None = None
 
-    def drawn_by(self, top: SpanData) -> SamplingContext:
+    def with_sampling_root(self, top: SpanData) -> SamplingContext:
         """Return the same facts with the ids and trace state of the span that decides on sampling."""
         key = UnitKey(top.trace_id, top.span_id)
         return self._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)

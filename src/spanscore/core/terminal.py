@@ -1,4 +1,4 @@
-"""The console of all output: rich's, but with the control characters of files and models escaped."""
+"""The console of all output: rich's console, with the control characters in texts of files and models escaped."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rich.text import Text
 from spanscore.core.printable import printable, printable_lines
 
 _WIDTH: Final = 110
-"""Maximum number of columns, and the number without a terminal."""
+"""Maximum number of columns; also the number of columns if there is no terminal."""
 _NARROWEST: Final = 20
 
 
 class Terminal(Console):
-    """A console that escapes the control characters of texts, but not its own for colours.
+    """A console that escapes the control characters in texts, but not its own for colours.
 
     rich itself removes the bell and backspaces of a ``Text``.
     """

@@ -21,8 +21,8 @@ from spanscore.core.log import log_internal_error, log_once
 # --- fork -----------------------------------------------------------------------------------------------------------
 
 # This is the only fork hook. A child keeps the objects that users, providers and the process hold, and gets new parts behind
-# them: new locks, as a thread that held one at the fork does not exist there, and no unit, as the parent counts, ends and
-# exports the units open at the fork.
+# them. The new parts have new locks, because a thread that held a lock at the fork does not exist in the child. The new parts
+# have no units, because the parent counts, ends and exports the units that are open at the fork.
 #
 # Calls are made in the order of their registration, so the objects on which an object depends come before it.
 
@@ -30,7 +30,7 @@ Part = TypeVar("Part")
 
 
 def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
-    """Have ``make_parts(part)`` called in every child that is forked while the object lives. Any thread.
+    """Have ``make_parts(part)`` called in every child that is forked while the object lives. Thread-safe.
 
     The call waits for no lock of the parent and starts no thread. ``make_parts`` must not refer to the
     object, because that would keep it alive.
@@ -39,17 +39,17 @@ def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
 
 
 def renew_lock_in_child(part: object, make: Callable[[], object] = Lock) -> None:
-    """Set ``_lock`` of an object to a new lock in every child that is forked while the object lives. Any thread."""
+    """Set ``_lock`` of an object to a new lock in every child that is forked while the object lives. Thread-safe."""
     call_in_child(part, lambda part: setattr(part, "_lock", make()))
 
 
 def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
-    """Register ``wait(part)`` before every fork while the part lives; the fork waits until it returns. Any thread."""
+    """Register ``wait(part)`` before every fork while the part lives; the fork waits until it returns. Thread-safe."""
     _before.add(part, wait)
 
 
 class _Calls:
-    """Registered calls on living parts, in order. It has no lock, because a fork might happen while it is held."""
+    """Registered calls on living parts, in order. There is no lock, because a fork might happen while a lock is held."""
 
     def __init__(self) -> None:
         self._living: dict[int, tuple[ref[Any], Callable[[Any], object]]] = {}
@@ -59,7 +59,8 @@ class _Calls:
         self._living[id(weak)] = weak, call
 
     def make(self) -> None:
-        # All are held until the last call is made: one that is replaced meanwhile may have a call of its own to come.
+        # All parts are kept alive until the last call is made: a part that is replaced meanwhile may still have a call to
+        # make.
         living = [(part, call) for weak, call in list(self._living.values()) if (part := weak()) is not None]
         for part, call in living:
             try:
@@ -76,17 +77,17 @@ if hasattr(os, "register_at_fork"):
 
 # --- threads --------------------------------------------------------------------------------------------------------
 
-# All threads are daemons, so that none delays the application's exit.
+# All threads are daemons, so that no thread delays the application's exit.
 #
-# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. That is right for nearly all of ours:
-# a blocking call yields to the host and shares its connections. Two kinds stay native threads. An event loop, because asyncio
-# allows one running loop per native thread, and each ``asyncio.run`` of the host would fail. And computations, because they
-# never yield.
+# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. That is right for most threads here:
+# a blocking call yields to the host and shares its connections. Two kinds stay native threads: an event loop, because asyncio
+# allows one running loop per native thread, and each ``asyncio.run`` of the host would fail; and computations, which never
+# yield.
 
 T = TypeVar("T")
 
 _host_hub: list[Any] = []
-"""gevent's hub of the thread that started our first thread: the host's. Our greenlets run there."""
+"""gevent's hub of the host's thread, on which spanscore's greenlets run: the thread that started the first of them."""
 
 
 def start_daemon(work: Callable[..., object], name: str, *arguments: object, native: bool = False) -> Thread | None:
@@ -96,11 +97,11 @@ def start_daemon(work: Callable[..., object], name: str, *arguments: object, nat
         work: function that the thread calls.
         name: the thread's name.
         arguments: arguments of ``work``.
-        native: whether it is a thread of the operating system also under gevent. It cannot be joined there.
+        native: whether it is a thread of the operating system even under gevent; gevent cannot join such a thread.
 
     Returns:
-        The thread. None if no thread can be started now: the system has no room for one, which is logged, or the interpreter is
-        exiting (from Python 3.12 on). The caller tries again with its next work.
+        The thread. None if no thread can be started now: the system allows no more threads, which is logged, or the
+        interpreter is exiting (from Python 3.12 on). The caller tries again with its next work.
     """
     thread = Thread(target=work, args=arguments, name=name, daemon=True)
     try:
@@ -134,10 +135,10 @@ class JobQueue(Generic[T]):
         self._count.release()
 
     def get(self, timeout: float | None = None) -> T:
-        """Take the oldest job, and wait for one if necessary.
+        """Take the oldest job, and wait for one if the queue is empty.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout: seconds; None = no limit.
 
         Raises:
             TimeoutError: no job arrived for ``timeout`` seconds.
@@ -175,14 +176,14 @@ class DaemonPool(ThreadPoolExecutor):
     """Runs jobs on daemon threads. The standard library joins its own threads at interpreter exit, however long a job takes: a
     metric that computes for an hour, or a judge's name resolution, would delay the application's exit that long.
 
-    A subclass because asyncio accepts no other default executor; only the type is used. A forked child has threads of its own,
-    and none of the jobs of its parent.
+    It is a subclass only because asyncio accepts no other default executor. A forked child has its own threads, and no jobs of
+    its parent.
 
     Args:
         threads: maximum number of threads.
         name: prefix of the threads' names.
         idle_s: seconds after which an idle thread ends; the next job starts another.
-        native: whether they are threads of the operating system also under gevent, for computations.
+        native: whether the threads are threads of the operating system even under gevent; for computations.
     """
 
     def __init__(self, threads: int, name: str, *, idle_s: float = 30.0, native: bool = False) -> None:
@@ -202,11 +203,11 @@ class DaemonPool(ThreadPoolExecutor):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job submitted now would wait for another job to end. Any thread."""
+        """Whether a job submitted now would wait for another job to end. Thread-safe."""
         return self._unfinished >= self._most
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call on a thread of the pool. Any thread; does not block.
+        """Run a call on a thread of the pool. Thread-safe; does not block.
 
         Raises:
             RuntimeError: no thread runs, and none can be started.
@@ -220,7 +221,7 @@ class DaemonPool(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End idle threads now, and every other thread after its job, without waiting. A later job starts another thread."""
+        """End idle threads now, and every other thread after its job. Does not wait. A later job starts a new thread."""
         self._idle_s = 0.0
         for _ in range(self._running):
             self._jobs.put(None)
@@ -275,9 +276,9 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SerialThread:
-    """Runs calls that may block without a deadline, one after another. Its thread starts with the first call. Any thread.
+    """Runs calls that may block without a deadline, one after another. The thread starts with the first call. Thread-safe.
 
-    A forked child has a thread of its own, which starts likewise, and none of the calls of its parent.
+    A forked child has its own thread, which starts with its first call, and no calls of its parent.
 
     Args:
         name: the thread's name.
@@ -343,25 +344,25 @@ class SerialThread:
 
 # A call on a thread that ends when the coroutine that awaits it is cancelled.
 #
-# A Python thread cannot be ended from outside. Otherwise a metric that computes for minutes after its timeout occupies one of
-# two threads and half of the process: with 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s.
-# So an exception is raised in the thread. It takes effect at the next Python instruction; a call into C ends first.
-# This is the only caller of that function of CPython's API; ``tests/core/test_interruptible.py`` tests its promises.
+# A Python thread cannot be ended from outside. A metric that computes for minutes after its timeout would occupy one of two
+# threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s. So an
+# exception is raised in the thread, and takes effect at the next Python instruction; a call into C ends first.
+# No other module calls that function of CPython's API; ``tests/core/test_interruptible.py`` tests its promises.
 
 
 class AbandonedError(BaseException):
-    """Raised in a call without a waiting caller. Not an ``Exception``, so that a metric's own handlers do not catch it."""
+    """Raised in a call whose caller no longer waits. Not an ``Exception``, so that a metric's own handlers do not catch it."""
 
 
 async def run_interruptibly(executor: Executor | None, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a call on a thread, in a copy of this context, and end it there if this coroutine is cancelled.
 
     Args:
-        executor: executor of the thread; None: the loop's own.
+        executor: executor of the thread; None = the loop's own.
         call: function to call with the remaining arguments.
     """
     context = copy_context()
-    interruptible = _Interruptible(lambda: context.run(call, *args, **kwargs))
+    interruptible = Interruptible(lambda: context.run(call, *args, **kwargs))
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, interruptible.run)
     except asyncio.CancelledError:
@@ -369,7 +370,7 @@ async def run_interruptibly(executor: Executor | None, call: Callable[P, T], /, 
         raise
 
 
-class _Interruptible(Generic[T]):
+class Interruptible(Generic[T]):
     """A call that any thread can end."""
 
     def __init__(self, call: Callable[[], T]) -> None:
@@ -407,10 +408,10 @@ class _Interruptible(Generic[T]):
             self._is_ended = True
 
     def _leave(self) -> None:
-        """Let no exception reach the thread from now on: a pending one is raised here.
+        """Let no exception reach the thread from now on: a pending exception is raised here.
 
-        It is not withdrawn through the API. CPython 3.11 would then treat one as pending forever, and each profiled or traced
-        thread of the process would stop at its next call.
+        The exception is not withdrawn through the API. CPython 3.11 would then treat an exception as pending forever, and each
+        profiled or traced thread of the process would stop at its next call.
         """
         with self._guard:
             self._thread = None

@@ -4,7 +4,7 @@ A filter, a redactor or an ``Extract`` may call a service that never answers. On
 unit.
 
 hook     a function of the user
-work     spanscore's caller of hooks, one thread long: it makes a unit's job, or redacts a span's content
+work     spanscore's caller of hooks, on one thread, which makes a unit's job or redacts a span's content
 
 The deadline applies to each hook call separately: a redactor that takes half a second for each of ten texts does not time out.
 A hook that hangs costs a few abandoned threads. After that its calls fail immediately, until one of the hanging calls returns.
@@ -30,9 +30,9 @@ T = TypeVar("T")
 _MOST_HUNG: Final = 4
 """Maximum number of concurrently hanging calls of one hook; the next call is not made."""
 _THREADS: Final = 32
-"""Room for five hooks that hang, and for five units in work."""
+"""Number of threads: enough for five hooks that hang, and for five units in work."""
 _AGAIN_AFTER_S: Final = 60.0
-"""After waiting for a hanging call, the span thread does not wait again for this time: a sixtieth of its time at most."""
+"""Time for which the span thread does not wait again after a hanging call. So it waits at most a sixtieth of its time."""
 
 
 class HookTimeout(BaseException):
@@ -52,8 +52,7 @@ class HookTimeout(BaseException):
 
 
 class Hook:
-    """A function of the user, with its name in messages. If work of a timebox calls it, it has a deadline; otherwise it is
-    called directly.
+    """A function of the user, with its name in messages. If work of a timebox calls it, the call has a deadline.
 
     Args:
         function: the user's function.
@@ -88,7 +87,7 @@ class Hook:
 
 
 class _Work(Generic[T]):
-    """One call of spanscore on a thread of the box, and the hook that it is in."""
+    """One call of spanscore on a thread of the box, and the hook that it calls at the moment."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self.future: Future[T]
@@ -117,9 +116,7 @@ class _Work(Generic[T]):
                 raise HookTimeout(hook)  # the result of the work has no reader
 
     def left_s(self, otherwise: float) -> float:
-        """Return the remaining seconds of the running hook; ``otherwise`` if no hook runs, so that the caller looks again
-        then.
-        """
+        """Return the remaining seconds of the running hook; ``otherwise`` if no hook runs."""
         return otherwise if self._hook is None else max(0.0, self._until - monotonic())
 
     def give_up(self) -> HookTimeout | None:
@@ -180,10 +177,10 @@ class Timebox:
         return hook
 
     def run(self, call: Callable[[], T]) -> T:
-        """Run a call of spanscore and wait for it. Span thread.
+        """Run a call of spanscore and wait for it. Call on the span thread.
 
         Raises:
-            HookTimeout: a hook did not return. For a minute afterwards, while that call still hangs, this is raised without
+            HookTimeout: a hook did not return. While that call hangs, and for a minute at most, this is raised without
                 waiting.
             BaseException: an exception of the call.
         """
@@ -197,7 +194,7 @@ class Timebox:
         return work.future.result()
 
     async def done(self, call: Callable[[], T]) -> T:
-        """Run a call of spanscore. Loop thread; like ``run``, without blocking."""
+        """Run a call of spanscore. Call on the loop thread; like ``run``, without blocking."""
         work = self._begin(call)
         done = asyncio.wrap_future(work.future)
         try:

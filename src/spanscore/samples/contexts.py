@@ -1,4 +1,4 @@
-"""Finds the contexts of an answer: the retrieved texts, also if retriever spans have no text."""
+"""Finds the contexts of an answer: the retrieved texts, even if retriever spans have no text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spanscore.samples.view import (
     search_results,
 )
 
-# --- retold ---------------------------------------------------------------------------------------------------------
+# --- recovered texts --------------------------------------------------------------------------------------------------
 
 # Texts of retrieved documents without a text on their spans, from other places that the answering model saw:
 #
@@ -49,11 +49,11 @@ _LONGEST_HEADING: Final = 200
 def texts_of_documents(
     documents: Sequence[RetrievedDocument], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
 ) -> list[RetrievedDocument] | None:
-    """Return the documents with their texts, or the texts that contain them; None if no place has them.
+    """Return the documents with their texts, or the texts that contain the documents; None if no place has these texts.
 
     Args:
         documents: retrieved documents, in rank order; the text of at least one is unknown.
-        behind: the runs behind the answer (``ModelTexts.runs_behind``); empty if none is known.
+        behind: the runs behind the answer (``ModelTexts.runs_behind``); empty if no run is known.
         searching: the tools inside which the documents were retrieved.
     """
     for values in (_variables(behind), _results(searching, behind), _marked(behind)):
@@ -129,11 +129,11 @@ def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocu
 #
 # 1. documents of the final state under a key for them
 # 2. retrieved documents in the prompt of the answering run, or of the runs whose answers are in that prompt
-# 3. all retrieved documents: by retriever runs, else in tool artifacts, else in search results of prompts
+# 3. all retrieved documents: of retriever runs, or else in tool artifacts, or else in search results of prompts
 # 4. texts and documents of the state, input included
 # 5. results of the tools that are named as retrieval tools
 #
-# If the text of a document is unknown, ``texts_of_documents`` looks for it; without it the contexts are unknown.
+# If the text of a document is unknown, ``texts_of_documents`` searches for it; if it is not found, the contexts are unknown.
 
 _CUT = 100
 """Number of characters at the beginning of a document by which it is recognised in a prompt that cut it."""
@@ -145,7 +145,8 @@ class AnswerContexts:
 
     Attributes:
         documents: documents in rank order; None = no retrieval happened, empty = it found nothing.
-        unused: number of retrieved documents that are not among them; None if no run retrieved any, or a text is unknown.
+        unused: number of retrieved documents that are not among ``documents``; None if no run retrieved any, or a text is
+            unknown.
         together: texts that contain the documents, if they cannot be separated; None = each document has its own text.
     """
 
@@ -177,50 +178,51 @@ class AnswerContexts:
 
 
 def contexts_in(
-    view: UnitView, said: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+    view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
     """Find the contexts. ``answering`` is the run that gave the answer (``ModelTexts.answering``); None = unknown."""
-    found = _contexts(view, said, answering, retrieval_tools)
+    found = _contexts(view, model_texts, answering, retrieval_tools)
     if found.documents is None or found.texts is not None:
         return found
-    behind = [] if answering is None else said.runs_behind(answering)
-    retold = texts_of_documents(found.documents, behind, view.searching)
+    behind = [] if answering is None else model_texts.runs_behind(answering)
+    recovered = texts_of_documents(found.documents, behind, view.searching)
     unknown = AnswerContexts(found.documents)
-    return unknown if retold is None else _with_texts(unknown, retold)
+    return unknown if recovered is None else _with_texts(unknown, recovered)
 
 
-def _with_texts(unknown: AnswerContexts, retold: Sequence[RetrievedDocument]) -> AnswerContexts:
-    """Return contexts with texts from elsewhere: one per document if they can be separated, else together."""
+def _with_texts(unknown: AnswerContexts, recovered: Sequence[RetrievedDocument]) -> AnswerContexts:
+    """Return contexts with texts from elsewhere: one per document if the documents can be separated, otherwise together."""
     documents = unknown.documents or ()
-    if all(document.id is not None for document in retold):
-        return AnswerContexts(retold, max(len(documents) - len(retold), 0))
-    texts = [document.content for document in retold if document.content is not None]
+    if all(document.id is not None for document in recovered):
+        return AnswerContexts(recovered, max(len(documents) - len(recovered), 0))
+    texts = [document.content for document in recovered if document.content is not None]
     if len(texts) != len(documents):
         return replace(unknown, together=texts)
     return AnswerContexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
 
 
 def _contexts(
-    view: UnitView, said: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+    view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
     retrieved = _distinct_documents(view.retrievals or view.artifacts or search_results(view))
     kept = _listed_documents(view)
     if kept:
-        return AnswerContexts(kept, _unused(retrieved, kept))
+        return AnswerContexts(kept, _count_unused(retrieved, kept))
     if view.documents_cut:
         return AnswerContexts(None)
     if retrieved is None:
-        held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # the input's keys are often empty
+        # the output's keys come first, because the input's keys are often empty
+        held = _first_held([*_read_context_keys(view.output), *_read_context_keys(view.input)])
         return AnswerContexts(_tool_results(view, retrieval_tools) if held is None else held)
     if answering is None or any(document.content is None for document in retrieved):
         return AnswerContexts(retrieved, 0)
-    prompted = _in_prompt(retrieved, said.prompts_behind(answering))
+    prompted = _in_prompt(retrieved, model_texts.prompts_behind(answering))
     if prompted or kept is not None:  # the state dropped all of them
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
 
 
-def _unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[RetrievedDocument]) -> int | None:
+def _count_unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[RetrievedDocument]) -> int | None:
     keys = {_key(document) for document in kept}
     return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
 
@@ -232,8 +234,8 @@ def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[R
     """
     found: list[RetrievedDocument] = []
     for documents in rounds:
-        known = {_key(document) for document in found}
-        found += [document for document in _filled(documents, rounds) if _key(document) not in known]
+        keys = {_key(document) for document in found}
+        found += [document for document in _filled(documents, rounds) if _key(document) not in keys]
     return found if rounds else None
 
 
@@ -248,7 +250,7 @@ def _filled(
 
 
 def _key(document: RetrievedDocument) -> Any:
-    """Return the key by which a document is recognised: its text, else its id; without both it equals no other document."""
+    """Return the key by which a document is recognised: the text, or the id. Without both it equals no other document."""
     if document.content is not None:
         return document.content
     return object() if document.id is None else ("id", document.id)
@@ -257,40 +259,40 @@ def _key(document: RetrievedDocument) -> Any:
 def _in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
     """Return the documents that are in the prompt; every text is known."""
     texts = [document.content or "" for document in retrieved]
-    as_they_are = [_stands_as_it_is(text, prompt) for text in texts]
-    spaced = "" if all(as_they_are) else _spaced(prompt)  # otherwise the prompt need not be normalised
+    verbatim = [_occurs_verbatim(text, prompt) for text in texts]
+    spaced = "" if all(verbatim) else _collapse_spaces(prompt)  # otherwise the prompt need not be normalised
     return [
         document
-        for document, text, stands in zip(retrieved, texts, as_they_are, strict=True)
-        if stands or _stands(text, spaced)
+        for document, text, is_verbatim in zip(retrieved, texts, verbatim, strict=True)
+        if is_verbatim or _occurs(text, spaced)
     ]
 
 
-def _stands_as_it_is(text: str, prompt: str) -> bool:
-    """Return whether a prompt contains a document exactly. Its beginning is searched first, because long searches are slow."""
+def _occurs_verbatim(text: str, prompt: str) -> bool:
+    """Return whether a prompt contains a document exactly. The document's beginning is searched first, for speed."""
     if not text or text.isspace():
         return False
     at = prompt.find(text[:_CUT])
     return at >= 0 and (prompt.startswith(text, at) or text in prompt)
 
 
-def _stands(text: str, prompt: str) -> bool:
+def _occurs(text: str, prompt: str) -> bool:
     """Return whether a prompt contains a document: unchanged, as a Python or JSON literal, or cut after its beginning."""
-    shown = (_spaced(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
+    shown = (_collapse_spaces(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
     return any(form and (form in prompt or (len(form) > _CUT and form[:_CUT] in prompt)) for form in shown)
 
 
-def _spaced(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     """Return a text with every run of white space as one blank, because prompts are indented and wrapped."""
     return " ".join(text.split())
 
 
 def _listed_documents(view: UnitView) -> list[RetrievedDocument] | None:
     """Return the documents in lists of the final state; ``[]`` for empty lists, None without a key for documents."""
-    return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
+    return _first_held(value for value in _read_context_keys(view.output) if isinstance(value, list))
 
 
-def _kept_in(side: RootValue) -> list[Any]:
+def _read_context_keys(side: RootValue) -> list[Any]:
     state = side.value if isinstance(side.value, dict) and not is_resume(side.value) else {}
     return [state[key] for key in CONTEXT_KEYS if key in state]
 
@@ -311,10 +313,10 @@ def _tool_results(view: UnitView, names: Sequence[str]) -> list[RetrievedDocumen
 
 def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
     """Return the results of the named tools in a turn's messages, for units without tool spans."""
-    asked = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
+    call_ids = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
     return [
         answer.content
         for message in turn
         for answer in tool_responses(message)
-        if answer.tool_call_id in asked or (answer.tool_call_id is None and message.get("name") in names)
+        if answer.tool_call_id in call_ids or (answer.tool_call_id is None and message.get("name") in names)
     ]

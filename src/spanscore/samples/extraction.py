@@ -23,10 +23,19 @@ from spanscore.core.codecs.messages import (
 )
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.log import log_once, type_name
-from spanscore.core.sample import MEASURES, AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.sample import (
+    ON_DEMAND,
+    AIMessage,
+    HumanMessage,
+    Message,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+)
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, Unit
 from spanscore.samples.contexts import AnswerContexts, contexts_in
+from spanscore.samples.images import with_images_of
 from spanscore.samples.question_answer import (
     ModelTexts,
     TextMatch,
@@ -95,7 +104,7 @@ def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
 
 
 def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
-    """Return pairs of (role, text) as messages, with ``pairs`` also pairs of (question, answer); ``[]`` for other values."""
+    """Return pairs of (role, text) as messages; ``[]`` for other values. ``pairs`` allows pairs of (question, answer), too."""
     if not isinstance(value, list) or not all(map(is_pair_of_texts, value)):
         return []
     by_role = talk_of(value)
@@ -120,8 +129,8 @@ def conversation_of(
     view: UnitView, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
-    told = view.turn()
-    opened, turn = _opened(view, question, told), _apart(_without_humans(told, answer), view.callers)
+    turn_messages = view.turn()
+    opened, turn = _opened(view, question, turn_messages), _apart(_without_humans(turn_messages, answer), view.callers)
     history = history_of(view, question, answering)
     calls = TurnCalls(
         view, [*turn_of(opened), *turn]
@@ -186,10 +195,10 @@ def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message
     return sample_messages(opened) if opened else _said(HumanMessage, question)
 
 
-def _opened(view: UnitView, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+def _opened(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the root's messages before those of this turn; ``[]`` if they do not contain the user's question."""
     thread = view.thread()
-    opened = thread[: len(thread) - len(told)]
+    opened = thread[: len(thread) - len(messages)]
     asked = last_human_text(opened)
     # If the question is outside the messages, a human message among them is a prompt of the application.
     is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)
@@ -210,18 +219,18 @@ def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]
 # --- extract --------------------------------------------------------------------------------------------------------
 
 
-def find_question(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+def find_question(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
     """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
     place = extract.user_input
-    return question_in(view, said, answering) if place is None else _at(place, view, question_text)
+    return question_in(view, model_texts, answering) if place is None else _at(place, view, question_text)
 
 
-def find_answer(extract: Extract, view: UnitView, said: ModelTexts) -> TextMatch:
+def find_answer(extract: Extract, view: UnitView, model_texts: ModelTexts) -> TextMatch:
     """Find the text of the answer. An empty answer counts as an answer."""
-    return answer_in(view, said) if extract.response is None else _at(extract.response, view, answer_text)
+    return answer_in(view, model_texts) if extract.response is None else _at(extract.response, view, answer_text)
 
 
-def find_contexts(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
     """Find the ``AnswerContexts``. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
     if extract.retrieved_contexts is not None:
         return _at(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
@@ -233,7 +242,7 @@ def find_contexts(extract: Extract, view: UnitView, said: ModelTexts, answering:
     )
     if view.documents_cut:
         searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
-    contexts = contexts_in(view, said, answering, extract.retrieval_tools)
+    contexts = contexts_in(view, model_texts, answering, extract.retrieval_tools)
     return TextMatch(contexts, contexts.lack or searched)
 
 
@@ -280,7 +289,7 @@ SEVERAL_TEXTS: Final = "several of the root's texts may be the"
 """The beginning of a reason; the ambiguous parts follow: ``question``, ``answer`` or both."""
 _MOST_KEYS = 10
 _MOST_CHARS = 40
-_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"}) | MEASURES
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "images"}) | ON_DEMAND
 """Fields that come from the unit itself; the other fields of a sample are references."""
 
 
@@ -291,11 +300,11 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
 
 def samples_of(view: UnitView, extract: Extract) -> Samples:
     """Make the samples of a unit, or return the reason for their absence. Never raises because of a payload."""
-    said = ModelTexts(view)
-    answer = find_answer(extract, view, said)
-    answering = said.answering(answer.value)
-    question = find_question(extract, view, said, answering)
-    found = find_contexts(extract, view, said, answering)
+    model_texts = ModelTexts(view)
+    answer = find_answer(extract, view, model_texts)
+    answering = model_texts.answering(answer.value)
+    question = find_question(extract, view, model_texts, answering)
+    found = find_contexts(extract, view, model_texts, answering)
     searched = (
         ("user_input", question.searched),
         ("response", answer.searched),
@@ -305,9 +314,11 @@ def samples_of(view: UnitView, extract: Extract) -> Samples:
     if why_not is not None:
         return no_sample(why_not, searched)
     contexts: AnswerContexts = found.value
-    single, left_out = _referenced(_single(question.value, answer.value, contexts), view.expected)
+    prompt = None if answering is None else last_human_text(answering.asked)
+    user_input = with_images_of(question.value, prompt, contexts.texts or ())
+    single, left_out = _add_references(_single(user_input, answer.value, contexts), view.expected)
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
-    multi, more = (None, []) if conversation is None else _referenced(conversation, view.expected)
+    multi, more = (None, []) if conversation is None else _add_references(conversation, view.expected)
     notes = dict.fromkeys([*left_out, *refused, *more])
     return Samples(
         single_turn=single,
@@ -323,7 +334,7 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
     if answer.value is None and view.failed:
         return "the run failed before it answered"
     if question.torn or answer.torn:
-        what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
+        what = " and the ".join(name for name, match in (("question", question), ("answer", answer)) if match.torn)
         return f"{SEVERAL_TEXTS} {what}; {_held(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
         log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
@@ -356,7 +367,7 @@ def _keys(value: Mapping[str, Any]) -> Sequence[str]:
 
 def _source(question: TextMatch, answer: TextMatch) -> str | None:
     """Return the source of the question or the answer, whichever is less certain."""
-    sources = [found.source for found in (question, answer) if found.source is not None]
+    sources = [match.source for match in (question, answer) if match.source is not None]
     return None if not sources else str(max(sources, key=list(TextSource).index))
 
 
@@ -369,7 +380,7 @@ def _single(question: str | None, answer: str | None, contexts: AnswerContexts) 
     )
 
 
-def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
+def _add_references(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
     """Add the references from the request; a reference that does not fit is left out with a note."""
     notes: list[str] = []
     for name in type(sample).model_fields if expected else ():

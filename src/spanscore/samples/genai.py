@@ -9,6 +9,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
+from spanscore.core.codecs.media_markers import join_marked_blocks, mark_media
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
@@ -18,6 +19,7 @@ from spanscore.core.sample import Samples
 from spanscore.core.span import Attributes, NoContent, SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.samples.extraction import no_sample, samples_of
+from spanscore.samples.images import add_unit_images
 from spanscore.samples.question_answer import QUESTION_KEYS, final_text
 from spanscore.samples.texts import RetrievedDocument, retrieved_in
 from spanscore.samples.view import (
@@ -85,7 +87,7 @@ class GenAIExtractor:
         is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
         if is_waiting or _waits_inside(unit, view, waiting):
             return _unfinished(semconv.INTERRUPTED)
-        return samples_of(view, self.places)
+        return add_unit_images(samples_of(view, self.places), unit)
 
 
 def _unfinished(ended: str) -> Samples:
@@ -94,11 +96,11 @@ def _unfinished(ended: str) -> Samples:
 
 def _no_content(unit: Unit) -> NoContent | None:
     """Return the reason why no span of a unit has content, if its normalizer gives one."""
-    said = [span.no_content for span in unit.spans]
-    nothing = next(filter(None, said), None)
+    reasons = [span.no_content for span in unit.spans]
+    nothing = next(filter(None, reasons), None)
     if nothing is None:
         return None
-    talks = any(not lacks and _asks(span) for lacks, span in zip(said, unit.spans, strict=True))
+    talks = any(not lacks and _asks(span) for lacks, span in zip(reasons, unit.spans, strict=True))
     return None if talks else nothing
 
 
@@ -107,7 +109,7 @@ def _asks(span: SpanData) -> bool:
 
 
 def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
-    """Return how the run ended. A graph is interrupted if one of its nodes is, which other writers record on the node only."""
+    """Return how the run ended. A graph is interrupted if a node is interrupted, which other writers record only there."""
     graphs = {root.span_id, (unit.content_span or root).span_id} if waiting else ()
     is_waiting = any(span.parent_id in graphs for span in waiting)
     return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
@@ -122,18 +124,16 @@ def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bo
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
-    told = [(str(span.operation), span) for span in unit.spans]
-    tools, retrievers, models = _by_operation(told)
+    operations = [(str(span.operation), span) for span in unit.spans]
+    tools, retrievers, models = _by_operation(operations)
     callers = sorted(models, key=lambda span: span.end_ns)
-    within = by_id(unit) if _has_agents(told, root) else {}
+    within = by_id(unit) if _has_agents(operations, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
     top = unit.content_span or root
     operation = str(top.operation)
-    gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
-    input, output = conversing(_input(top, operation, callers), output, QUESTION_KEYS)
+    input, output = conversing(*_sides(unit, top, operation, callers), QUESTION_KEYS)
     input = in_final_form(input, output, unit, list(read.values()))
     return UnitView(
         unit=unit,
@@ -154,26 +154,40 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     )
 
 
+def _sides(unit: Unit, top: SpanData, operation: str, models: Sequence[SpanData]) -> tuple[RootValue, RootValue]:
+    """Return the input and the output; the question of an inner tool is all of its arguments."""
+    gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    sides = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+    if unit.inner is not None and unit.inner.kind == "tool":
+        return _one_text(sides[0]), _one_text(sides[1])
+    return sides
+
+
+def _one_text(side: RootValue) -> RootValue:
+    """Return an input or output as a single text, structured values as JSON."""
+    return side if side.value is None else replace(side, value=as_text(side.value))
+
+
 def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
-    """Return the input; without one, the variables of the first prompt."""
-    given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
-    asked = _messages(top, semconv.INPUT_MESSAGES)
-    if len(asked) == 1 and given is None and top.scope != semconv.CAPTURE_SCOPE:
-        object_asked = None if operation in semconv.MODEL_OPERATIONS else _object_in(asked)
-        asked, given = (asked, None) if object_asked is None else ((), object_asked)
-    side = _side(top, asked, given)
-    return side if side.value is not None or side.messages else replace(side, value=_variables(models))
+    """Return the input, or else the variables of the first prompt."""
+    value = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    prompts = _messages(top, semconv.INPUT_MESSAGES)
+    if len(prompts) == 1 and value is None and top.scope != semconv.CAPTURE_SCOPE:
+        object_asked = None if operation in semconv.MODEL_OPERATIONS else _object_in(prompts)
+        prompts, value = (prompts, None) if object_asked is None else ((), object_asked)
+    side = _side(top, prompts, value)
+    return side if side.value is not None or side.messages else replace(side, value=mark_media(_variables(models)))
 
 
-def _object_in(asked: Sequence[GenAIMessage]) -> Any:
+def _object_in(messages: Sequence[GenAIMessage]) -> Any:
     """Return the object in a run's only message, if its text is one (OpenTelemetry's LangChain); None otherwise."""
-    text = last_human_text(asked)
-    known = from_wire(text) if text is not None and text.startswith("{") else None
-    return known if isinstance(known, dict) else None
+    text = last_human_text(messages)
+    parsed_value = from_wire(text) if text is not None and text.startswith("{") else None
+    return parsed_value if isinstance(parsed_value, dict) else None
 
 
 def _variables(models: Sequence[SpanData]) -> Any:
-    """Return the variables of the first prompt that has any (``gen_ai.prompt.variable.…``); None without one."""
+    """Return the variables of the first prompt with variables (``gen_ai.prompt.variable.…``); None without such a prompt."""
     filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
     return next((values for values in filled if values is not None), None)
 
@@ -183,7 +197,9 @@ def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootVa
     if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
         return RootValue(messages, cut=True)
     return RootValue(
-        messages, value, cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
+        messages,
+        mark_media(value),
+        cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)),
     )
 
 
@@ -193,17 +209,19 @@ def _came_over_a_wire(span: SpanData) -> bool:
 
 
 def _by_operation(
-    told: Sequence[tuple[str, SpanData]],
+    operations: Sequence[tuple[str, SpanData]],
 ) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
     """Return the spans of tools, of retrievers, and of models with content."""
-    tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
-    retrievers = [span for operation, span in told if operation in _RETRIEVALS]
-    models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
+    tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
+    models = [
+        span for operation, span in operations if operation in semconv.MODEL_OPERATIONS and span.no_content is None
+    ]
     return tools, retrievers, models
 
 
-def _has_agents(told: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
-    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
+def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
+    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
 
 
 _RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
@@ -216,7 +234,7 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; empty for an attribute that was cut, which is a text."""
     messages = span.attributes.get(name)
     listed = messages if isinstance(messages, (list, tuple)) else ()
-    return [message for item in listed if (message := read_message(item)) is not None]
+    return [mark_media(message) for item in listed if (message := read_message(item)) is not None]
 
 
 def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
@@ -239,21 +257,21 @@ def _asked(span: SpanData) -> Sequence[GenAIMessage]:
 
 
 def _unread(span: SpanData) -> str | None:
-    """Return a model's input as unparsed JSON, if that is its whole input and it was not parsed yet; else None."""
+    """Return a model's input as unparsed JSON, if that is its whole input and was not parsed yet; otherwise None."""
     attributes = span.attributes
     text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
     return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
-    """Return the separate instructions as a message, because they may have the same content as one."""
+    """Return the separate instructions as a message; instructions may have the content of a message."""
     parts = span.attributes.get(semconv.SYSTEM_INSTRUCTIONS)
     parts = [{"type": "text", "content": parts}] if isinstance(parts, str) else parts
     return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
 
 
 def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
-    """Return the agent of a model call: the nearest agent around it, else the agent on its span; None for the root's own.
+    """Return the agent of a model call: the nearest agent around it, or the agent on its span; None for the root's agent.
 
     ``within`` is empty if the root is the only agent.
     """
@@ -266,43 +284,45 @@ def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) ->
 
 
 def _tool(span: SpanData) -> ToolRun:
-    identity = span.attributes.get(semconv.TOOL_CALL_ID)
+    identity, result = span.attributes.get(semconv.TOOL_CALL_ID), span.attributes.get(semconv.TOOL_CALL_RESULT)
     return ToolRun(
         name=as_text(span.attributes.get(semconv.TOOL_NAME) or span.name),
         id=None if identity is None else as_text(identity),
         arguments=span.attributes.get(semconv.TOOL_CALL_ARGUMENTS),
-        result=span.attributes.get(semconv.TOOL_CALL_RESULT),
+        result=join_marked_blocks(mark_media(result, blocks=True), result),
     )
 
 
 def _documents_are_cut(span: SpanData) -> bool:
     """Return whether an attribute limit cut a retriever's documents, and its span has no other copy."""
-    known = span.attributes
-    return known.get(semconv.CONTENT_CUT) is True and not isinstance(
-        known.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
+    attributes = span.attributes
+    return attributes.get(semconv.CONTENT_CUT) is True and not isinstance(
+        attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
     )
 
 
 def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocument]]:
     """Return the documents of retrievers, possibly none, or of tools' artifacts. Failed runs have no documents."""
-    found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
-    outer = topmost(found, found, unit)
-    return [_found_by(span) for span in outer]
+    with_documents = [
+        span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))
+    ]
+    outer = topmost(with_documents, with_documents, unit)
+    return [_read_documents(span) for span in outer]
 
 
-def _found_by(span: SpanData) -> list[RetrievedDocument]:
-    documents = retrieved_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
+def _read_documents(span: SpanData) -> list[RetrievedDocument]:
+    documents = retrieved_in(mark_media([*span.attributes[semconv.RETRIEVAL_DOCUMENTS]]))
     if span.scope != semconv.CAPTURE_SCOPE:
         return documents
     return [
-        RetrievedDocument(one.content or "", one.id) for one in documents
-    ]  # spanscore's capture has every text: the page was empty
+        RetrievedDocument(document.content or "", document.id) for document in documents
+    ]  # spanscore's capture has every text, so the page was empty
 
 
 def _searching(
     retrievals: Sequence[Sequence[RetrievedDocument]], retrievers: Sequence[SpanData], unit: Unit
 ) -> list[ToolRun]:
-    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results have the texts."""
+    """Return the tools inside which all retrievers ran, if a document's text is unknown. The tools' results have the texts."""
     if all(document.content is not None for documents in retrievals for document in documents):
         return []
     within = by_id(unit)

@@ -14,7 +14,7 @@ _UNKNOWN: Final = (None, None)
 
 
 def add_measures(samples: Samples, unit: Unit) -> Samples:
-    """Return samples with the duration and the usage of their unit in the single turn; a value that is there already stays."""
+    """Return samples with the duration and the usage of their unit in the single turn; existing values stay."""
     root, single = unit.root, samples.single_turn
     if root is None or single is None:
         return samples

@@ -69,14 +69,16 @@ class ModelTexts:
 
     @cached_property
     def _fields(self) -> frozenset[str]:
-        return frozenset(leaf for structures in self._structures for one in structures for leaf in _leaves(one))
+        return frozenset(
+            leaf for structures in self._structures for structure in structures for leaf in _leaves(structure)
+        )
 
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
-        """Return the only one of several texts that is in any prompt, else in a human message, else in the answer's prompt.
+        """Return the only text that any prompt contains; or else that a human message contains; or else the answer's prompt.
 
         In the answer's prompt it must be a sentence, because settings such as a language or a tone are next to the question.
         """
-        found = ([text for text in texts if stands(text)] for stands in self._places())
+        found = ([text for text in texts if matches(text)] for matches in self._places())
         only = next((one[0] for one in found if len(one) == 1), None)
         if only is not None or answering is None:
             return only
@@ -84,14 +86,14 @@ class ModelTexts:
         return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
 
     def _places(self) -> Sequence[Callable[[str], bool]]:
-        heard = [text for run in self._runs if (text := last_human_text(run.asked))]
+        human_texts = [text for run in self._runs if (text := last_human_text(run.asked))]
         return (
             lambda text: any(holds(prompt, text) for prompt in self._prompts),
-            lambda text: text.strip() in map(str.strip, heard),
-            lambda text: any(holds(human, text) for human in heard),
+            lambda text: text.strip() in map(str.strip, human_texts),
+            lambda text: any(holds(human, text) for human in human_texts),
         )
 
-    def asked_for(self, texts: Collection[str]) -> bool:
+    def prompts_contain(self, texts: Collection[str]) -> bool:
         """Return whether prompts contain all of the texts."""
         return bool(texts) and all(any(holds(prompt, text) for prompt in self._prompts) for text in texts)
 
@@ -120,14 +122,14 @@ class ModelTexts:
         return any(_same(one, value) for structures in self._structures for one in structures)
 
     def answering(self, answer: str | None) -> ModelRun | None:
-        """Return the last run that gave the answer, else the only run; None if there is neither."""
+        """Return the last run that gave the answer, otherwise the only run; None if there is no such run."""
         if answer is None:
             return None
         text = answer.strip()
         if text and text in self._words:
             return self._runs[-1 - self._words[::-1].index(text)]
         for run, structures in [*zip(self._runs, self._structures, strict=True)][::-1]:
-            if any(text in _leaves(one) or text == as_text(one) for one in structures):
+            if any(text in _leaves(structure) or text == as_text(structure) for structure in structures):
                 return run
         return self._runs[0] if len(self._runs) == 1 else None
 
@@ -148,7 +150,7 @@ class ModelTexts:
 
 
 def final_text(turn: Sequence[GenAIMessage]) -> str | None:
-    """Return the text of a turn's last message: the assistant's, or that of a tool which answers for it."""
+    """Return the text of a turn's last message, if it is the assistant's, or a tool's that answers instead of the assistant."""
     if not turn:
         return None
     last = turn[-1]
@@ -163,7 +165,7 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
 
 
 def _quotes(prompt: str, words: str) -> bool:
-    """Return whether a prompt contains a model's answer; a short answer must be a whole line or the end of one."""
+    """Return whether a prompt contains a model's answer; a short answer must be a line or the end of a line."""
     if not words or words not in prompt:
         return False
     if len(words) >= _A_SENTENCE:
@@ -188,9 +190,9 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
         yield from (response.content for response in tool_responses(message))
 
 
-def _structures(said: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
+def _structures(messages: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
     """Return the structured answers of a run: the arguments of its calls, and JSON in its last text."""
-    called: list[Mapping[str, Any]] = [call.args for message in said for call in tool_calls(message)]
+    called: list[Mapping[str, Any]] = [call.args for message in messages for call in tool_calls(message)]
     parsed = _parsed(words)
     return [*called, parsed] if isinstance(parsed, dict) else called
 
@@ -227,9 +229,9 @@ def _same(structure: Mapping[str, Any], value: Any) -> bool:
 #
 # 1  messages         the last human message of the input; the final message of the turn in the output
 # 2  known keys       QUESTION_KEYS of the input; ANSWER_KEYS of the output
-# 3  the only text    of the input; of the output, without texts that are also in the input
-# 4  one of several   in a prompt (question); the whole answer of a model, else a field of one (answer)
-# 5  all of them      as JSON: an output of texts that models wrote, a list of texts that prompts contain
+# 3  the only text    of the input; of the output, without texts that the input has, too
+# 4  one of several   in a prompt (question); the whole answer of a model, or a field of such an answer (answer)
+# 5  all texts        as JSON: an output of texts that models wrote, a list of texts that prompts contain
 # 6  no text          the value is ambiguous: no sample is better than a wrong one
 #
 # If a graph continues with an existing state (``Command(resume=…)``, a checkpoint), the output has the user's messages of
@@ -282,14 +284,14 @@ class _Guess(NamedTuple):
     torn: tuple[str, ...] = ()
 
 
-def question_in(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+def question_in(view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
     """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
-    return _best(_questions(view, said, answering), _QUESTION_PLACES)
+    return _best(_questions(view, model_texts, answering), _QUESTION_PLACES)
 
 
-def answer_in(view: UnitView, said: ModelTexts) -> TextMatch:
+def answer_in(view: UnitView, model_texts: ModelTexts) -> TextMatch:
     """Find the text of the answer. An empty answer counts as an answer."""
-    return _best(_answers(view, said), _ANSWER_PLACES)
+    return _best(_answers(view, model_texts), _ANSWER_PLACES)
 
 
 def question_text(value: Any) -> str | None:
@@ -307,7 +309,7 @@ def answer_text(value: Any) -> str | None:
 
 
 def _best(guesses: Iterable[_Guess], searched: str) -> TextMatch:
-    """Return the first text that is not empty, else an empty one: the start of a stream has ``{"input": ""}``."""
+    """Return the first text that is not empty, otherwise an empty text, because a stream starts with ``{"input": ""}``."""
     empty: _Guess | None = None
     for guess in guesses:
         if guess.text or guess.torn:
@@ -316,64 +318,64 @@ def _best(guesses: Iterable[_Guess], searched: str) -> TextMatch:
     return TextMatch(None, searched) if empty is None else TextMatch(empty.text, searched, empty.source)
 
 
-def _questions(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> Iterator[_Guess]:
+def _questions(view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> Iterator[_Guess]:
     input, output = view.input, view.output
     yield _Guess(last_human_text(input.messages), TextSource.MESSAGES)
     torn = _Guess(None, TextSource.MATCHED)
     if not view.goes_on:
         yield from (_Guess(text, TextSource.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
         yield _Guess(scalar(input.value), TextSource.ONLY_TEXT)
-        torn = _asked_in(input.value, said, answering)
+        torn = _choose_question(input.value, model_texts, answering)
         yield _Guess(torn.text, torn.source)
     yield _Guess(last_human_text(output.messages), TextSource.MESSAGES)
     yield from (_Guess(text, TextSource.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
     if view.goes_on:
-        held = _held_before(view, said)
-        found = _asked_of(held, said, answering)
-        asked = found.text if found.text and said.asked_for([found.text]) else None
-        yield _Guess(asked, TextSource.MATCHED, found.torn)
+        held = _read_earlier_texts(view, model_texts)
+        guess = _choose_question_text(held, model_texts, answering)
+        asked = guess.text if guess.text and model_texts.prompts_contain([guess.text]) else None
+        yield _Guess(asked, TextSource.MATCHED, guess.torn)
         yield _Guess(last_human_text(view.history or asked_before(view.unit)), TextSource.MESSAGES)
         if held or is_resume(input.value):
-            return  # the user's message came with an earlier request; present prompts are the application's
+            return  # the user's message came with an earlier request; the present prompts are from the application
     yield torn
-    heard = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
-    yield _Guess(next(heard, None), TextSource.MODEL)
+    human_texts = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
+    yield _Guess(next(human_texts, None), TextSource.MODEL)
 
 
-def _held_before(view: UnitView, said: ModelTexts) -> dict[str, str]:
+def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, str]:
     """Return the texts of an existing state that no model wrote in this run and that did not come with the resume."""
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
-    return {path: text for path, text in texts if not (text in brought or said.answered(text))}
+    return {path: text for path, text in texts if not (text in brought or model_texts.answered(text))}
 
 
-def _asked_in(value: Any, said: ModelTexts, answering: ModelRun | None) -> _Guess:
+def _choose_question(value: Any, model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
     texts = leaves(value)
-    found = _asked_of(texts, said, answering) if texts else _listed(value, said)
-    if _has_unread_messages(value) and not (found.text and said.asked_for([found.text])):
+    guess = _choose_question_text(texts, model_texts, answering) if texts else _listed(value, model_texts)
+    if _has_unread_messages(value) and not (guess.text and model_texts.prompts_contain([guess.text])):
         return _Guess(None, TextSource.MATCHED)
-    return found
+    return guess
 
 
-def _asked_of(texts: Mapping[str, str], said: ModelTexts, answering: ModelRun | None) -> _Guess:
-    """Choose between the texts of an input: the only text, else the only one that a prompt contains."""
+def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
+    """Choose between the texts of an input: the only text, otherwise the only text that a prompt contains."""
     values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
         return _Guess(values[0] if values else None, TextSource.ONLY_TEXT)
-    asked = said.only_asked(values, answering)
-    return _Guess(asked, TextSource.MATCHED, () if asked is not None else tuple(texts))
+    only = model_texts.only_asked(values, answering)
+    return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
-def _listed(value: Any, said: ModelTexts) -> _Guess:
+def _listed(value: Any, model_texts: ModelTexts) -> _Guess:
     """Return the texts in lists of an input without other texts."""
     texts = in_lists(value)
     if not texts and has_records(value):
         return _Guess(None, TextSource.OBJECT, _keys(value))
     if len(texts) <= 1:
         return _Guess(texts[0] if texts else None, TextSource.ONLY_TEXT)
-    asked = as_text(texts) if said.asked_for(texts) else None
-    return _Guess(asked, TextSource.OBJECT, () if asked is not None else _keys(value))
+    text = as_text(texts) if model_texts.prompts_contain(texts) else None
+    return _Guess(text, TextSource.OBJECT, () if text is not None else _keys(value))
 
 
 def _keys(value: Any) -> tuple[str, ...]:
@@ -385,69 +387,75 @@ def _only(value: Any) -> str | None:
     return texts.pop() if len(texts) == 1 else None
 
 
-def _answers(view: UnitView, said: ModelTexts) -> Iterator[_Guess]:
+def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Guess]:
     output = view.output
     yield _Guess(_response_format(output), TextSource.OBJECT)
-    yield _Guess(_final(view.turn(), said), TextSource.MESSAGES)
-    whole = _unwrapped(output.value)
+    yield _Guess(_final(view.turn(), model_texts), TextSource.MESSAGES)
+    whole = _unwrap_answer(output.value)
     value = _less(whole, view.input.value)
     yield from (_Guess(text, TextSource.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
     yield _Guess(message_text(value) if is_message(value) else scalar(value), TextSource.ONLY_TEXT)
-    if said.structure(whole):
+    if model_texts.structure(whole):
         yield _Guess(as_text(whole), TextSource.OBJECT)
-    yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
+    yield (
+        _choose_new_answer(value, model_texts)
+        if view.goes_on
+        else _choose_answer(_own_texts(value, view.input), value, model_texts)
+    )
     if view.failed and not view.score_failed:
         return  # a model's answer inside a failed run never reached a user
     if view.models:
         last = view.models[-1].said
         yield _Guess(final_text(last), TextSource.MODEL)
         if calls_tools(last) and not output.messages:
-            yield _Guess(_structured(value), TextSource.OBJECT)
+            yield _Guess(_render_structure(value), TextSource.OBJECT)
 
 
-def _said_now(value: Any, said: ModelTexts) -> _Guess:
+def _choose_new_answer(value: Any, model_texts: ModelTexts) -> _Guess:
     """Choose between the texts of an existing state; a text that no model wrote in this run may be the question."""
     texts = leaves(value)
-    if any(said.mentions(text) or said.finished(text) for text in texts.values()):
-        return _said_of(texts, value, said)
+    if any(model_texts.mentions(text) or model_texts.finished(text) for text in texts.values()):
+        return _choose_answer(texts, value, model_texts)
     return _Guess(None, TextSource.MATCHED, tuple(texts))
 
 
-def _said_of(texts: Mapping[str, str], value: Any, said: ModelTexts) -> _Guess:
+def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> _Guess:
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        return _Guess(_list_of_answers(value, said), TextSource.OBJECT)
+        return _Guess(_list_of_answers(value, model_texts), TextSource.OBJECT)
     if len(values) == 1:
-        return _Guess(None if _stands_beside_messages(values[0], value, said) else values[0], TextSource.ONLY_TEXT)
-    whole = [text for text in values if said.whole(text)]
-    chosen = whole or [text for text in values if said.field(text)]
+        return _Guess(None if _is_beside_messages(values[0], value, model_texts) else values[0], TextSource.ONLY_TEXT)
+    whole = [text for text in values if model_texts.whole(text)]
+    chosen = whole or [text for text in values if model_texts.field(text)]
     if len(chosen) == 1:
         return _Guess(chosen[0], TextSource.MATCHED)
-    if all(map(said.answered, values)):
+    if all(map(model_texts.answered, values)):
         return _Guess(as_text(worded(value)), TextSource.OBJECT)
-    only = _put_together(values, chosen, said)
+    only = _put_together(values, chosen, model_texts)
     return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
 def _has_unread_messages(value: Any) -> bool:
-    """Return whether a state has messages in an unknown form: then a text next to them is not the whole conversation."""
+    """Return whether a state has messages in an unknown form. A text next to them is then not the whole conversation."""
     return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
 
 
-def _stands_beside_messages(text: str, value: Any, said: ModelTexts) -> bool:
+def _is_beside_messages(text: str, value: Any, model_texts: ModelTexts) -> bool:
     """Return whether the only text of an output is next to unread messages, and no model wrote it."""
-    return _has_unread_messages(value) and not (said.mentions(text) or said.finished(text))
+    return _has_unread_messages(value) and not (model_texts.mentions(text) or model_texts.finished(text))
 
 
-def _list_of_answers(value: Any, said: ModelTexts) -> str | None:
-    """Return an output of lists only, as JSON, if models wrote each of its texts; else None."""
+def _list_of_answers(value: Any, model_texts: ModelTexts) -> str | None:
+    """Return an output that has only lists as JSON, if models wrote each of its texts; otherwise None."""
     listed = in_lists(value)
-    return as_text(value) if listed and all(map(said.mentions, listed)) else None
+    return as_text(value) if listed and all(map(model_texts.mentions, listed)) else None
 
 
-def _put_together(texts: Sequence[str], parts: Sequence[str], said: ModelTexts) -> str | None:
+def _put_together(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
     """Return the only text that contains all answers of models or, without such parts, an answer with a signature."""
-    made = [text for text in texts if (all(holds(text, part) for part in parts) if parts else said.finished(text))]
+    made = [
+        text for text in texts if (all(holds(text, part) for part in parts) if parts else model_texts.finished(text))
+    ]
     return made[0] if len(made) == 1 else None
 
 
@@ -468,27 +476,27 @@ def _own_texts(value: Any, input: RootValue) -> dict[str, str]:
     return {path: text for path, text in own.items() if path not in brought} or own
 
 
-def _final(turn: Sequence[GenAIMessage], said: ModelTexts) -> str | None:
+def _final(turn: Sequence[GenAIMessage], model_texts: ModelTexts) -> str | None:
     """Return the text of a turn's last message; an agent may pass its answer to the next one as a human message."""
     text = message_text(turn[-1]) if turn and is_human(turn[-1]) else None
-    return text if text and said.whole(text) else final_text(turn)
+    return text if text and model_texts.whole(text) else final_text(turn)
 
 
 def _response_format(output: RootValue) -> str | None:
-    """Return the answer of a LangChain agent with a response format, if its last message only announces it; else None."""
+    """Return the answer of a LangChain agent with a response format if its last message only announces it, otherwise None."""
     turn = turn_of(output.messages)
     if not turn or role_of(turn[-1].get("role")) != TOOL or not isinstance(output.value, dict):
         return None
-    return _structured(output.value.get("structured_response"))
+    return _render_structure(output.value.get("structured_response"))
 
 
-def _structured(value: Any) -> str | None:
-    """Return a parsed answer as JSON: a model that must return a structure does so by a tool call."""
+def _render_structure(value: Any) -> str | None:
+    """Return a parsed answer as JSON, because a model that must return a structure does so by a tool call."""
     return as_text(value) if isinstance(value, (dict, list)) and value and not is_message(value) else None
 
 
-def _unwrapped(value: Any) -> Any:
-    """Return the parsed answer next to a raw message, else that message; for server-sent events, their words."""
+def _unwrap_answer(value: Any) -> Any:
+    """Return the parsed answer next to a raw message, or that message; of server-sent events, the words."""
     if type(value) is str:
         return words_of(value)
     if not isinstance(value, dict) or value.keys() != _WITH_RAW:

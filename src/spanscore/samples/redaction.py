@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
+from spanscore.core.codecs.media_markers import without_image_bytes
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.log import is_a, type_name
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample
@@ -12,21 +13,33 @@ from spanscore.protocols import Redactor
 
 S = TypeVar("S", bound=SingleTurnSample | MultiTurnSample)
 
-_WRITTEN: Final = frozenset(
+_CODEC_KEYS: Final = frozenset(
     {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
-    | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
+    | {
+        "page_content",
+        "metadata",
+        "score",
+        "resume",
+        "update",
+        "goto",
+        "size",
+        "description",
+        "parameters",
+        "mime_type",
+        "uri",
+    }
 )
-"""Keys that the codec writes. All other keys come from the application, and may themselves be private."""
+"""Keys of spanscore's own message codec, which are not redacted. Other keys come from the application, and may be private."""
 _STRUCTURE: Final = frozenset({"type", "tool_call_id", "id"})
-_FREE: Final = frozenset({"args", "metadata", "rubrics"})
-"""Fields of a sample with keys from the application, which are redacted, too."""
+_FIELDS_WITH_OWN_KEYS: Final = frozenset({"args", "metadata", "rubrics", "parameters"})
+"""Fields of a sample whose keys the application chooses. In these fields the keys are redacted as well as the values."""
 
 
 def redacted(text: str, redactor: Redactor) -> str:
-    """Return the text as the redactor returns it.
+    """Return the redactor's result as a plain ``str``.
 
     Raises:
-        TypeError: the redactor returned something else than a text, such as None, which is no permission to export.
+        TypeError: the redactor did not return a text. None, too, is an error, and does not permit export.
         BaseException: any exception of the redactor.
     """
     clean: object = redactor(text)
@@ -36,19 +49,19 @@ def redacted(text: str, redactor: Redactor) -> str:
 
 
 def redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    """Return content with all parts from the application redacted: texts, and keys that the codec did not write.
+    """Return content without bytes of images, with every text redacted, and every key that the codec did not write.
 
     Raises:
-        BaseException: as ``redacted`` does.
+        BaseException: any exception of the redactor.
     """
-    return {name: _redacted(value, redactor) for name, value in content.items()}
+    return {name: _redacted(without_image_bytes(value), redactor) for name, value in content.items()}
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redacted(value, redactor)
     if isinstance(value, Mapping):
-        clean = ((key if key in _WRITTEN else _redacted(key, redactor), item) for key, item in value.items())
+        clean = ((key if key in _CODEC_KEYS else _redacted(key, redactor), item) for key, item in value.items())
         return {key: _redacted(item, redactor) for key, item in clean}
     if isinstance(value, list):
         return [_redacted(item, redactor) for item in value]
@@ -56,29 +69,31 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
 
 
 def redacted_sample(sample: S, redactor: Redactor) -> S:
-    """Return a sample with all its texts redacted.
+    """Return a copy of the sample with its texts redacted, except types and ids. Images are unchanged.
 
     Raises:
-        BaseException: as ``redacted`` does.
+        BaseException: any exception of the redactor.
     """
-    return cast("S", type(sample).model_validate(_texts(sample.model_dump(), redactor)))  # of its own class
+    texts = _texts(sample.model_dump(exclude={"images"}), redactor)
+    return cast("S", type(sample).model_validate({**texts, "images": sample.images}))  # a sample of the same class
 
 
-def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
+def _texts(value: Any, redactor: Redactor, *, redact_keys: bool = False) -> Any:
     if isinstance(value, str):
         return redacted(value, redactor)
     if isinstance(value, dict):
-        return dict(_entry(key, item, redactor, free) for key, item in value.items())
+        return dict(_entry(key, item, redactor, redact_keys) for key, item in value.items())
     if isinstance(value, list):
-        return [_texts(item, redactor, free=free) for item in value]
+        return [_texts(item, redactor, redact_keys=redact_keys) for item in value]
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return _texts(jsonable(value), redactor, free=free)  # any other object in a submitted sample may contain a text
+    # Any other object in a submitted sample may contain a text.
+    return _texts(jsonable(value), redactor, redact_keys=redact_keys)
 
 
-def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:
-    if free:
-        return redacted(key, redactor) if isinstance(key, str) else key, _texts(item, redactor, free=True)
+def _entry(key: Any, item: Any, redactor: Redactor, redact_keys: bool) -> tuple[Any, Any]:
+    if redact_keys:
+        return redacted(key, redactor) if isinstance(key, str) else key, _texts(item, redactor, redact_keys=True)
     if key in _STRUCTURE and isinstance(item, str):
         return key, item
-    return key, _texts(item, redactor, free=key in _FREE)
+    return key, _texts(item, redactor, redact_keys=key in _FIELDS_WITH_OWN_KEYS)

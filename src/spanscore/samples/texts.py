@@ -1,4 +1,4 @@
-"""Reads texts and documents from values in any form: words if a value has some, else JSON."""
+"""Reads texts and documents from values in any form: the words of a value, or JSON if it has no words."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from spanscore.core.codecs.media_markers import is_marker
 from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
 from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
 # --- texts ----------------------------------------------------------------------------------------------------------
 
-# Texts of a root's input or output: words if a value has some, else JSON; and the texts inside a structure.
+# The text of a root's input or output (words, or JSON if there are no words), and the texts inside a structure.
 
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 """Keys under which an application stores retrieved documents, and neither questions nor answers."""
@@ -33,12 +34,12 @@ def scalar(value: Any) -> str | None:
 
 
 def text_of(value: Any) -> str | None:
-    """Return any value as text: words if it has some, else JSON; None for None."""
+    """Return the words of a value as text, or JSON if the value has no words. None for None."""
     if value is None:
         return None
-    said = value[-1] if are_messages(value) else value
-    if is_message(said):
-        return message_text(said)
+    last = value[-1] if are_messages(value) else value
+    if is_message(last):
+        return message_text(last)
     joined = _joined(value)
     inner = value.get("text", value.get("content")) if isinstance(value, dict) else joined
     return as_text(inner if isinstance(inner, str) else value)
@@ -54,28 +55,28 @@ def worded(value: Any) -> Any:
 
 
 def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
-    """Return key path → text for each text in a structure of dicts, including messages; empty texts are left out.
+    """Return key path → text for each text in a structure of dicts, including messages; empty texts and images are left out.
 
     Documents, values under a key for documents, and items of lists (see ``in_lists``) are left out.
     """
     if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
         return {}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, inner in value.items():
         if key in CONTEXT_KEYS:
             continue
         text = _words(inner)
         if text is None:
-            found |= {f"{key}.{path}": leaf for path, leaf in leaves(inner, depth - 1).items()}
-        elif text.strip():
-            found[key] = text
-    return found
+            texts |= {f"{key}.{path}": leaf for path, leaf in leaves(inner, depth - 1).items()}
+        elif text.strip() and not is_marker(text):
+            texts[key] = text
+    return texts
 
 
 def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
     """Return the texts in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are left out."""
     if isinstance(value, str):
-        return [value] if value.strip() else []
+        return [value] if value.strip() and not is_marker(value) else []
     if depth <= 0:
         return []
     inside = _containers(value) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
@@ -128,7 +129,7 @@ def _message(item: Any) -> dict[str, Any] | None:
 
 
 def _next_word(text: str, at: int) -> int:
-    """Return the end of the word at a position; a search from each of its characters takes a minute in ``aaaa…``."""
+    """Return the end of the word at a position, so that it is searched once: ``aaaa…`` would otherwise take a minute."""
     end = _NO_WORD.search(text, at)
     return len(text) if end is None else end.start()
 
@@ -208,23 +209,23 @@ def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
 
 
 def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
-    """Return the documents of a retriever: every item is a document; an item in an unknown form is one without text."""
+    """Return the documents of a retriever. Every item is a document; an item in an unknown form is a document without text."""
     return [document for item in items for document in _retrieved(item)]
 
 
 def _retrieved(item: Any) -> list[RetrievedDocument]:
     """Return the documents of one item; a document may be JSON text, because a span's lists can only have texts."""
     value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
-    found = documents_in(value)
-    if found is None and isinstance(item, str):
+    documents = documents_in(value)
+    if documents is None and isinstance(item, str):
         return _without_text(value) or [RetrievedDocument(safe_text(item))]
-    return [RetrievedDocument(None, _id_in(value))] if found is None else found
+    return [RetrievedDocument(None, _id_in(value))] if documents is None else documents
 
 
 def _listed(values: Sequence[Any], depth: int) -> list[RetrievedDocument] | None:
     read = (_without_text(item) if (inner := documents_in(item, depth - 1)) is None else inner for item in values)
-    found = [inner for inner in read if inner is not None]
-    return [document for inner in found for document in inner] if found or not values else None
+    documents = [inner for inner in read if inner is not None]
+    return [document for inner in documents for document in inner] if documents or not values else None
 
 
 def _without_text(value: Any) -> list[RetrievedDocument] | None:
@@ -257,7 +258,9 @@ def _wrapped(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] | 
     """Return the document inside a result: ``{"node": {"text": …}, "score": …}``."""
     inner = next((value[key] for key in _WRAPPED_DOCUMENT if isinstance(value.get(key), Mapping)), None)
     documents = None if inner is None else documents_in(inner, depth - 1)
-    return documents and [replace(one, id=_id_in(value) if one.id is None else one.id) for one in documents]
+    return documents and [
+        replace(document, id=_id_in(value) if document.id is None else document.id) for document in documents
+    ]
 
 
 def _id_in(document: Any) -> str | int | None:

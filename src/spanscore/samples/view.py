@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from spanscore import semconv
+from spanscore.core.codecs.media_markers import is_marker
 from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, message_text, role_of, text_message
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
@@ -26,7 +27,7 @@ class RootValue:
 
     Attributes:
         messages: messages, if the value is or contains a conversation.
-        value: the rest of the value; None = nothing else.
+        value: the value without the messages; None if it has only messages.
         key: key of the messages in the value.
         cut: whether an attribute limit cut content of the span with this value.
     """
@@ -44,10 +45,10 @@ class RootValue:
 
 
 class ModelRun:
-    """One call of a model: its input and its output.
+    """The input and the output of one call of a model.
 
     Args:
-        ask: function that returns the input. It is called on first need, because most runs' inputs are never read.
+        ask: function that returns the input, called on first need because most runs' inputs are never read.
         text: input as received JSON; None if it is known in another form only.
         variables: function that returns the variables of the prompt's template by name; None = no template is known.
 
@@ -157,8 +158,8 @@ class UnitView:
 
     def turn(self) -> Sequence[GenAIMessage]:
         """Return the output after the user's message; human messages that the unit itself wrote are part of it."""
-        asked, messages = last_human_text(self.input.messages), self.output.messages
-        at = [n for n, message in enumerate(messages) if is_human(message) and message_text(message) == asked]
+        question, messages = last_human_text(self.input.messages), self.output.messages
+        at = [n for n, message in enumerate(messages) if is_human(message) and message_text(message) == question]
         return messages[at[-1] + 1 :] if at else turn_of(messages)
 
 
@@ -204,7 +205,7 @@ def _kept_without_id(
 
 def _id_in_steps(text: str, unit: Unit) -> str | None:
     """Return the id under which a step of the unit got a human's text; None without such a step."""
-    same = (one["id"] for given in _humans_in_steps(unit) for one in given if message_text(one) == text)
+    same = (one["id"] for messages in _humans_in_steps(unit) for one in messages if message_text(one) == text)
     return next(map(str, same), None)
 
 
@@ -214,11 +215,13 @@ def asked_before(unit: Unit) -> Sequence[GenAIMessage]:
 
 
 def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
-    """Yield the human messages with ids, as in a state, from the input of each step that has any."""
+    """Yield the human messages with ids, as a state has them, from the inputs of steps."""
     for span in unit.spans:
-        given = span.attributes.get(semconv.INPUT_MESSAGES)
-        listed = given if isinstance(given, list) and span is not unit.root else []
-        humans = [one for one in listed if isinstance(one, dict) and one.get("id") and is_human(one)]
+        prompts = span.attributes.get(semconv.INPUT_MESSAGES)
+        listed = prompts if isinstance(prompts, list) and span is not unit.root else []
+        humans = [
+            message for message in listed if isinstance(message, dict) and message.get("id") and is_human(message)
+        ]
         if humans:
             yield humans
 
@@ -241,19 +244,21 @@ def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
     """Return the text of the last human message; None without such a message or text.
 
-    Consecutive human messages are one turn: an image or a file after the text does not replace it.
+    Consecutive human messages are one turn: an image or a file after the text is added to the text.
     """
     last: str | None = None
-    heard = False
+    shown: list[str] = []
+    has_human = False
     for message in reversed(messages):
         if is_human(message):
             text = message_text(message)
-            if text:
-                return text
-            last, heard = (last if heard else text), True
-        elif heard:
+            if text and not is_marker(text):
+                return "\n".join([text, *shown])
+            shown[:0] = [text] if text else []
+            last, has_human = (last if has_human else text), True
+        elif has_human:
             break
-    return last
+    return "\n".join(shown) or last
 
 
 def is_human(message: GenAIMessage) -> bool:
@@ -320,7 +325,7 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
 
 
 def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tuple[RootValue, RootValue]:
-    """Return input and output with their messages, also those under another key; unchanged if several keys or none have them.
+    """Return input and output with their messages, even if these are under another key; unchanged if it is not one key.
 
     If the input has a ``known`` key of a question, its messages are the earlier conversation.
     """
@@ -333,7 +338,7 @@ def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tup
 
 
 def _channel(value: Any, after: Mapping[str, Any], known: Sequence[str]) -> tuple[str, Sequence[GenAIMessage]] | None:
-    """Return the only key of an input with messages that end with a human message, and these messages; else None."""
+    """Return the only key of an input with messages that end with a human message, and these messages; otherwise None."""
     if not isinstance(value, dict) or is_resume(value):
         return None
     talks = {key: _talk(inner, goes_on=are_messages(after.get(key))) for key, inner in value.items()}
@@ -349,7 +354,7 @@ def _with(side: RootValue, key: str, messages: Sequence[GenAIMessage]) -> RootVa
 
 
 def _talk(value: Any, *, goes_on: bool) -> Sequence[GenAIMessage]:
-    """Return messages, or pairs of (role, text), as messages; with ``goes_on`` also a single message or a text."""
+    """Return messages, or pairs of (role, text), as messages; ``goes_on`` allows a single message or a text, too."""
     if goes_on and not isinstance(value, list):
         value = [text_message(USER, value) if isinstance(value, str) else value]
     return talk_of(value)
@@ -363,20 +368,20 @@ _KIND = "search_result"
 
 
 def search_results(view: UnitView) -> list[list[RetrievedDocument]]:
-    """Return the documents in the last prompt's blocks, from its last human message on, as one retrieval; empty without any."""
+    """Return the documents in the last prompt's blocks, from its last human message on, as one retrieval; may be empty."""
     run = view.models[-1] if view.models else None
-    found: list[RetrievedDocument] = []
+    documents: list[RetrievedDocument] = []
     for message in reversed(run.asked) if run is not None and run.may_hold(_KIND) else ():
         parts = message.get("parts", message.get("content"))
         if type(parts) is list and not (len(parts) == 1 and type(parts[0]) is dict and parts[0].get("type") == "text"):
-            found[:0] = _documents(parts)
+            documents[:0] = _documents(parts)
         if role_of(message["role"]) == USER and is_human(message):
             break
-    return [found] if found else []
+    return [documents] if documents else []
 
 
 def _documents(parts: list[Any]) -> Iterator[RetrievedDocument]:
-    """Yield the documents in the blocks of parts, also of parts that are results of tools."""
+    """Yield the documents in the blocks of parts, including parts that are results of tools."""
     for part in parts:
         kind = part.get("type") if type(part) is dict else None
         if kind == "tool_call_response" and type(part.get("response")) is list:

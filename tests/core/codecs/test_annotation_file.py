@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from spanscore.core.codecs.annotation_file import passes, read_annotations
+from spanscore.core.codecs.annotation_file import (
+    annotated_records,
+    annotations_in,
+    labels_so_far,
+    passes,
+    read_annotations,
+)
 from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult, SingleTurnSample
-from spanscore.core.score import BINARY, Scale
+from spanscore.core.score import BINARY, Scale, categorical
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 
@@ -70,7 +76,7 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "expected"),
     [
         ({"humen": True}, "no such key: 'humen'; did you mean 'human'?"),
         ({"line": 1, "metric": "polite", "value": 0.5}, "no such key: 'line', and 2 more. Keys are human, scores, "),
@@ -79,6 +85,7 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
         ({"human": []}, "human must be a finite number"),
         ({"human": True, "user_input": 3}, "user_input: Input should be a valid string"),
         ({"human": True, "probability": 0}, "probability must be more than 0 and at most 1"),
+        ({"human": True, "withdrawn": "yes"}, "withdrawn must be true or false"),
         ({"human": True, "trace_id": "12", "span_id": SPAN}, "trace_id must be 32 hex digits"),
         ({"human": True, "span_id": SPAN}, "span_id without trace_id"),
         ({"human": True, "scores": {"m": {}}}, "scores.m must be a value, a label or both"),
@@ -88,13 +95,13 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
         ('{"human": "' + SECRET + "\n", "not valid JSON"),
     ],
 )
-def test_a_wrong_line_is_named_and_not_quoted(tmp_path: Path, record: Any, told: str) -> None:
+def test_a_wrong_line_is_named_and_not_quoted(tmp_path: Path, record: Any, expected: str) -> None:
     file = written(tmp_path, {"human": True}, record)
 
     with pytest.raises(ConfigurationError) as error:
         read_annotations(file)
 
-    assert f"line 2: {told}" in str(error.value)
+    assert f"line 2: {expected}" in str(error.value)
     assert SECRET not in str(error.value)
 
 
@@ -144,6 +151,46 @@ def test_a_text_may_hold_line_separators_of_unicode(tmp_path: Path) -> None:
     assert read_annotations(file)[0].sample == SingleTurnSample(response="one\u2028two")
 
 
+UNIT = {"trace_id": TRACE, "span_id": SPAN}
+
+
+def test_a_withdrawn_label_does_not_count_until_its_annotator_labels_again(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        {"human": True, **UNIT, "when": 100},
+        {"human": True, **UNIT, "when": 100, "annotator": "ben"},
+        {"human": True, **UNIT, "when": 200, "withdrawn": True},
+        {"human": False, **UNIT, "when": 150},
+    )
+    assert [label.line for label in read_annotations(file)] == [2]
+    assert [number for number, _ in annotations_in(file)] == [2]
+
+    with file.open("a") as lines:
+        lines.write(json.dumps({"human": False, **UNIT, "when": 300}) + "\n")
+
+    assert [label.line for label in read_annotations(file)] == [2, 5]
+    assert [number for number, _ in annotations_in(file)] == [2, 5]
+    assert [label.line for label in annotated_records(map(json.loads, file.read_text().splitlines()))] == [2, 5]
+
+
+def test_labels_so_far_are_those_of_one_name_and_may_be_none(tmp_path: Path) -> None:
+    assert labels_so_far(tmp_path / "missing.jsonl", "polite") == []
+    file = written(tmp_path, {"human": True, "name": "polite"}, {"human": False, "name": "right"})
+
+    assert [label.line for label in labels_so_far(file, "polite")] == [1]
+    assert labels_so_far(file, "wrong") == []
+    with pytest.raises(ConfigurationError, match="line 1"):
+        labels_so_far(written(tmp_path, {"humen": 1}), "polite")
+
+
+def test_a_score_may_have_the_probability_of_its_unit(tmp_path: Path) -> None:
+    scores = {"polite": {"label": "pass", "probability": 0.25}}
+
+    (label,) = read_annotations(written(tmp_path, {"human": True, "scores": scores}))
+
+    assert label.judged == {"polite": JudgeResult(None, "pass", "", 0.25)}
+
+
 @pytest.mark.parametrize(
     ("human", "scale", "passed"),
     [
@@ -156,6 +203,8 @@ def test_a_text_may_hold_line_separators_of_unicode(tmp_path: Path) -> None:
         (0.2, Scale(direction="lower"), True),
         ("good", BINARY, True),
         (" Fail ", BINARY, False),
+        ("refund", categorical("intent", ["refund", "no"], ["refund"]), False),
+        ("no", categorical("intent", ["refund", "no"], ["refund"]), True),
     ],
 )
 def test_what_a_human_said_passes_by_the_scale(human: bool | float | str, scale: Scale, passed: bool) -> None:
@@ -163,15 +212,15 @@ def test_what_a_human_said_passes_by_the_scale(human: bool | float | str, scale:
 
 
 @pytest.mark.parametrize(
-    ("human", "scale", "told"),
+    ("human", "scale", "expected"),
     [
         (7, Scale(range=(1, 5)), "7 is not on the metric's scale, 1 to 5"),
         (0.5, Scale(range=None), "scale is open"),
         ("meh", BINARY, "is one of pass, good"),
     ],
 )
-def test_what_tells_no_pass_is_refused(human: float | str, scale: Scale, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_tells_no_pass_is_refused(human: float | str, scale: Scale, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         passes(human, scale)
 
 

@@ -17,10 +17,12 @@ from spanscore.core.job import Decision, Job
 from spanscore.core.sample import (
     AIMessage,
     HumanMessage,
+    Image,
     MultiTurnSample,
     Samples,
     SingleTurnSample,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
 )
 from spanscore.core.score import JudgeCall, Outcome, Scale, Score, Transcript, Usage
@@ -77,14 +79,22 @@ SPOKEN = st.builds(HumanMessage, content=TEXTS, metadata=st.none() | NESTED) | s
     AIMessage, content=TEXTS, tool_calls=st.none() | st.lists(CALLS, max_size=2), metadata=st.none() | NESTED
 )
 CALLED = st.just([AIMessage(tool_calls=[ToolCall(name="find")]), ToolMessage(content="found", metadata={"a": None})])
+IMAGES = st.builds(Image, url=SAID, media_type=st.none() | SAID) | st.builds(
+    Image, base64=SAID, media_type=st.sampled_from(["image/png", "image/jpeg"])
+)
 MULTI = st.builds(
     MultiTurnSample,
     user_input=st.tuples(st.lists(SPOKEN, max_size=3), CALLED).map(lambda both: [*both[0], *both[1]]),
     reference_tool_calls=st.none() | st.lists(CALLS, max_size=1),
+    tools=st.none()
+    | st.lists(
+        st.builds(ToolDefinition, name=SAID, description=st.none() | SAID, parameters=st.none() | NESTED), max_size=1
+    ),
+    images=st.none() | st.lists(IMAGES, max_size=2),
 )
 SAMPLES = st.builds(
     Samples,
-    single_turn=st.none() | st.builds(SingleTurnSample),
+    single_turn=st.none() | st.builds(SingleTurnSample, images=st.none() | st.lists(IMAGES, max_size=2)),
     multi_turn=st.none() | MULTI,
     outcome=st.none() | st.sampled_from(Outcome),
     reason=st.none() | SAID,
@@ -92,6 +102,7 @@ SAMPLES = st.builds(
     source=st.none() | SAID,
     unused_documents=st.none() | st.integers(0, 9),
     interrupted=st.booleans(),
+    images_left_out=st.integers(0, 9),
 )
 DECISIONS = st.builds(
     Decision,
@@ -131,6 +142,7 @@ CONVERSATION = MultiTurnSample(
         ToolMessage(content="there", tool_call_id="1"),
     ],
     reference_tool_calls=[ToolCall(name="find")],
+    tools=[ToolDefinition(name="find", parameters={"type": "object"})],
 )
 SCORE = make_score(
     0.5, reason="because", missing=("reference",), error_type="x", source="fallback", id="ab", revision=2
@@ -148,7 +160,7 @@ def _ours(value: Any, name: str = "") -> Iterator[dict[str, Any]]:
     if isinstance(value, list):
         for inner in value:
             yield from _ours(inner)
-    if isinstance(value, dict) and name not in {"args", "attributes"}:
+    if isinstance(value, dict) and name not in {"args", "attributes", "parameters"}:
         for key, inner in value.items():
             yield from _ours(inner, key)
         if name != "decisions":
@@ -195,25 +207,25 @@ def test_what_a_judge_was_asked_travels_with_the_score() -> None:
 def test_thresholds_and_ids_are_hex_as_they_are_on_the_wire() -> None:
     job = a_job(decisions={"faithfulness": Decision(True, 0.5, 2**55, randomness=1, met=2)})
 
-    told = json.loads(json_of_job(job))
+    document = json.loads(json_of_job(job))
 
-    decision = told["decisions"]["faithfulness"]
+    decision = document["decisions"]["faithfulness"]
     assert [decision[name] for name in ("threshold", "randomness", "met")] == [
         "80000000000000",
         "00000000000001",
         "00000000000002",
     ]
-    assert told["unit"]["key"] == [f"{job.unit.key.trace_id:032x}", f"{job.unit.key.span_id:016x}"]
+    assert document["unit"]["key"] == [f"{job.unit.key.trace_id:032x}", f"{job.unit.key.span_id:016x}"]
 
 
 def test_fields_that_a_newer_writer_has_added_are_left_alone() -> None:
     job = a_job(decisions={"faithfulness": Decision(True, 0.5, 2**55)}, undecided=SamplingContext(UnitKey(1, 2)))
-    told = json.loads(json_of_job(job))
+    document = json.loads(json_of_job(job))
 
-    for thing in _ours(told):
+    for thing in _ours(document):
         thing["added_later"] = {"any": 1}
 
-    assert job_of(json.dumps(told).encode()) == job
+    assert job_of(json.dumps(document).encode()) == job
 
 
 @pytest.mark.parametrize(

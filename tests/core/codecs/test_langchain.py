@@ -319,7 +319,7 @@ TOOLS: dict[str, tuple[Any, Any, bool]] = {
     ),
     "an image beside its words": (
         ToolMessage([{"type": "text", "text": "r"}, {"type": "image", "base64": "AAAA"}], tool_call_id="1"),
-        [{"type": "text", "text": "r"}, {"type": "blob", "modality": "image"}],
+        [{"type": "text", "text": "r"}, {"type": "blob", "modality": "image", "content": "AAAA"}],
         False,
     ),
     "documents of words, one of bytes": (

@@ -31,7 +31,7 @@ def test_the_short_way_ends_where_the_long_one_does(message, monkeypatch):
     taken = snapshot([message])
 
     short = render.render_messages(taken)
-    monkeypatch.setattr(render, "_SPEAKERS", {})
+    monkeypatch.setattr(render, "ROLES", {})
 
     assert short == render.render_messages(taken)
     assert len(short) == 1

@@ -202,7 +202,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_a_sample_is_told_and_not_quoted(name: str) -> None:
+def test_what_cannot_be_a_sample_is_reported_and_not_quoted(name: str) -> None:
     record, words = WRONG[name]
 
     with pytest.raises(SampleError, match=words) as raised:

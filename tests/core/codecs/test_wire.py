@@ -239,7 +239,7 @@ def test_the_codec_of_the_wire_loads_no_langchain_and_no_exporter() -> None:
     assert [name for name in loaded if name.startswith(("langchain", "grpc", "opentelemetry.exporter"))] == []
 
 
-def test_the_origin_of_a_span_is_told_with_its_schemas() -> None:
+def test_the_origin_of_a_span_is_reported_with_its_schemas() -> None:
     span = only(make_span().SerializeToString())
 
     resource, scope = a_request().resource_spans[0].resource, a_request().resource_spans[0].scope_spans[0].scope

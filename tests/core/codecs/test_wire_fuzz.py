@@ -223,8 +223,8 @@ def test_a_json_request_is_taken_as_the_same_request_in_protobuf(spans: Sequence
     request = a_request(*spans)
     as_json = MessageToDict(request, use_integers_for_enums=True)
     for span, given_span in zip(spans, as_json["resourceSpans"][0]["scopeSpans"][0].get("spans", ()), strict=True):
-        for own, told in zip((span, *span.links), (given_span, *given_span.get("links", ())), strict=True):
-            told.update(traceId=own.trace_id.hex(), spanId=own.span_id.hex())
+        for own, result in zip((span, *span.links), (given_span, *given_span.get("links", ())), strict=True):
+            result.update(traceId=own.trace_id.hex(), spanId=own.span_id.hex())
         given_span["parentSpanId"] = span.parent_span_id.hex()
 
     assert ExportTraceServiceRequest.FromString(from_json(json.dumps(as_json))) == request

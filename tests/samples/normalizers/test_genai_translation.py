@@ -238,9 +238,7 @@ def test_a_unit_without_content_says_why(monkeypatch: pytest.MonkeyPatch, switch
     assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, reason)
 
 
-def test_the_switch_is_named_in_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.core.log._logged_at", {})
-
+def test_the_switch_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         samples_of(external(OPERATION))
 
@@ -394,8 +392,10 @@ def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
     assert made.outcome == Outcome.NO_SAMPLE
 
 
-def test_a_file_behind_the_question_is_not_the_question() -> None:
-    asked = [ASKED, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+def test_a_file_behind_the_question_is_added_to_the_question() -> None:
+    asked = [ASKED, {"role": "user", "content": [{"type": "file", "file": {"filename": "report.pdf"}}]}]
     held = {**OPERATION, "gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": [SAID]}
 
-    assert samples_of(external(held)).single_turn == BOTH
+    made = samples_of(external(held)).single_turn
+
+    assert made == SingleTurnSample(user_input=f"{QUESTION}\n[file report.pdf]", response=ANSWER)

@@ -9,6 +9,7 @@ import pytest
 from tests.samples.normalizers.spans import ANSWER, LOGFIRE_CHAT, QUESTION, content_of, external, samples_of, units_of
 
 from spanscore import semconv
+from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData
@@ -52,6 +53,15 @@ def test_instructions_of_a_request_are_asked_too() -> None:
     content = content_of(a_call("logfire.anthropic", request_data=request, response_data={"message": SAID}))
 
     assert [message["role"] for message in content[semconv.INPUT_MESSAGES]] == ["system", "user"]
+
+
+def test_the_tools_of_a_request_are_read() -> None:
+    tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    request = {"messages": [ASKED], "tools": [tool]}
+
+    content = content_of(a_call(request_data=request, response_data={"message": SAID}))
+
+    assert [each.name for each in tool_definitions(content[semconv.TOOL_DEFINITIONS])] == ["search"]
 
 
 def test_the_conventions_names_are_read_where_they_are_written() -> None:

@@ -194,9 +194,9 @@ def test_a_graph_that_runs_on_from_a_checkpoint_is_asked_what_its_state_holds() 
     assert samples_of(root, graph, chat).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
-def test_what_a_stream_was_given_is_told_at_its_end() -> None:
-    told = {"outputs": {"setup": "Why?", "punchline": "So."}, "kwargs": {"tags": [], "inputs": {"query": QUESTION}}}
+def test_what_a_stream_was_given_is_reported_at_its_end() -> None:
+    values = {"outputs": {"setup": "Why?", "punchline": "So."}, "kwargs": {"tags": [], "inputs": {"query": QUESTION}}}
 
-    found = content_of(of("workflow", {"inputs": {"input": ""}, "tags": []}, told))
+    found = content_of(of("workflow", {"inputs": {"input": ""}, "tags": []}, values))
 
     assert found[semconv.INPUT_VALUE] == {"query": QUESTION}

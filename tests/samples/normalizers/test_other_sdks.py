@@ -50,12 +50,12 @@ def test_an_agent_gives_the_conversation_with_its_calls_and_what_they_gave(recor
 
     assert expected is not None
     assert made.multi_turn is not None
-    assert [_told(message) for message in made.multi_turn.user_input] == [
-        _told(message) for message in expected.user_input
+    assert [_plain(message) for message in made.multi_turn.user_input] == [
+        _plain(message) for message in expected.user_input
     ]
 
 
-def _told(message: Any) -> tuple[Any, ...]:
+def _plain(message: Any) -> tuple[Any, ...]:
     """Return the content of a message; the kit's tools answer ``{"result": 5}``, and only some messages name their agent."""
     calls = message.tool_calls or [] if isinstance(message, AIMessage) else []
     said = message.content.removeprefix('{"result":').removesuffix("}")
@@ -148,4 +148,4 @@ def test_no_payload_makes_it_raise(scope: str, held: dict[str, Any], parent: int
 
 
 def test_every_translation_stands_among_the_spans_that_tests_read() -> None:
-    assert {TRANSLATIONS.found(name) for name in TRANSLATIONS.built_in} == set(SPANS)
+    assert {TRANSLATIONS.find(name) for name in TRANSLATIONS.built_in} == set(SPANS)

@@ -103,7 +103,7 @@ def test_scopes_are_known_before_anything_else_is() -> None:
 
 
 def test_each_is_called_by_its_name() -> None:
-    assert [TRANSLATIONS.made(name, {}).name for name in TRANSLATIONS.built_in] == [*TRANSLATIONS.built_in]
+    assert [TRANSLATIONS.make(name, {}).name for name in TRANSLATIONS.built_in] == [*TRANSLATIONS.built_in]
 
 
 def test_ones_own_is_asked_first_and_its_scopes_are_known() -> None:

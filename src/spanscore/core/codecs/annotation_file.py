@@ -32,7 +32,7 @@ def annotations_of(text: str, metric: str | None, path: str | Path) -> list[Anno
 
     Args:
         text: content of the file.
-        metric: name of the metric; None: the only one in the file.
+        metric: name of the metric; None = the only one in the file.
         path: the file, for error messages.
 
     Raises:
@@ -64,22 +64,24 @@ def _are_annotations(value: Any) -> bool:
 
 
 def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
-    for place, one in enumerate(annotations, 1):
+    for place, annotation in enumerate(annotations, 1):
         try:
-            human = _human(one)
+            human = _human(annotation)
             if human is not None:
-                judged = {metric: JudgeResult(_number(one.get("metric_output")), None, "")}
-                yield AnnotatedSample(line=place, sample=sample_of(one["metric_input"]), human=human, judged=judged)
+                judged = {metric: JudgeResult(_number(annotation.get("metric_output")), None, "")}
+                yield AnnotatedSample(
+                    line=place, sample=sample_of(annotation["metric_input"]), human=human, judged=judged
+                )
         except (SampleError, ConfigurationError) as error:
             raise ConfigurationError(f"{path}: annotation {place} of {metric}: {error}") from error
 
 
-def _human(one: Mapping[str, Any]) -> float | None:
-    output = _number(one.get("metric_output"))
-    if one.get("is_accepted"):
+def _human(values: Mapping[str, Any]) -> float | None:
+    output = _number(values.get("metric_output"))
+    if values.get("is_accepted"):
         return output
-    if one.get("target") is not None:
-        return _number(one["target"])
+    if values.get("target") is not None:
+        return _number(values["target"])
     return 1.0 - output if output in (0.0, 1.0) else None
 
 
@@ -95,6 +97,9 @@ def _number(value: Any) -> float:
 #
 # A line is ``{"human": true, …}`` with, as needed, the fields of its sample, the judge's scores, and the ids of its unit.
 # All readers of labels read this one form. Errors name lines and keys, and quote no content.
+#
+# A file only grows. A later label of the same name, unit and annotator replaces an earlier one, and a line with
+# ``"withdrawn": true`` removes it.
 
 DEFAULT_NAME = "user_feedback"
 """Name of a label without ``name``."""
@@ -110,6 +115,7 @@ _OWN = (
     "annotator",
     "comment",
     "when",
+    "withdrawn",
 )
 LABEL_KEYS = frozenset(_OWN)
 """Keys of a label in addition to the fields of its sample."""
@@ -118,7 +124,7 @@ _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("pass", "good", "yes", "true"), True),
     **dict.fromkeys(("fail", "bad", "no", "false"), False),
 }
-_LABELS: Mapping[object, Label] = {label: label for label in get_args(Label)}
+_VERDICT_LABELS: Mapping[object, Label] = {label: label for label in get_args(Label)}
 _TRACE_DIGITS, _SPAN_DIGITS = 32, 16
 _NAMED = 5
 """Maximum number of wrong lines in an error."""
@@ -129,8 +135,8 @@ def passes(human: HumanValue, scale: Scale) -> bool:
     """Return whether a human's value is a pass.
 
     Args:
-        human: true or false; a number on the metric's scale, which passes from ``scale.pass_at`` on; or a word: pass, good,
-            yes, true; fail, bad, no, false.
+        human: true or false; a number on the metric's scale, which passes from ``scale.pass_at`` on; a category of the
+            scale, unless it is in ``scale.bad``; or a word: pass, good, yes, true; fail, bad, no, false.
         scale: the metric's scale.
 
     Raises:
@@ -139,7 +145,7 @@ def passes(human: HumanValue, scale: Scale) -> bool:
     if isinstance(human, bool):
         return human
     if isinstance(human, str):
-        return _word(human)
+        return scale.quality(human) == 1.0 if scale.bad and human in scale.categories else _word(human)
     if scale.range is None:
         raise ConfigurationError(
             "the metric's scale is open, so a number is neither pass nor fail; write true or false"
@@ -150,15 +156,21 @@ def passes(human: HumanValue, scale: Scale) -> bool:
     return scale.label(scale.quality(human)) == "pass"
 
 
+def needs_scale(human: HumanValue) -> bool:
+    """Return whether a human's value is a pass or a fail only by a metric's scale."""
+    return not isinstance(human, bool) and (not isinstance(human, str) or human.strip().lower() not in _WORDS)
+
+
 def read_annotations(path: str | Path, *, metric: str | None = None, name: str | None = None) -> list[AnnotatedSample]:
     """Return the samples of a file of labels, in order.
 
-    If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line.
+    If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line. If the
+    last line withdraws the label, the unit has none.
 
     Args:
         path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
-        metric: the metric of ragas's annotations; None: the only one in the file.
-        name: name of the labels to return; None: the file has labels of one name only.
+        metric: the metric of ragas's annotations; None = the only one in the file.
+        name: name of the labels to return; None if the file has labels of one name only.
 
     Raises:
         ConfigurationError: the file cannot be read, or has errors; the message names the lines.
@@ -167,18 +179,35 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
     annotations = annotations_of(text, metric, path)
     if annotations is not None:
         return annotations
+    return _last_of_each(of_name(_read_annotations(_lines(text), path), name, path))
+
+
+def labels_so_far(path: Path, name: str) -> list[AnnotatedSample]:
+    """Return the labels of one name in a file, as ``read_annotations``; empty if it has none, or does not exist.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has errors; the message names the lines.
+    """
+    text = _text(path) if path.exists() else ""
+    read = _read_annotations(_lines(text), path) if text.strip() else []
+    return _last_of_each([labelled for labelled in read if labelled.label is not None and labelled.label.name == name])
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     lines = enumerate(text.split("\n"), 1)  # splitlines() would also split a text at U+2028
-    read = _read_annotations(((number, line) for number, line in lines if line.strip()), path)
-    return _last_of_each(of_name(read, name, path))
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def annotated_records(records: Iterable[Any]) -> list[AnnotatedSample]:
-    """Return records, read like the lines of a file, in order. An ``AnnotatedSample`` stays as it is.
+    """Return records, read like the lines of a file, in order. An ``AnnotatedSample`` is unchanged.
+
+    All labels count, also several of one annotator on one unit. If a record withdraws a label, the last of each counts.
 
     Raises:
         ConfigurationError: there are no records, or they have errors; the message names their positions.
     """
-    return _read_annotations(enumerate(records, 1), "the labels")
+    read = _read_annotations(enumerate(records, 1), "the labels")
+    return _last_of_each(read) if any(labelled.withdrawn for labelled in read) else read
 
 
 def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> list[AnnotatedSample]:
@@ -197,35 +226,50 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
 def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | ConfigurationError]]:
     """Yield each label of a file of JSON lines with its line number, in order, or its error. A label must name its unit.
 
+    Withdrawn labels are left out, with the lines that withdraw them.
+
     Raises:
         ConfigurationError: the file cannot be read. Raised at the first label.
     """
-    for number, line in enumerate(_text(path).split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, _placed(_label(_record(line)))
-            except ConfigurationError as error:
-                yield number, error
+    read: list[tuple[int, Annotation | ConfigurationError]] = []
+    withdrawn: dict[object, tuple[int, int]] = {}
+    for number, line in _lines(_text(path)):
+        try:
+            record = _record(line)
+            label = _check_unit(_label(record))
+        except ConfigurationError as error:
+            read.append((number, error))
+            continue
+        if _is_withdrawn(record):
+            withdrawn[_identity(label)] = max(withdrawn.get(_identity(label), (0, 0)), (label.when_ns or 0, number))
+        else:
+            read.append((number, label))
+    for number, entry in read:
+        if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawn.get(_identity(entry), (0, 0)):
+            continue
+        yield number, entry
 
 
-def _placed(label: Annotation) -> Annotation:
-    if label.unit is None and label.key is None:
+def _check_unit(human_label: Annotation) -> Annotation:
+    if human_label.unit is None and human_label.key is None:
         raise ConfigurationError("its unit is missing: give trace_id and span_id, or key")
-    return label
+    return human_label
 
 
 def of_name(read: list[AnnotatedSample], name: str | None, path: str | Path) -> list[AnnotatedSample]:
-    """Return the labels of one name; None: all labels have the same name.
+    """Return the labels of one name; None if all labels have the same name.
 
     Raises:
         ConfigurationError: the labels have several names, or no label has this one.
     """
-    names = sorted({one.label.name for one in read if one.label is not None})
+    names = sorted({labelled.label.name for labelled in read if labelled.label is not None})
     if name is None and len(names) > 1:
         raise ConfigurationError(f"{path} has labels of several names, choose one: {names_listed(names)}")
     if name is not None and name not in names:
         raise ConfigurationError(f"{path} has no label named {name!r}; there are: {names_listed(names)}")
-    return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
+    return [
+        labelled for labelled in read if name is None or (labelled.label is not None and labelled.label.name == name)
+    ]
 
 
 def _word(human: str) -> bool:
@@ -254,17 +298,22 @@ def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
 
 def _last_of_each(read: list[AnnotatedSample]) -> list[AnnotatedSample]:
     last: dict[object, AnnotatedSample] = {}
-    for one in sorted(read, key=lambda one: (one.label and one.label.when_ns) or 0):  # stable: the later line wins
-        last[_whose(one)] = one
-    return sorted(last.values(), key=lambda one: one.line)
+    # the order is stable: the later line wins
+    for labelled in sorted(read, key=lambda labelled: (labelled.label and labelled.label.when_ns) or 0):
+        last[_whose(labelled)] = labelled
+    return sorted((label for label in last.values() if not label.withdrawn), key=lambda labelled: labelled.line)
 
 
-def _whose(one: AnnotatedSample) -> object:
+def _whose(annotated: AnnotatedSample) -> object:
     """Return the key under which the latest label counts: unit, key and annotator; the line number if the label has no unit."""
-    label = one.label
+    label = annotated.label
     if label is None or (label.unit is None and label.key is None):
-        return one.line
-    return label.unit, label.key, label.annotator
+        return annotated.line
+    return _identity(label)
+
+
+def _identity(human_label: Annotation) -> object:
+    return human_label.name, human_label.unit, human_label.key, human_label.annotator
 
 
 def _labelled(number: int, given: Any) -> AnnotatedSample:
@@ -280,12 +329,17 @@ def _labelled(number: int, given: Any) -> AnnotatedSample:
         probability=_optional(record, "probability", _a_probability),
         id=_optional(record, "id", _an_id),
         label=label,
+        withdrawn=_is_withdrawn(record),
     )
 
 
-def _record(given: Any) -> _Record:
+def _is_withdrawn(record: _Record) -> bool:
+    return bool(_optional(record, "withdrawn", _a_flag))
+
+
+def _record(value: Any) -> _Record:
     try:
-        record = json_in(given) if isinstance(given, str) else given
+        record = json_in(value) if isinstance(value, str) else value
     except JSONDecodeError as error:
         raise ConfigurationError(f"not valid JSON: {error.msg}") from error
     if not isinstance(record, dict):
@@ -345,25 +399,27 @@ def _scores(value: Any) -> dict[str, JudgeResult]:
         return {}
     if not isinstance(value, dict):
         _refuse("scores", 'a mapping: {"faithfulness": {"value": 0.8, "label": "pass", "evaluator_version": "…"}}')
-    return {metric: _judged(f"scores.{metric}", said) for metric, said in value.items()}
+    return {metric: _judged(f"scores.{metric}", result) for metric, result in value.items()}
 
 
-def _judged(place: str, said: Any) -> JudgeResult:
-    if not isinstance(said, dict):
-        return JudgeResult(_a_number(place, said), None, "")
-    unknown = said.keys() - {"value", "label", "evaluator_version"}
+def _judged(place: str, result: Any) -> JudgeResult:
+    if not isinstance(result, dict):
+        return JudgeResult(_a_number(place, result), None, "")
+    unknown = result.keys() - {"value", "label", "evaluator_version", "probability"}
     if unknown:
-        _refuse(place, f"made of value, label and evaluator_version only, not {names_listed(sorted(unknown))}")
-    value, label, evaluator_version = said.get("value"), said.get("label"), said.get("evaluator_version")
+        names = names_listed(sorted(unknown))
+        _refuse(place, f"made of value, label, evaluator_version and probability only, not {names}")
+    value, label, evaluator_version = result.get("value"), result.get("label"), result.get("evaluator_version")
     if value is None and label is None:
         _refuse(place, "a value, a label or both")
-    if label is not None and label not in _LABELS:
-        _refuse(f"{place}.label", " or ".join(map(str, _LABELS)))
+    if label is not None and label not in _VERDICT_LABELS:
+        _refuse(f"{place}.label", " or ".join(map(str, _VERDICT_LABELS)))
     number = None if value is None else _a_number(f"{place}.value", value)
     return JudgeResult(
         number,
-        _LABELS.get(label),
+        _VERDICT_LABELS.get(label),
         "" if evaluator_version is None else _a_text(f"{place}.evaluator_version", evaluator_version),
+        None if (chance := result.get("probability")) is None else _a_probability(f"{place}.probability", chance),
     )
 
 
@@ -387,6 +443,10 @@ def _a_probability(name: str, value: Any) -> float:
     return number if 0 < number <= 1 else _refuse(name, "more than 0 and at most 1")
 
 
+def _a_flag(name: str, value: Any) -> bool:
+    return value if isinstance(value, bool) else _refuse(name, "true or false")
+
+
 def _an_id(name: str, value: Any) -> str | int:
     return (
         value
@@ -400,12 +460,12 @@ def _a_time(name: str, value: Any) -> int:
     if not isinstance(value, str):
         return round(_a_number(name, value) * 1e9)
     try:
-        told = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except ValueError:
-        told = None
-    if told is None or told.tzinfo is None:
+        moment = None
+    if moment is None or moment.tzinfo is None:
         return _refuse(name, "seconds since 1970, or ISO 8601 with an offset: 2026-11-23T09:30:00Z")
-    return round(told.timestamp() * 1e9)
+    return round(moment.timestamp() * 1e9)
 
 
 def _refuse(name: str, allowed: str) -> NoReturn:

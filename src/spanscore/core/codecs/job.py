@@ -30,16 +30,19 @@ from spanscore.core.log import type_name
 from spanscore.core.sample import (
     AIMessage,
     HumanMessage,
+    Image,
     MultiTurnSample,
     Samples,
     SingleTurnSample,
     TokenUsage,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
 )
 from spanscore.core.score import JudgeCall, JuryVotes, Outcome, Scale, Score, Transcript, Usage, Votes
 from spanscore.core.span import (
     Attributes,
+    InnerGroup,
     NoContent,
     SamplingContext,
     Session,
@@ -62,7 +65,7 @@ _TRACE_ID, _SPAN_ID, _THRESHOLD = 32, 16, 14
 """Numbers of hex digits."""
 _LEVELS: Final = 4
 """Levels above a message: the document, its samples, a conversation, its messages."""
-_Given: TypeAlias = Mapping[str, Any]
+_Stored: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -84,7 +87,8 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
 
     Args:
         job: the job.
-        resource: resource of this process, for spans without one: the scoring process may have another release or service name.
+        resource: resource of this process, for spans without one: the scoring process may have another release or service
+            name.
     """
     unit, undecided = _fields_of(job.unit), job.undecided
     facts = None
@@ -99,7 +103,7 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
             span.setdefault("resource", dict(resource))
         if facts is not None and facts["service_name"] is None:
             facts["service_name"] = resource.get(semconv.SERVICE_NAME)
-    return _dumped(
+    return _dump(
         {
             "version": VERSION,
             "unit": unit,
@@ -116,15 +120,15 @@ def job_of(document: bytes) -> Job | UnreadableJob:
     return _read(document, _read_job)
 
 
-def _read_job(given: _Given) -> Job:
-    undecided = given.get("undecided")
+def _read_job(stored: _Stored) -> Job:
+    undecided = stored.get("undecided")
     if undecided is not None:
         undecided = SamplingContext(**_values(SamplingContext, SamplingContext._fields, undecided))
     return Job(
-        _made(Unit, given["unit"]),
-        _made(Samples, given["samples"]),
-        {name: _made(Decision, decision) for name, decision in given["decisions"].items()},
-        given["size_bytes"],
+        _made(Unit, stored["unit"]),
+        _made(Samples, stored["samples"]),
+        {name: _made(Decision, decision) for name, decision in stored["decisions"].items()},
+        stored["size_bytes"],
         undecided=undecided,
         delegated=True,
     )
@@ -132,47 +136,47 @@ def _read_job(given: _Given) -> Job:
 
 def json_of_scores(scores: Sequence[Score]) -> bytes:
     """Return scores as one JSON object."""
-    return _dumped({"version": VERSION, "scores": [_fields_of(score) for score in scores]})
+    return _dump({"version": VERSION, "scores": [_fields_of(score) for score in scores]})
 
 
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
     """Return the scores of a document, or the reason why it cannot be decoded."""
-    return _read(document, lambda given: tuple(_made(Score, score) for score in given["scores"]))
+    return _read(document, lambda stored: tuple(_made(Score, score) for score in stored["scores"]))
 
 
 def json_of_samples(samples: Samples) -> bytes:
     """Return samples as one JSON object."""
-    return _dumped({"version": VERSION, "samples": _fields_of(samples)})
+    return _dump({"version": VERSION, "samples": _fields_of(samples)})
 
 
 def samples_of(document: bytes) -> Samples | UnreadableJob:
     """Return the samples of a document, or the reason why it cannot be decoded."""
-    return _read(document, lambda given: _made(Samples, given["samples"]))
+    return _read(document, lambda stored: _made(Samples, stored["samples"]))
 
 
-def _dumped(document: Any) -> bytes:
+def _dump(document: Any) -> bytes:
     try:
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (ValueError, TypeError, RecursionError):  # a submitted sample: NaN, a key that is not a text, an object
-        text = json.dumps(_rendered(document, _LEVELS), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_render(document, _LEVELS), ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")  # ``json.loads`` restores such a text exactly
 
 
-def _rendered(value: Any, levels: int) -> Any:
+def _render(value: Any, levels: int) -> Any:
     """Render the values below ``levels`` levels, each within its own limits, so that a long conversation is not cut."""
     if levels and isinstance(value, dict):
-        return {name: _rendered(inner, levels - 1) for name, inner in value.items()}
+        return {name: _render(inner, levels - 1) for name, inner in value.items()}
     if levels and isinstance(value, list):
-        return [_rendered(inner, levels - 1) for inner in value]
+        return [_render(inner, levels - 1) for inner in value]
     return jsonable(value)
 
 
-def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
+def _read(document: bytes, read: Callable[[_Stored], T]) -> T | UnreadableJob:
     try:
-        given = json.loads(document)
-        if (version := given["version"]) != VERSION:
+        stored = json.loads(document)
+        if (version := stored["version"]) != VERSION:
             return UnreadableJob(f"it has version {version!r}, and this spanscore reads {VERSION}"[:100])
-        return read(given)
+        return read(stored)
     except Exception as error:  # noqa: BLE001  (any content is possible; the class only, because a text may quote)
         return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
@@ -204,13 +208,13 @@ def _fields_of(thing: Any) -> dict[str, Any]:
     return written
 
 
-def _made(kind: Callable[..., T], given: _Given) -> T:
-    """Make a dataclass from the present fields of a JSON object; the others have their defaults."""
-    return kind(**_values(kind, [name for name, _ in _defaults(kind)], given))
+def _made(kind: Callable[..., T], stored: _Stored) -> T:
+    """Make a dataclass from the present fields of a JSON object; missing fields have their defaults."""
+    return kind(**_values(kind, [name for name, _ in _defaults(kind)], stored))
 
 
-def _values(kind: Any, names: Iterable[str], given: _Given) -> dict[str, Any]:
-    values = {name: given[name] for name in names if name in given}
+def _values(kind: Any, names: Iterable[str], stored: _Stored) -> dict[str, Any]:
+    values = {name: stored[name] for name in names if name in stored}
     for name, codec in _codecs_of(kind).items():
         if values.get(name) is not None:
             values[name] = codec.read(values[name])
@@ -233,7 +237,7 @@ def _hex(digits: int) -> _Codec:
 
 
 def _each(codec: _Codec) -> _Codec:
-    return _Codec(lambda values: [*map(codec.write, values)] or None, lambda given: tuple(map(codec.read, given)))
+    return _Codec(lambda values: [*map(codec.write, values)] or None, lambda stored: tuple(map(codec.read, stored)))
 
 
 def _one(kind: Callable[..., Any]) -> _Codec:
@@ -244,21 +248,24 @@ def _write_key(key: UnitKey) -> list[str]:
     return [f"{key.trace_id:0{_TRACE_ID}x}", f"{key.span_id:0{_SPAN_ID}x}"]
 
 
-def _read_key(given: Sequence[str]) -> UnitKey:
-    trace_id, span_id = given
+def _read_key(stored: Sequence[str]) -> UnitKey:
+    trace_id, span_id = stored
     return UnitKey(int(trace_id, 16), int(span_id, 16))
 
 
 def _write_decided(decided: Mapping[str, UpstreamDecision]) -> dict[str, Any]:
-    return {name: [one.take, f"{one.threshold:0{_THRESHOLD}x}", one.rule] for name, one in decided.items()}
+    return {
+        name: [decision.take, f"{decision.threshold:0{_THRESHOLD}x}", decision.rule]
+        for name, decision in decided.items()
+    }
 
 
-def _read_decided(given: _Given) -> dict[str, UpstreamDecision]:
-    return {name: UpstreamDecision(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
+def _read_decided(stored: _Stored) -> dict[str, UpstreamDecision]:
+    return {name: UpstreamDecision(take, int(threshold, 16), rule) for name, (take, threshold, rule) in stored.items()}
 
 
-def _read_span(given: _Given) -> SpanData:
-    return _made(SpanData, {"parent_id": None, **given})
+def _read_span(stored: _Stored) -> SpanData:
+    return _made(SpanData, {"parent_id": None, **stored})
 
 
 # --- samples ---------------------------------------------------------------------------------------------------
@@ -271,30 +278,36 @@ def _write_model(model: BaseModel) -> dict[str, Any]:
 
 
 def _write_value(value: Any) -> Any:
-    if type(value) is str or value is None:  # most are; ``isinstance`` on a model class runs code of pydantic
+    if type(value) is str or value is None:  # most values are; ``isinstance`` on a model class runs code of pydantic
         return value
     if isinstance(value, BaseModel):
         return _write_model(value)
     return [*map(_write_value, value)] if isinstance(value, list) else value
 
 
-def _read_single(given: _Given) -> SingleTurnSample:
-    sample = _known(SingleTurnSample, given)
+def _read_single(stored: _Stored) -> SingleTurnSample:
+    sample = _known(SingleTurnSample, stored) | _read_images(stored)
     if "usage" in sample:
         sample["usage"] = _known(TokenUsage, sample["usage"])
     return SingleTurnSample.model_validate(sample)
 
 
-def _read_multi(given: _Given) -> MultiTurnSample:
-    sample = _known(MultiTurnSample, given)
-    sample["user_input"] = [_read_message(message) for message in given["user_input"]]
-    if "reference_tool_calls" in given:
-        sample["reference_tool_calls"] = [_known(ToolCall, call) for call in given["reference_tool_calls"]]
+def _read_multi(stored: _Stored) -> MultiTurnSample:
+    sample = _known(MultiTurnSample, stored) | _read_images(stored)
+    sample["user_input"] = [_read_message(message) for message in stored["user_input"]]
+    if "reference_tool_calls" in stored:
+        sample["reference_tool_calls"] = [_known(ToolCall, call) for call in stored["reference_tool_calls"]]
+    if stored.get("tools") is not None:
+        sample["tools"] = [_known(ToolDefinition, tool) for tool in stored["tools"]]
     return MultiTurnSample.model_validate(sample)
 
 
-def _read_message(given: _Given) -> dict[str, Any]:
-    message = _known(_MESSAGES[given["type"]], given)
+def _read_images(stored: _Stored) -> dict[str, Any]:
+    return {"images": [_known(Image, image) for image in stored["images"]]} if "images" in stored else {}
+
+
+def _read_message(stored: _Stored) -> dict[str, Any]:
+    message = _known(_MESSAGES[stored["type"]], stored)
     if "tool_calls" in message:
         message["tool_calls"] = [_known(ToolCall, call) for call in message["tool_calls"]]
     return message
@@ -303,9 +316,9 @@ def _read_message(given: _Given) -> dict[str, Any]:
 _MESSAGES: Final[Mapping[str, type[BaseModel]]] = {"human": HumanMessage, "ai": AIMessage, "tool": ToolMessage}
 
 
-def _known(kind: type[BaseModel], given: _Given) -> dict[str, Any]:
-    """Return the known fields of a model. The model rejects others, and a newer writer may have added some."""
-    return {name: value for name, value in given.items() if name in kind.model_fields}
+def _known(kind: type[BaseModel], stored: _Stored) -> dict[str, Any]:
+    """Return the known fields of a model. The model rejects unknown fields, which a newer writer may have added."""
+    return {name: value for name, value in stored.items() if name in kind.model_fields}
 
 
 _KEY: Final = _Codec(_write_key, _read_key)
@@ -316,8 +329,9 @@ _CALLS: Final = _each(_one(JudgeCall))
 _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
     Unit: {
         "key": _KEY,
-        "spans": _Codec(lambda spans: [*map(_fields_of, spans)], lambda given: tuple(map(_read_span, given))),
+        "spans": _Codec(lambda spans: [*map(_fields_of, spans)], lambda stored: tuple(map(_read_span, stored))),
         "session": _one(Session),
+        "inner": _one(InnerGroup),
     },
     Session: {"key": _KEY, "links": _each(_KEY)},
     SpanData: {
@@ -328,7 +342,7 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "metadata": _Codec(lambda metadata: jsonable(dict(metadata)) or None, dict),  # the application's own objects
         "resource": _Codec(dict, dict),
         "events": _each(_Codec(lambda event: [event[0], dict(event[1])], tuple)),
-        "no_content": _Codec(list, lambda given: NoContent(*given)),
+        "no_content": _Codec(list, lambda stored: NoContent(*stored)),
         "decided": _DECIDED,
     },
     SamplingContext: {
@@ -337,6 +351,7 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "models": _Codec(sorted, frozenset),
         "decided": _DECIDED,
         "sampled_by": _KEY,
+        "inner": _one(InnerGroup),
     },
     Samples: {
         "single_turn": _Codec(_write_model, _read_single),
@@ -354,13 +369,13 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "outcome": _OUTCOME,
         "scale": _Codec(lambda scale: _fields_of(scale) | {"range": scale.range}, partial(_made, Scale)),
         "missing": _Codec(lambda missing: list(missing) or None, tuple),
-        "usage": _Codec(lambda usage: _CALLS.write(usage.calls), lambda given: Usage(_CALLS.read(given))),
+        "usage": _Codec(lambda usage: _CALLS.write(usage.calls), lambda stored: Usage(_CALLS.read(stored))),
         "votes": _one(Votes),
         "jury": _one(JuryVotes),
         "threshold": _hex(_THRESHOLD),
     },
     JuryVotes: dict.fromkeys(("models", "values", "left_out"), _Codec(list, tuple)),
-    Scale: {"range": _Codec(list, tuple)},  # None differs from the default, so a score always has it
+    Scale: dict.fromkeys(("range", "categories", "bad"), _Codec(list, tuple)),  # None differs from the default range
     JudgeCall: {"transcript": _one(Transcript)},
 }
 """Class → its fields that JSON cannot represent directly."""
@@ -395,7 +410,10 @@ def request_of_unit(
         resource: resource of spans without one.
         samples: redacted samples of a submitted unit; None for every other unit.
     """
-    marks = {semconv.SAMPLING_DECISION + name: f"{one.threshold:014x} {one.rule}" for name, one in decisions.items()}
+    marks = {
+        semconv.SAMPLING_DECISION + name: f"{decision.threshold:014x} {decision.rule}"
+        for name, decision in decisions.items()
+    }
     if samples is not None:
         marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
@@ -415,7 +433,7 @@ def is_copy(resource: Mapping[str, Any]) -> bool:
 
 
 def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None]) -> list[tuple[Unit, Samples | None]]:
-    """Return the units of copies, with the decisions on their roots, and the samples of submitted ones.
+    """Return the units of copies, with the decisions on their roots, and the samples of submitted units.
 
     Args:
         spans: spans of copies.
@@ -472,15 +490,15 @@ def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
 
 
 def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
-    """Return the samples on a root, None without any.
+    """Return the samples on a root; None if it has no samples.
 
     Raises:
-        ValueError: they cannot be decoded.
+        ValueError: the bytes cannot be decoded.
     """
-    found = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
-    if found is None:
+    encoded = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
+    if encoded is None:
         return None
-    samples = samples_of(str(found).encode())
+    samples = samples_of(str(encoded).encode())
     if isinstance(samples, UnreadableJob):
         raise ValueError(samples.because)  # noqa: TRY004  (the received value is wrong, not an argument's type)
     return samples

@@ -1,4 +1,7 @@
-"""Renders snapshots of LangChain values as GenAI content attributes, usage and OpenInference documents. Span thread."""
+"""Renders LangChain's values as attributes of the GenAI conventions and of OpenInference: messages, documents, token usage.
+
+The values are snapshots, which ``snapshot.py`` takes on the application's thread. This module runs on the span thread.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pydantic import BaseModel
 
 from spanscore import semconv
 from spanscore.core.codecs import snapshot as types
+from spanscore.core.codecs.media_markers import images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     MADE,
@@ -28,6 +32,7 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
+from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
 from spanscore.core.codecs.text import (
     MAX_CHARS,
@@ -39,18 +44,19 @@ from spanscore.core.codecs.text import (
     plain_number,
     safe_text,
 )
+from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage as SampleAIMessage
 from spanscore.core.sample import HumanMessage as SampleHumanMessage
-from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.sample import Message, MultiTurnSample, SingleTurnSample
 from spanscore.errors import SampleError
 
 # --- usage ----------------------------------------------------------------------------------------------------------
 
-# Providers report tokens in four places, each with names of its own: ``usage_metadata`` on the message (LangChain's own
+# Providers report tokens in four places, under different names: ``usage_metadata`` on the message (LangChain's own
 # form, preferred), ``llm_output``, ``response_metadata`` and ``generation_info``.
 
-_OURS = ("lc_run-", "run-")
+_LANGCHAIN_IDS = ("lc_run-", "run-")
 """Prefixes of message ids that LangChain itself makes, not the provider."""
 _Place: TypeAlias = str | tuple[str, str]
 """A key, or the key of a part and a key in it."""
@@ -103,35 +109,36 @@ def chat_attributes(
 ) -> dict[str, Any]:
     """Return the attributes of a model's span without content. Never raises.
 
-    Called for every recorded model run, sampled or not: plain look-ups, without a search if the usual place has the value.
+    Called for every recorded model run, sampled or not. It is therefore fast: the usual place of a value is read first.
 
     Args:
-        serialized_name: the run's name; names the provider if nothing else does (``ChatOpenAI`` → ``openai``).
+        serialized_name: name of the run, by default the model's class; gives the provider if ``metadata`` does not
+            (``ChatOpenAI`` → ``openai``).
         metadata: metadata of the run's start; ``ls_*`` keys are LangChain's own.
         invocation_params: parameters of the run's start, under the names of the provider's class.
-        generation: result of ``snapshot_generation``; None: there was no answer.
+        generation: result of ``snapshot_generation``; None if there was no answer.
     """
-    run, asked = _dict(metadata), _dict(invocation_params)
+    run, parameters = _dict(metadata), _dict(invocation_params)
     temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
-    found: dict[str, Any] = {
-        semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(asked, _REQUEST_MODELS),
+    values: dict[str, Any] = {
+        semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(parameters, _REQUEST_MODELS),
         semconv.PROVIDER_NAME: _first_text(run, ("ls_provider",)) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _first_number(asked, ("temperature",)) if temperature is None else temperature,
-        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.REQUEST_TEMPERATURE: _first_number(parameters, ("temperature",))
+        if temperature is None
+        else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(parameters, _MAX_TOKENS) if tokens is None else tokens),
         semconv.AGENT_NAME: _first_text(run, ("lc_agent_name",)) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
     if is_a(generation, GenerationSnapshot):
-        _add_answer(found, generation)
-        found[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = found.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
-    return {name: value for name, value in found.items() if value is not None}
+        _add_response(values, generation)
+        values[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = values.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _subgraph(namespace: Any) -> str | None:
-    """Return the node under which a run's graph is part of another graph (``math_expert:…|agent:…``): mostly an agent's
-    name.
-    """
-    above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
-    return safe_text(above[-1].partition(":")[0]) if above else None
+    """Return the node with the subgraph that contains a run (``math_expert:…|agent:…`` → ``math_expert``): often an agent."""
+    outer_nodes = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
+    return safe_text(outer_nodes[-1].partition(":")[0]) if outer_nodes else None
 
 
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
@@ -146,36 +153,36 @@ def finish_reason(choice: ChoiceSnapshot) -> str | None:
     return _first_text(_dict(reported), _FINISH_KEYS) or _first_text(_dict(info), _FINISH_KEYS)
 
 
-def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
+def _add_response(values: dict[str, Any], generation: GenerationSnapshot) -> None:
     choices, llm_output = generation
     if not choices:
-        _add_tokens(found, [llm_output])
+        _add_tokens(values, [llm_output])
         return
     _, identity, usage, reported, info = choices[0]
-    said, output = _dict(reported), _dict(llm_output)
+    metadata, output = _dict(reported), _dict(llm_output)
     reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
-    found[semconv.RESPONSE_FINISH_REASONS] = reasons or None
-    found[semconv.RESPONSE_MODEL] = _first_text(said, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
-    own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
-    found[semconv.RESPONSE_ID] = _first_text(said, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
+    values[semconv.RESPONSE_FINISH_REASONS] = reasons or None
+    values[semconv.RESPONSE_MODEL] = _first_text(metadata, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
+    own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_LANGCHAIN_IDS) else None
+    values[semconv.RESPONSE_ID] = _first_text(metadata, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
     if _is_cached(usage):
-        found[semconv.RUN_CACHED] = True
+        values[semconv.RUN_CACHED] = True
     else:
-        _add_tokens(found, [usage, llm_output, reported, info])
+        _add_tokens(values, [usage, llm_output, reported, info])
 
 
 def _is_cached(usage: Any) -> bool:
-    """Whether LangChain's cache answered: it then sets the cost in ``usage_metadata`` to 0 (seen in langchain-core 1.8.3)."""
+    """Whether LangChain's cache answered; the cache then sets the cost in ``usage_metadata`` to 0 (langchain-core 1.8.3)."""
     cost = _dict(usage).get("total_cost")
     return type(cost) is int and cost == 0
 
 
-def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
-    """Read one report, the first with the input or the output: two reports may count differently."""
+def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
+    """Read only the first report with input or output tokens, because two reports may count differently."""
     for report in filter(None, _reports(places)):
         counts = _counts(report)
         if semconv.USAGE_INPUT_TOKENS in counts or semconv.USAGE_OUTPUT_TOKENS in counts:
-            found |= {name: _whole(counts[name][1]) for name in _TOKENS if name in counts}
+            values |= {name: _whole(counts[name][1]) for name in _TOKENS if name in counts}
             return
 
 
@@ -233,7 +240,7 @@ def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         value = place.get(key)
         if value is None:  # most keys are missing
             continue
-        if type(value) is str and value.isascii():  # most texts are such
+        if type(value) is str and value.isascii():  # most texts are; they need no ``safe_text``
             if value:
                 return value
         elif is_a(value, str) and (text := safe_text(value)):
@@ -258,10 +265,10 @@ def _provider(name: str | None) -> str | None:
 # --- render ---------------------------------------------------------------------------------------------------------
 
 MAX_MESSAGES = 2_000
-"""Maximum number of rendered messages; a longer conversation keeps its last ones."""
-_SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
-_AROUND_PARTS: Final = 2
-"""Levels of a message that are above its parts."""
+"""Maximum number of rendered messages; of a longer conversation only the last messages are rendered."""
+ROLES: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
+_PARTS_DEPTH: Final = 2
+"""Levels of nesting above a message's parts: the message and its list of parts. ``jsonable`` limits the depth."""
 
 
 def render_messages(value: Any) -> list[dict[str, Any]]:
@@ -269,7 +276,8 @@ def render_messages(value: Any) -> list[dict[str, Any]]:
 
     Values that are not messages (``RemoveMessage``, an unknown object) are left out; the last ``MAX_MESSAGES`` are kept.
     """
-    rendered = (_of_words(item) or jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(value)[-MAX_MESSAGES:])
+    items = messages_of(value)[-MAX_MESSAGES:]
+    rendered = (_render_text_message(item) or jsonable(_MessageItem((item,)), _UNFOLD) for item in items)
     return [message for message in rendered if is_message(message)]
 
 
@@ -278,8 +286,8 @@ def render_value(value: Any) -> Any:
     return jsonable(value, _UNFOLD)
 
 
-def is_spoken(value: Any) -> bool:
-    """Whether a value is one message: a snapshot of one, ``("user", text)`` or ``{"role", "content"}``."""
+def is_chat_message(value: Any) -> bool:
+    """Whether a value is one message: a snapshot of a message, ``("user", text)`` or ``{"role", "content"}``."""
     if is_a(value, types.MessageSnapshot, BaseMessage):
         return True
     if type(value) is tuple or type(value) is list:
@@ -287,38 +295,38 @@ def is_spoken(value: Any) -> bool:
     return is_message(value) and role_of(value["role"]) is not None
 
 
-def spoken(value: Any) -> Sequence[Any]:
-    """Return the single messages of a snapshot, each not yet rendered."""
+def messages_of(value: Any) -> Sequence[Any]:
+    """Return the messages of a snapshot, one by one, before they are rendered."""
     if is_a(value, types.ThreadSnapshot):
         return [types.MessageSnapshot(row) for row in zip(*value, strict=True)]
     if is_a(value, types.PromptSnapshot):
-        return spoken(value[0])
-    if is_a(value, list, tuple) and not is_spoken(value):
+        return messages_of(value[0])
+    if is_a(value, list, tuple) and not is_chat_message(value):
         return value
     return [value]
 
 
-def _of_words(item: Any) -> dict[str, Any] | None:
-    """Return a message with a text and tool calls, as most are, in a fraction of the time; None for every other message."""
+def _render_text_message(item: Any) -> dict[str, Any] | None:
+    """Render a message with only a text and tool calls, in a fraction of the time of ``_message``; None for other messages."""
     if type(item) is not types.MessageSnapshot:
         return None
     message, content, rest = item
-    role = _SPEAKERS.get(type(message))
+    role = ROLES.get(type(message))
     if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
         return None
-    return _answer_of_words(message, content) if role is TOOL else _said_in_words(role, message, content, rest)
+    return _render_tool_text(message, content) if role is TOOL else _render_text(role, message, content, rest)
 
 
-def _said_in_words(role: str, message: Any, content: str, calls: Any) -> dict[str, Any] | None:
+def _render_text(role: str, message: Any, content: str, calls: Any) -> dict[str, Any] | None:
     if message.name or not (content or calls):
         return None
-    said = text_message(role, safe_text(content)) if content else {"role": role, "parts": []}
+    rendered = text_message(role, safe_text(content)) if content else {"role": role, "parts": []}
     if calls:
-        said["parts"] += jsonable([call_part(call) for call in calls], _UNFOLD, within=_AROUND_PARTS)
-    return said if role is not USER or not message.id else {**said, "id": message.id}
+        rendered["parts"] += jsonable([call_part(call) for call in calls], _UNFOLD, within=_PARTS_DEPTH)
+    return rendered if role is not USER or not message.id else {**rendered, "id": message.id}
 
 
-def _answer_of_words(message: ToolMessage, content: str) -> dict[str, Any] | None:
+def _render_tool_text(message: ToolMessage, content: str) -> dict[str, Any] | None:
     name, identity = message.name, message.tool_call_id
     if type(identity) is not str or not (name is None or type(name) is str):
         return None
@@ -334,7 +342,7 @@ def _message(item: Any) -> dict[str, Any] | None:
         return _message(snapshot(item))
     if is_a(item, str):
         return text_message(USER, item)
-    if not is_spoken(item):
+    if not is_chat_message(item):
         return None
     if is_a(item, dict):
         return dict_message(item)
@@ -347,35 +355,33 @@ def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] |
     if kind == "remove":
         return None
     role = role_of(kind) or fields.get("role", kind)
-    named = _named(fields, is_human=is_a(message, HumanMessage))
+    origin = _origin_of(fields, is_human=is_a(message, HumanMessage))
     if role == TOOL:
-        return {"role": TOOL, "parts": [response_part(fields, content)], **named}
+        return {"role": TOOL, "parts": [response_part(fields, content)], **origin}
     calls = [call_part(call) for call in rest or ()]
-    said = parts(content, calls_apart=bool(calls))
-    return {"role": role_of(role) or role, "parts": [*said, *calls], **named}
+    content_parts = parts(content, calls_apart=bool(calls))
+    return {"role": role_of(role) or role, "parts": [*content_parts, *calls], **origin}
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
 """Fields of a message, also of the application's own class, without running its properties."""
 
 
-def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
-    """Return the origin of a message: its speaker's name, the middleware that made it, and the id of a human's message in a
-    thread.
-    """
+def _origin_of(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
+    """Return the fields on a message's origin: author's name, middleware that made it, id of a human message."""
     made = fields["additional_kwargs"].get(MADE)
     shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
     return {key: value for key, value in shown.items() if value}
 
 
-class _Spoken(types.Snapshot):
+class _MessageItem(types.Snapshot):
     """(value,): makes ``jsonable`` render the value as a message."""
 
     __slots__ = ()
 
 
 def _unfold_messages(value: types.ThreadSnapshot | types.PromptSnapshot) -> list[Any]:
-    return [_Spoken((item,)) for item in spoken(value)]
+    return [_MessageItem((item,)) for item in messages_of(value)]
 
 
 def _unfold_document(document: types.DocumentSnapshot) -> dict[str, Any]:
@@ -390,14 +396,14 @@ def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
 
 
 _UNFOLD: Mapping[type, Special] = {
-    _Spoken: lambda spoken: _message(spoken[0]),
+    _MessageItem: lambda item: _message(item[0]),
     types.ThreadSnapshot: _unfold_messages,
     types.MessageSnapshot: _message,
     types.PromptSnapshot: _unfold_messages,
     types.DocumentSnapshot: _unfold_document,
     types.CommandSnapshot: _unfold_command,
     types.Opaque: lambda opaque: {"type": opaque[0]},
-    **dict.fromkeys((BaseMessage, Document), snapshot),  # below the depth of copies in a snapshot
+    **dict.fromkeys((BaseMessage, Document), snapshot),  # a snapshot has live objects below its depth
 }
 
 
@@ -426,40 +432,60 @@ def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTur
         >>> sample_from_messages([HumanMessage("Capital of France?"), AIMessage("Paris.")]).response
         'Paris.'
     """
-    said = sample_messages(render_messages(snapshot_tool_output(list(messages))))
-    humans = [message for message in said if isinstance(message, SampleHumanMessage)]
-    answers = [message for message in said if isinstance(message, SampleAIMessage)]
-    if len(humans) <= 1 and len(answers) == len(said) - len(humans) and not any(a.tool_calls for a in answers):
+    shown = render_messages(snapshot_tool_output(list(messages)))
+    sample = _sample_of(sample_messages(map(mark_media, shown)))
+    return add_images(sample, lambda: dict(images_in(shown)))
+
+
+def _sample_of(rendered: list[Message]) -> SingleTurnSample | MultiTurnSample:
+    humans = [message for message in rendered if isinstance(message, SampleHumanMessage)]
+    answers = [message for message in rendered if isinstance(message, SampleAIMessage)]
+    if len(humans) <= 1 and len(answers) == len(rendered) - len(humans) and not any(a.tool_calls for a in answers):
         return SingleTurnSample(
             user_input=humans[-1].content if humans else None, response=answers[-1].content if answers else None
         )
     try:
-        return MultiTurnSample(user_input=said)
+        return MultiTurnSample(user_input=rendered)
     except ValueError as error:
         raise SampleError(str(error)) from error
+
+
+def bound_tools(invocation_params: Any) -> list[dict[str, Any]]:
+    """Return the tools that are bound to a model, in the form of the GenAI conventions; empty without any.
+
+    Args:
+        invocation_params: parameters of the run's start, with the tools in the form of the provider's API. Tools that are
+            Python objects are left out.
+    """
+    parameters = _dict(invocation_params)
+    listed = parameters.get("tools") or parameters.get("functions")
+    definitions = [tool for tool in listed if is_a(tool, dict)] if isinstance(listed, list | tuple) else []
+    return [
+        {"type": "function", **tool.model_dump(exclude_none=True)} for tool in tool_definitions(jsonable(definitions))
+    ]
 
 
 def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
     """Return the content of a chat model's span.
 
     Args:
-        messages: result of ``snapshot_messages``; None: content is not recorded.
-        generation: result of ``snapshot_generation``, or the text before a stream was abandoned; None: no answer.
+        messages: result of ``snapshot_messages``; None if content is not recorded.
+        generation: result of ``snapshot_generation``, or the text before a stream was abandoned; None = no answer.
     """
     content: dict[str, Any] = {}
     if messages is not None:
-        asked = messages[0] if type(messages) is list and len(messages) == 1 else messages
-        content[semconv.INPUT_MESSAGES] = render_messages(asked)
-    said = _answers(generation)
-    if said:
-        content[semconv.OUTPUT_MESSAGES] = said
+        conversation = messages[0] if type(messages) is list and len(messages) == 1 else messages
+        content[semconv.INPUT_MESSAGES] = render_messages(conversation)
+    answers = _answers(generation)
+    if answers:
+        content[semconv.OUTPUT_MESSAGES] = answers
     return content
 
 
 def completion_content(prompts: Any, generation: Any) -> dict[str, Any]:
-    """Return the content of a text model's span; its prompt is one user message."""
-    asked = prompts if is_a(prompts, list) else [prompts]
-    messages = None if prompts is None else [[text_message(USER, text) for text in asked if is_a(text, str)]]
+    """Return the content of a text model's span; the prompt is one user message."""
+    texts = prompts if is_a(prompts, list) else [prompts]
+    messages = None if prompts is None else [[text_message(USER, text) for text in texts if is_a(text, str)]]
     return chat_content(messages, generation)
 
 
@@ -468,7 +494,7 @@ def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
 
     Args:
         query: snapshot of the query.
-        documents: snapshot of the retrieved documents; None: the retriever failed, so their number is unknown.
+        documents: snapshot of the retrieved documents; None if the retriever failed, so their number is unknown.
     """
     content: dict[str, Any] = {}
     if query is not None:
@@ -482,8 +508,8 @@ def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
     """Return the content of a tool's span; documents in its artifact (or result) are retrieved documents.
 
     Args:
-        arguments: snapshot of the tool's input; None: content is not recorded.
-        output: result of ``snapshot_tool_output``; None: the tool failed.
+        arguments: snapshot of the tool's input; None if content is not recorded.
+        output: result of ``snapshot_tool_output``; None if the tool failed.
     """
     content: dict[str, Any] = {}
     if arguments is not None:
@@ -501,25 +527,28 @@ def root_content(
     outputs: Any,
     expected: Mapping[str, Any] | None = None,
     history: Any = None,
-    asked: Any = None,
+    state_messages: Any = None,
 ) -> dict[str, Any]:
-    """Return the content of a root: a conversation as messages, every other value as a value; a state may have both.
+    """Return the content of a root: a conversation as messages, every other value as ``input.value`` or ``output.value``.
+
+    A state of a graph may have both, messages and values.
 
     Args:
-        inputs: snapshot of the input; None: no input.
-        outputs: snapshot of the output; None: no output.
+        inputs: snapshot of the input; None = no input.
+        outputs: snapshot of the output; None = no output.
         expected: arguments of ``spanscore.references``.
-        history: snapshot of the messages from a message store; None: no store was read.
-        asked: snapshot of the last human message in the first state of a LangGraph. It has an id, which the same message of the
-            input lacks if it came as a tuple or a dict. It is also known for a resumed graph.
+        history: snapshot of the messages from a message store; None = no store was read.
+        state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. LangGraph
+            gave this message an id, even if the input had it as a tuple or a dict. It is also known for a resumed graph, which
+            has no messages in its input.
     """
     content = {
-        **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+        **_messages_or_value(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **_messages_or_value(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
-    if asked is not None:
+    if state_messages is not None:
         resumes = inputs is None or is_a(inputs, types.CommandSnapshot)
-        _add_asked(content, render_messages(asked), resumes=resumes)
+        _add_state_message(content, render_messages(state_messages), resumes=resumes)
     if expected:
         content[semconv.REFERENCES] = jsonable(dict(expected))
     if history:
@@ -527,16 +556,17 @@ def root_content(
     return content
 
 
-def _add_asked(content: dict[str, Any], asked: Sequence[dict[str, Any]], *, resumes: bool) -> None:
-    given, gave = content.get(semconv.INPUT_MESSAGES), content.get(semconv.OUTPUT_MESSAGES)
-    if given:
-        if given[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in asked]:
-            given[-1:] = asked
-    elif resumes and gave and not any(message.get("role") == USER and MADE not in message for message in gave):
-        content[semconv.HISTORY] = asked  # a summary replaced it
+def _add_state_message(content: dict[str, Any], last_human: Sequence[dict[str, Any]], *, resumes: bool) -> None:
+    """Replace the input's last message by the same message with its id; for a resumed graph, add the message as history."""
+    prompts, answers = content.get(semconv.INPUT_MESSAGES), content.get(semconv.OUTPUT_MESSAGES)
+    if prompts:
+        if prompts[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in last_human]:
+            prompts[-1:] = last_human
+    elif resumes and answers and not any(message.get("role") == USER and MADE not in message for message in answers):
+        content[semconv.HISTORY] = last_human  # the output has no human message, as a summary replaced it
 
 
-def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
+def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
     if value is None:
         return {}
     if _is_conversation(value):
@@ -554,13 +584,15 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     Args:
         loose: also accept plain texts, because the value's key means messages.
     """
-    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_spoken(value):
+    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_chat_message(
+        value
+    ):
         return True
     if loose and is_a(value, str):
         return True
     if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
         return False
-    return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
+    return len(value) > 0 and all(is_chat_message(item) or (loose and is_a(item, str)) for item in value)
 
 
 def _answers(generation: Any) -> list[dict[str, Any]]:
@@ -572,10 +604,10 @@ def _answers(generation: Any) -> list[dict[str, Any]]:
 
 
 def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
-    said = choice[0]
+    first = choice[0]
     reason = finish_reason(choice)
     finished = {} if reason is None else {"finish_reason": reason}
-    answer = text_message(ASSISTANT, said) if is_a(said, str) else said
+    answer = text_message(ASSISTANT, first) if is_a(first, str) else first
     return [{**message, **finished} for message in render_messages([answer])]
 
 
@@ -583,15 +615,17 @@ def _tool_result(output: Any) -> Any:
     if is_a(output, types.MessageSnapshot):
         return render_value(joined(output[1]))
     if is_a(output, types.CommandSnapshot):
-        results = [_tool_result(message) for message in _messages_of(output) if is_a(message, types.MessageSnapshot)]
+        results = [
+            _tool_result(message) for message in _messages_of_command(output) if is_a(message, types.MessageSnapshot)
+        ]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)
 
 
-def _messages_of(command: types.CommandSnapshot) -> Sequence[Any]:
+def _messages_of_command(command: types.CommandSnapshot) -> Sequence[Any]:
     update = command[1]
-    return spoken(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
+    return messages_of(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
 
 
 def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
@@ -602,15 +636,15 @@ def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     if is_a(value, types.MessageSnapshot):
         return _documents_in(value[2], depth)
     if is_a(value, types.CommandSnapshot):
-        return [found for message in _messages_of(value) for found in _documents_in(message, depth)]
+        return [document for message in _messages_of_command(value) for document in _documents_in(message, depth)]
     if depth <= 0 or is_a(value, types.Snapshot):
         return []
     inner = value.values() if is_a(value, dict) else value if is_a(value, list, tuple) else ()
-    return [found for item in inner for found in _documents_in(item, depth - 1)]
+    return [document for item in inner for document in _documents_in(item, depth - 1)]
 
 
 def _document(value: Any) -> types.DocumentSnapshot | None:
-    """Return a value that is a document, also one that was converted to JSON; None for every other value."""
+    """Return a value that is a document, or a document converted to JSON; None for every other value."""
     if is_a(value, types.DocumentSnapshot):
         return value
     fields = value.__dict__ if is_a(value, Document) else value
@@ -622,10 +656,10 @@ def _document(value: Any) -> types.DocumentSnapshot | None:
 
 def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
-    scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most have none
+    scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most documents have no score
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)
-    known = {"id": identity, "content": text, "score": score}
-    shown = jsonable({name: value for name, value in known.items() if value is not None})
+    fields = {"id": identity, "content": text, "score": score}
+    shown = jsonable({name: value for name, value in fields.items() if value is not None})
     return shown if is_a(shown, dict) else {}
 
 
@@ -645,13 +679,13 @@ def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
 
     Args:
         documents: the value of ``gen_ai.retrieval.documents``; every other value has no documents.
-        room: number of attributes that the span can still hold; a document is added whole or not at all. None: no limit.
+        room: number of attributes for which the span has room; a document is added whole or not at all. None = no limit.
     """
     flat: dict[str, Any] = {}
     for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):
         prefix = f"{semconv.OPENINFERENCE_DOCUMENTS}{position}.document."
-        known = {name: document.get(name) for name in _KINDS}
-        attributes = {prefix + name: value for name, value in known.items() if isinstance(value, _KINDS[name])}
+        fields = {name: document.get(name) for name in _KINDS}
+        attributes = {prefix + name: value for name, value in fields.items() if isinstance(value, _KINDS[name])}
         if room is not None and len(flat) + len(attributes) > room:
             break
         flat |= attributes

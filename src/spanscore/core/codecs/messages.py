@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from spanscore.core.codecs.media import MODALITY, media_part
 from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
@@ -49,7 +50,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message, not a human or a model. A tool's answer counts as that, even from a middleware."""
+    """Whether a middleware made the message, not a human, a model or a tool. A tool's answer never counts as made."""
     return MADE in message and role_of(message.get("role")) != TOOL
 
 
@@ -97,7 +98,7 @@ def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
-    """Return the tool answers in a message, in order; the plain text of a tool message is also an answer."""
+    """Return the tool answers in a message, in order. The plain text of a tool message counts as an answer, too."""
     answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
     if answers or role_of(message.get("role")) != TOOL:
         return answers
@@ -127,7 +128,7 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
 
 
 def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return a message split after each group of tool results: providers run tools of their own within one answer."""
+    """Return a message split after each group of tool results, because providers run their own tools within one answer."""
     rounds: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
         if (
@@ -143,8 +144,8 @@ def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _answer(message: Mapping[str, Any]) -> Sequence[Message]:
     calls = tool_calls(message) or None
     agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
-    said = AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)
-    return [said, *tool_responses(message)]
+    answer = AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)
+    return [answer, *tool_responses(message)]
 
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -201,13 +202,6 @@ def _id(value: Any) -> str | None:
 # Tool calls and their results are blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
 # (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
 
-_MODALITY = {
-    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
-    **dict.fromkeys(("audio", "input_audio"), "audio"),
-    "video": "video",
-    **dict.fromkeys(("file", "input_file", "document", "media"), "file"),
-}
-"""Type of a content block without words → its modality."""
 _WORDED = ("text", "content", "page_content")
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
@@ -217,7 +211,7 @@ _CALLED = _CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "cust
 _ANSWERED = ("tool_result", "tool-result", "call_output")
 """Suffixes of the types of result blocks: ``web_search_tool_result``, ``function_call_output``."""
 _CALL_IDS = ("call_id", "id", "toolCallId", "toolUseId")
-"""Keys of a call's id. The first is OpenAI's: its ``id`` identifies the output item."""
+"""Keys of a call's id. ``call_id`` comes first: OpenAI's ``id`` identifies the output item, not the call."""
 _ANSWERED_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
 _NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
 """Types of most parts in the conventions."""
@@ -241,15 +235,13 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
 
 
 def joined(content: Any) -> Any:
-    """Return blocks of words as one text. If other blocks are present, replace those of a modality by markers. Other content
-    is unchanged.
-    """
+    """Return blocks of words as one text. Among other blocks, images, audio and files become parts. The rest is unchanged."""
     if not is_a(content, list):
         return content
     words = parts(content)
     if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
         return "".join(part["content"] for part in words)
-    return [_marker(block) if _shows(block) else block for block in content]
+    return [media_part(block) if _shows(block) else block for block in content]
 
 
 def as_parts(listed: list[Any]) -> list[Any]:
@@ -272,8 +264,8 @@ def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _shows(block: Any) -> bool:
-    """Whether a block of a tool's answer is binary, or a reference to it; a document's words are an answer."""
-    if _kind(block) not in _MODALITY:
+    """Whether a block of a tool's answer is binary, or a reference to binary content. A document's words are an answer."""
+    if _kind(block) not in MODALITY:
         return False
     source = block.get("source")
     worded = is_a(source, dict) and source.get("type") in {"text", "content"}
@@ -289,22 +281,17 @@ def _part(block: Any) -> dict[str, Any] | None:
     words = block.get("text", block.get("content" if kind == "text" else "refusal"))
     if is_a(words, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
         words = words.get("value")
-    if is_a(words, str) and kind not in _MODALITY:
+    if is_a(words, str) and kind not in MODALITY:
         return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
     if kind == "text":  # some tools answer with a text block without text
         return None
     read = _BLOCKS.get(kind)
-    return (tool_part(block) or {"type": kind}) if read is None else read(block)
+    return (media_part(block) or tool_part(block) or {"type": kind}) if read is None else read(block)
 
 
 def _kind(block: Any) -> str:
     kind = block.get("type") if is_a(block, dict) else None
     return kind if is_a(kind, str) else "generic"
-
-
-def _marker(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the modality of a block; never its bytes or their address."""
-    return {"type": "blob", "modality": _MODALITY[block["type"]]}
 
 
 def _tool_call_part(block: dict[str, Any]) -> dict[str, Any]:
@@ -324,25 +311,24 @@ def _first(block: dict[str, Any], keys: Sequence[str]) -> Any:
 
 
 def _search_result(block: dict[str, Any]) -> dict[str, Any]:
-    known = {key: block[key] for key in ("source", "title") if is_a(block.get(key), str)}
-    return {"type": "search_result", **known, "content": joined(block.get("content"))}
+    fields = {key: block[key] for key in ("source", "title") if is_a(block.get(key), str)}
+    return {"type": "search_result", **fields, "content": joined(block.get("content"))}
 
 
 def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
-    said = block.get("reasoning", block.get("thinking"))
-    if said is None and is_a(block.get("summary"), list):
-        said = "".join(part["text"] for part in block["summary"] if is_a(part, dict) and "text" in part)
-    return {"type": "reasoning", "content": said or ""}
+    reasoning = block.get("reasoning", block.get("thinking"))
+    if reasoning is None and is_a(block.get("summary"), list):
+        reasoning = "".join(part["text"] for part in block["summary"] if is_a(part, dict) and "text" in part)
+    return {"type": "reasoning", "content": reasoning or ""}
 
 
 _BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    **dict.fromkeys(_MODALITY, _marker),
     "reasoning": _reasoning,
     "thinking": _reasoning,
     "search_result": _search_result,
     "tool_call_response": dict.copy,  # a part already
 }
-"""Type of a content block → its reader; without calls and results."""
+"""Type of a content block → its reader; without media, calls and results."""
 _WRAPPED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(("toolUse", "functionCall", "function_call"), _tool_call_part),
     **dict.fromkeys(("toolResult", "functionResponse", "function_response"), _tool_response_part),
@@ -359,7 +345,7 @@ _SOURCED = ("Message", "Event")
 
 
 def read_message(value: Any) -> dict[str, Any] | None:
-    """Read a message from an attribute of the conventions, in their form or any client's; None for every other value."""
+    """Read a message in the form of the conventions or of any client; None for every other value."""
     if type(value) is not dict:
         return None
     listed = value.get("parts")
@@ -381,7 +367,7 @@ def _clients_message(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _item(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Read a message with calls alone, and an item of OpenAI's Responses API, which has no role."""
+    """Read a message that has only calls, or an item of OpenAI's Responses API, which has no role."""
     if is_a(value.get("role"), str):
         return dict_message(value) if value.get("tool_calls") else None
     part = tool_part(value)
@@ -416,14 +402,14 @@ def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
         return {"role": role, "parts": parts(text)} if is_bare else None
     kind, source = item.get("type"), item.get("source")
     is_sourced = is_a(kind, str) and kind.endswith(_SOURCED) and is_a(source, str) and "content" in item
-    return _sourced(kind, source, item["content"]) if is_sourced else None
+    return _autogen_message(kind, source, item["content"]) if is_sourced else None
 
 
-def _sourced(kind: Any, source: Any, content: Any) -> dict[str, Any]:
-    listed = [one for one in content if is_a(one, dict)] if is_a(content, list) else []
+def _autogen_message(kind: Any, source: Any, content: Any) -> dict[str, Any]:
+    listed = [block for block in content if is_a(block, dict)] if is_a(content, list) else []
     if kind == "ToolCallExecutionEvent":
-        answers = [{**one, "tool_call_id": one.get("call_id")} for one in listed]
-        return {"role": TOOL, "parts": [response_part(one, one.get("content")) for one in answers]}
+        answers = [{**block, "tool_call_id": block.get("call_id")} for block in listed]
+        return {"role": TOOL, "parts": [response_part(block, block.get("content")) for block in answers]}
     said: Mapping[str, list[dict[str, Any]]] = {
         "ToolCallRequestEvent": list(map(call_part, listed)),
         "ThoughtEvent": [{"type": "reasoning", "content": content}],
@@ -433,7 +419,7 @@ def _sourced(kind: Any, source: Any, content: Any) -> dict[str, Any]:
 
 
 def call_part(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a tool call: its name and arguments are in it, or under ``function``."""
+    """Read a tool call. The name and the arguments are at the top of ``call``, or under ``function``."""
     function = call.get("function")
     named = function if is_a(function, dict) else call
     return {
@@ -452,16 +438,17 @@ def response_part(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
 
 # --- event stream ---------------------------------------------------------------------------------------------------
 
-# A runnable may yield server-sent events to a web client, in one text. The format is that of https://html.spec.whatwg.org/multipage/server-sent-events.html.
+# A runnable may yield server-sent events to a web client, in one text. The format is that of
+# https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
 _FIELD: Final = re.compile(r"(data|event|id|retry|):(.*)", re.DOTALL)
 _BETWEEN: Final = re.compile(r"\n\n+(?=data:|event:|id:|retry:|:)")
 _BEGINS: Final = ("data:", "event:", "id:", "retry:", ":")
 _NO_WORDS: Final = frozenset({"metadata", "end", "done", "ping", "error"})
-"""Types of events without a part of the answer, in LangServe and others."""
+"""Types of events without a part of the answer, in LangServe and other servers."""
 _DONE: Final = "[DONE]"
 _KEYS: Final = ("choices", "delta", "content", "text", "token", "answer", "chunk")
-"""Keys of an event's words if it is a JSON object, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
+"""Keys of the words in an event that is a JSON object, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
 
 
 def words_of(text: str) -> str:
@@ -472,8 +459,8 @@ def words_of(text: str) -> str:
     events = [*_events(text_of_lf)]
     if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
         return text
-    said = [*_each([data for data in events if data and data[0].strip() != _DONE])]
-    return "".join(said) if any(said) else text
+    texts = [*_each([data for data in events if data and data[0].strip() != _DONE])]
+    return "".join(texts) if any(texts) else text
 
 
 def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:

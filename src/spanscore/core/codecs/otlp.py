@@ -122,7 +122,7 @@ def _read(file: str, lines: Iterable[str], left_out: Counter[str]) -> Iterator[S
 
 @contextmanager
 def _open_lines(file: str) -> Iterator[Iterable[str]]:
-    """Yield the lines of a file; bytes that are not UTF-8 are replaced."""
+    """Yield the lines of a file, with bytes that are not UTF-8 replaced; for ``-`` those of standard input as it is."""
     if file == "-":
         yield sys.stdin
         return

@@ -64,7 +64,7 @@ _IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span
 _NO_ID = b"?"
 """Replaces an id that is not hex. No id has this length; an empty parent id would make the span a root."""
 _UNFIT = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
-"""Errors that foreign JSON causes in its readers. Their messages quote it: prompts and answers."""
+"""Errors that foreign JSON causes in its readers. A message of such an error may quote the JSON, and so prompts."""
 
 
 class UnreadableRequest(ValueError):
@@ -82,15 +82,15 @@ class UnreadableRequest(ValueError):
 def from_json(body: bytes | str) -> bytes:
     """Return an OTLP-JSON request as protobuf.
 
-    An unreadable span is empty in it, and an id that is not hex is one byte, so that only this span is invalid.
+    An unreadable span becomes an empty span, and an id that is not hex becomes one byte, so that only this span is invalid.
 
     Raises:
-        UnreadableRequest: it is not JSON, or not a request.
+        UnreadableRequest: the body is not JSON, or not a request.
     """
     try:
-        given = _loaded(body if isinstance(body, str) else body.decode())
+        document = _loaded(body if isinstance(body, str) else body.decode())
         request = ExportTraceServiceRequest()
-        for resource_spans in _list(given, "resourceSpans"):
+        for resource_spans in _list(document, "resourceSpans"):
             _add(resource_spans, request.resource_spans.add())
     except _UNFIT as error:
         raise UnreadableRequest(type_name(error)) from None
@@ -98,10 +98,10 @@ def from_json(body: bytes | str) -> bytes:
 
 
 def logs_from_json(body: bytes) -> bytes:
-    """Return an OTLP-JSON request of logs as protobuf; an unreadable record is empty in it.
+    """Return an OTLP-JSON request of logs as protobuf; an unreadable record becomes an empty record.
 
     Raises:
-        UnreadableRequest: it is not JSON, or not a request.
+        UnreadableRequest: the body is not JSON, or not a request.
     """
     try:
         request = ExportLogsServiceRequest()
@@ -134,26 +134,26 @@ def _list(holder: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _add(given: dict[str, Any], into: Any) -> None:
-    for scope in _list(given, "scopeSpans"):
+def _add(values: dict[str, Any], into: Any) -> None:
+    for scope in _list(values, "scopeSpans"):
         spans, scope_spans = _list(scope, "spans"), into.scope_spans.add()
         _parse(scope, scope_spans)
         for span in spans:
             _add_span(span, scope_spans.spans.add())
-    _parse(given, into)
+    _parse(values, into)
 
 
-def _add_span(given: dict[str, Any], into: Any) -> None:
+def _add_span(values: dict[str, Any], into: Any) -> None:
     try:
-        links = [(link, into.links.add()) for link in _list(given, "links")]
+        links = [(link, into.links.add()) for link in _list(values, "links")]
     except _UNFIT:
         into.Clear()
         return
-    _add_with_ids([(given, into), *links])
+    _add_with_ids([(values, into), *links])
 
 
 def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
-    """Parse messages with ids. If one of them is unreadable, the first one, which contains them, is left empty."""
+    """Parse messages with ids. If a message is unreadable, the first, which contains all other messages, is left empty."""
     try:
         for holder, message in holders:
             ids = dict(_ids(holder))
@@ -165,7 +165,7 @@ def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
 
 
 def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Remove and yield the ids of a span or link. They are hex, but protobuf's own JSON expects base64."""
+    """Remove and yield the ids of a span or link. Ids are hex in OTLP, but protobuf's own JSON expects base64."""
     for name, field in _IDS.items():
         if value := holder.pop(name, None):
             yield field, _unhex(value)
@@ -178,10 +178,10 @@ def _unhex(value: str) -> bytes:
         return _NO_ID
 
 
-def _parse(given: dict[str, Any], into: Any) -> None:
-    if not isinstance(given, dict):
+def _parse(values: dict[str, Any], into: Any) -> None:
+    if not isinstance(values, dict):
         raise TypeError
-    ParseDict(given, into, ignore_unknown_fields=True)
+    ParseDict(values, into, ignore_unknown_fields=True)
 
 
 # --- wire -----------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ _new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]]
 
 
 def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
-    """Return a span with bytes of its own, so that its request can be freed."""
+    """Return a span with its own copy of its bytes, so that its request can be freed."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
 
@@ -270,12 +270,12 @@ def taken_apart(body: bytes) -> ParsedRequest:
     """
     rejected: dict[str, int] = {}
     try:
-        found = walked(body, rejected)
-        if found is None:
+        scopes = walked(body, rejected)
+        if scopes is None:
             rejected.clear()
-            found = walked(body := _rewritten(body), rejected)
-            assert found is not None  # protobuf itself wrote this form
-        return ParsedRequest(body, [(_origin(one), one.spans) for one in found], rejected)
+            scopes = walked(body := _rewrite(body), rejected)
+            assert scopes is not None  # protobuf itself wrote this form
+        return ParsedRequest(body, [(_origin(scope), scope.spans) for scope in scopes], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -316,7 +316,7 @@ def resource_of(origin: Origin) -> Mapping[str, Any]:
 
 
 def trace_state_of(span: WireSpan) -> str:
-    """Return the W3C ``tracestate`` header, empty without one."""
+    """Return the W3C ``tracestate`` header; empty if the span has none."""
     try:
         return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
     except DecodeError:
@@ -345,7 +345,7 @@ def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
 
 
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Return a ``Span`` message with more attributes: its own bytes, with these appended.
+    """Return a ``Span`` message with more attributes, which are appended to the message's bytes.
 
     Args:
         raw: the message.
@@ -382,7 +382,7 @@ def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def _rewritten(body: bytes) -> bytes:
+def _rewrite(body: bytes) -> bytes:
     """Return a request in the form of the SDKs: unknown fields are removed, and split messages are joined."""
     request = RequestSkeleton.FromString(body)
     request.DiscardUnknownFields()

@@ -101,7 +101,9 @@ _TOO_FAR: Final = 1 << 40
 """Number of bytes beyond any request."""
 _FLAG, _REMOTE_BIT = 0x85, 2
 """First byte of the flags' tag; and the bit of the flags' second byte that is set only if the parent is known to be remote."""
-_LOCAL_FLAGS: Final = frozenset(bytes((_FLAG, 1, trace, told, 0, 0)) for trace in range(4) for told in (0, 1))
+_LOCAL_FLAGS: Final = frozenset(
+    bytes((_FLAG, 1, trace, has_is_remote, 0, 0)) for trace in range(4) for has_is_remote in (0, 1)
+)
 """Last bytes of a span whose parent is not known to be remote; ``trace`` are the W3C flags, two of which are defined."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
@@ -135,9 +137,9 @@ not read.
 
 
 def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
-    """Read consecutive spans in the form that SDKs write most; return the position of the first other one.
+    """Read consecutive spans in the form that SDKs write most often; return the position of the first span in another form.
 
-    Nearly every span is read here, so it is written for speed; see ``in_place`` and ``decoded`` for the meaning.
+    Nearly every span is read here, so the code is written for speed; see ``in_place`` and ``decoded`` for the meaning.
     """
     steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
     while at <= last:
@@ -178,8 +180,8 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
         return None
     if third != _THIRD_TAG:
         return _root_in_place(body, start, end, trace_id, span_id)
-    is_told = body[flags] == _FLAG and body[flags + 1] == 1
-    if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
+    has_flags = body[flags] == _FLAG and body[flags + 1] == 1
+    if body[flags + 3] & _REMOTE_BIT if has_flags else body.find(_FLAG, start, end) >= 0:
         return None
     return None if parent_id == _NO_SPAN else (trace_id, span_id, parent_id, False, start, end, None)
 
@@ -191,7 +193,7 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _no_parent(body: bytes, start: int, end: int) -> bytes:
-    """Return empty bytes for a span without parent and tracestate: its name follows its ids. Otherwise return zeros.
+    """Return empty bytes for a span without parent and tracestate: the name follows the ids. Otherwise return zeros.
 
     Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later.
     """
@@ -223,7 +225,7 @@ def times_in(body: bytes, start: int, end: int) -> bytes:
 
 
 def _times_anywhere(raw: bytes) -> bytes:
-    """Return the same as `times_in` if the fields are in another order."""
+    """Return the bytes of a span's start and end fields, whatever the order of its fields."""
     head = SpanHead.FromString(raw)
     times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
     return bytes(times.SerializeToString())
@@ -339,7 +341,7 @@ def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: d
 
 
 def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
-    found: list[ScopePlace] = []
+    scopes: list[ScopePlace] = []
     request = _parts(body, 0, len(body))
     if request is None or request[1] or request[2]:
         return None
@@ -352,8 +354,8 @@ def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | Non
             scope = _scope(body, resource, of[2], place, rejected)
             if scope is None:
                 return None
-            found.append(scope)
-    return found
+            scopes.append(scope)
+    return scopes
 
 
 _Parts = tuple[list[_Place], list[_Place], str]
@@ -433,7 +435,7 @@ def _field(body: bytes, at: int, end: int) -> _Place:
 
 
 def _long_field(body: bytes, at: int, end: int) -> _Place:
-    """Return the same as ``_field`` for a length of any size."""
+    """Return begin and end of a field's value, as ``_field`` does, for a length of any size."""
     size, start = 0, at + 1
     for number, byte in enumerate(body[start : min(end, start + _LONGEST)]):
         size |= (byte & 0x7F) << 7 * number

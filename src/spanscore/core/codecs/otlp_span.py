@@ -69,7 +69,7 @@ def attributes_in(pairs: Iterable[bytes]) -> dict[str, Any]:
 
 def attributes_of_pairs(pairs: Iterable[Any]) -> dict[str, Any]:
     """Return ``KeyValue`` messages as plain values; for a repeated key, the last one."""
-    return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
+    return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most values are texts
 
 
 def _large(pair: bytes) -> tuple[str, Any]:
@@ -217,7 +217,7 @@ def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord
     Args:
         record: the message.
         scope: instrumentation scope of the record.
-        held: its attributes, as plain values.
+        held: the record's attributes, as plain values.
     """
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
     if not all(ids):

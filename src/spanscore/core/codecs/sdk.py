@@ -23,7 +23,7 @@ _CHARS: Final = 2_000
 
 
 class AttributeCache(dict[tuple[str, ...], T]):
-    """Cache from names, in order, to facts that follow from them, as ``cache[(*attributes,)]``. Any thread.
+    """Cache from names, in order, to facts that follow from them, as ``cache[(*attributes,)]``. Thread-safe.
 
     It saves time because a service sends few sets of names.
 
@@ -86,9 +86,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
 
 
 def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return the description of a span's status as an exception event, because most instrumentations record the same text as
-    one.
-    """
+    """Return a span status's description as an exception event: most instrumentations record the same text as an event."""
     return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
 
 
@@ -104,7 +102,7 @@ def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
 def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the run's metadata from the attributes of its span."""
     named = _METADATA[(*attributes,)]
-    return {key: attributes[name] for key, name in named} if named else {}  # most have none
+    return {key: attributes[name] for key, name in named} if named else {}  # most spans have no metadata
 
 
 def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -117,23 +115,19 @@ _METADATA = AttributeCache(partial(names_under, semconv.METADATA))
 
 
 def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with this prefix, by the rest of their names. Most spans have none, which one search in all names
-    detects.
-    """
+    """Return the attributes with this prefix, without the prefix. One search in all names detects that a span has none."""
     if beginning not in "\n".join(attributes):
         return {}
     return {key: attributes[name] for key, name in names_under(beginning, attributes)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
-    """Return the same ended span with additional attributes: they displace none of its own, whatever its limits are."""
+    """Return the same ended span with additional attributes. No attribute of the span is displaced, whatever its limits are."""
     return _WithAttributes(readable, attributes)
 
 
 class _WithAttributes(ReadableSpan):
-    """Built from the public parts of the original. It keeps the numbers of dropped items, which the constructor does not
-    accept.
-    """
+    """A copy of a span by its public parts, with the numbers of dropped items, which the constructor does not accept."""
 
     def __init__(self, original: ReadableSpan, attributes: Mapping[str, Any]) -> None:
         super().__init__(
@@ -205,10 +199,10 @@ def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WireAttributes(Attributes):
-    """Attributes as received over the wire, with content as structures, parsed when it is first read.
+    """Attributes as received over the wire. Content becomes structures, and is parsed when it is first read.
 
     Attributes:
-        wire: the received attributes, for callers with another way to read them; empty as soon as content was parsed.
+        wire: the received attributes, for callers that read them in another way; empty as soon as content was parsed.
     """
 
     __slots__ = ("wire",)

@@ -399,10 +399,10 @@ def _dataclass_fields(value: Any) -> dict[str, Any]:
     held = value.__dict__
     if held.keys() == fields.keys():
         return dict.copy(held)
-    return {name: held[name] for name in fields if name in held} | _held_apart(value, fields.keys() - held)
+    return {name: held[name] for name in fields if name in held} | _read_slots(value, fields.keys() - held)
 
 
-def _held_apart(value: Any, names: set[str]) -> dict[str, Any]:
+def _read_slots(value: Any, names: set[str]) -> dict[str, Any]:
     """Return the values in slots and on the class of an object that also has a ``__dict__``; no descriptor runs code."""
     apart = {name: getattr_static(type(value), name, None) for name in names}
     still = [n for n, what in apart.items() if type(what) is MemberDescriptorType or not hasattr(type(what), "__get__")]
@@ -410,7 +410,7 @@ def _held_apart(value: Any, names: set[str]) -> dict[str, Any]:
 
 
 def _table(inner: _Copiers | None) -> _Copiers:
-    """Build the copiers of one level; None: the last level, whose containers share their values."""
+    """Build the copiers of one level; None = the last level, whose containers share their values."""
 
     def entries(values: dict[Any, Any]) -> dict[Any, Any]:
         return values if inner is None else _entries(values, inner)

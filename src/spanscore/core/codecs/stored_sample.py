@@ -9,11 +9,12 @@ import tokenize
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from spanscore.core.codecs.media_markers import images_in, mark_media
 from spanscore.core.codecs.messages import (
     MADE,
     TOOL,
@@ -30,7 +31,9 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
+from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.text import MAX_DEPTH, json_in
+from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import MEASURES, Message, MultiTurnSample, Sample, SingleTurnSample
 from spanscore.errors import SampleError
@@ -65,12 +68,12 @@ def unfolded(value: Any, depth: int = MAX_DEPTH) -> Any:
     if kind is list:
         return [unfolded(inner, depth - 1) for inner in value]
     fields = _message_fields(value)
-    return _unfolded(value, depth) if fields is None else _message(fields)
+    return _unfold_dict(value, depth) if fields is None else _message(fields)
 
 
-def _unfolded(value: dict[str, Any], depth: int) -> Any:
+def _unfold_dict(value: dict[str, Any], depth: int) -> Any:
     if value.get("lc") == 1 and type(value.get("id")) is list:
-        return _constructed(value, depth)
+        return _unfold_constructor(value, depth)
     if value.keys() == _COMMAND:
         return _command(value, depth)
     if value.get("type") == "Document" and type(value.get("page_content")) is str:
@@ -81,7 +84,7 @@ def _unfolded(value: dict[str, Any], depth: int) -> Any:
 
 
 def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
-    """Return one side of a root, parsed and not yet unfolded: a conversation as messages, the rest as a value."""
+    """Return the input or output of a root, parsed and not unfolded: a conversation as messages, other content as a value."""
     shown = unfolded(value)
     if shown is None:
         return {}
@@ -96,7 +99,7 @@ def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
 
 
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
-    """Return an unfolded message, or a list of messages alone, as messages; ``[]`` for every other value.
+    """Return an unfolded message, or a list that has only messages, as messages; ``[]`` for every other value.
 
     Args:
         value: the unfolded value.
@@ -122,12 +125,12 @@ def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
     if type(value) is list:
         role = role_of(value[0]) if len(value) == _PAIR and type(value[1]) in (str, list) else None
         return None if role is None else {"role": role, "parts": parts(value[1])}
-    known = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
-    return dict_message(value) if known else None
+    is_known = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
+    return dict_message(value) if is_known else None
 
 
 def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
-    """Return a tool's output: its words or value, the documents in its artifact (or value), and the id of the call."""
+    """Return a tool's output (a text or a value), the documents in the artifact (or the value), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
         return (
@@ -143,8 +146,8 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
 
 def call_id_in(dump: Any) -> str | None:
     """Return the call id in the unparsed dump of a tool message; None for every other value."""
-    found = _CALL_ID.search(dump) if isinstance(dump, str) else None
-    return found[1] if found else None
+    match = _CALL_ID.search(dump) if isinstance(dump, str) else None
+    return match[1] if match else None
 
 
 def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
@@ -184,8 +187,8 @@ def _loadable_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _role(fields: Mapping[str, Any]) -> str:
     kind: str = fields["type"]
     kind = next((kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix)), kind).lower()
-    said = fields.get("role")
-    return role_of(kind) or (said if type(said) is str else kind)
+    role = fields.get("role")
+    return role_of(kind) or (role if type(role) is str else kind)
 
 
 def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -212,7 +215,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str | None:
     return value if type(value) is str else None
 
 
-def _constructed(value: Mapping[str, Any], depth: int) -> Any:
+def _unfold_constructor(value: Mapping[str, Any], depth: int) -> Any:
     """Unfold a dump of ``langchain_core.load`` that is not a message; an unknown object becomes its class name."""
     named, fields = value["id"], value.get("kwargs")
     if type(fields) is dict:
@@ -233,14 +236,19 @@ def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    known = ((name, value[name]) for name in ("resume", "update", "goto"))
-    return {"type": "Command", **{name: unfolded(inner, depth - 1) for name, inner in known if inner not in (None, [])}}
+    fields = ((name, value[name]) for name in ("resume", "update", "goto"))
+    return {
+        "type": "Command",
+        **{name: unfolded(inner, depth - 1) for name, inner in fields if inner not in (None, [])},
+    }
 
 
 def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]], str | None]:
     update = value["update"]
     listed = update.get(_MESSAGES_KEY) if type(update) is dict else None
-    answers = [tool_answer(one) for one in (listed if type(listed) is list else ()) if _is_tool_message(one)]
+    answers = [
+        tool_answer(message) for message in (listed if type(listed) is list else ()) if _is_tool_message(message)
+    ]
     if not answers:
         return unfolded(value), [], None
     results = [result for result, _, _ in answers]
@@ -299,7 +307,7 @@ def _messages(place: int, item: Any) -> list[Message]:
     message = message_from(unfolded(fields))
     if message is None:
         raise SampleError(f"user_input.{place}: {_what_is_there(item)}") from ours
-    return sample_messages([message])
+    return sample_messages([mark_media(message)])
 
 
 def _fields(value: Any) -> Any:
@@ -344,7 +352,14 @@ _FORMERLY = {
 }
 """ragas's names before 0.2 → present names."""
 _TEXTS = frozenset({"retrieved_contexts", "reference_contexts"})
-_LISTS = _TEXTS | {"retrieved_context_ids", "reference_context_ids", "reference_topics", "reference_tool_calls"}
+_LISTS = _TEXTS | {
+    "retrieved_context_ids",
+    "reference_context_ids",
+    "reference_topics",
+    "reference_tool_calls",
+    "images",
+}
+_TOOLS: Final = "tools"
 _SINGLE, _MULTI = frozenset(SingleTurnSample.model_fields), frozenset(MultiTurnSample.model_fields)
 KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
 """Every field that is read; other fields of a record are ignored."""
@@ -397,13 +412,21 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     named = {name: plain(value) for name, value in _rename_fields(held).items() if not (texts and value == "")}
     fields = {name: _field(name, value) for name, value in named.items() if not _is_missing(value)}
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
-    given = {name: value for name, value in fields.items() if name in kind.model_fields}
-    if not given:
+    values = {name: value for name, value in fields.items() if name in kind.model_fields}
+    if not values:
         raise SampleError(_lacks(held))
     try:
-        return kind.model_validate(given)
+        sample = kind.model_validate(values)
     except ValidationError as error:
         raise SampleError(_fault(error)) from None
+    return _with_images(sample, [named.get("user_input"), named.get("retrieved_contexts")])
+
+
+def _with_images(sample: Sample, values: list[Any]) -> Sample:
+    """Return a sample with the images in the messages and contexts of its record."""
+    read = [_messages_in(value) if isinstance(value, str) else value for value in values]
+    listed = [[_fields(item) for item in value] if isinstance(value, list) else value for value in read]
+    return add_images(sample, lambda: dict(images_in(listed)))
 
 
 def plain(value: Any, depth: int = _DEEPEST) -> Any:
@@ -474,12 +497,32 @@ def _field(name: str, value: Any) -> Any:
         value = _messages_in(value)
     if name in _LISTS:
         return _listed(name, value)
+    if name == _TOOLS:
+        return _tools_in(value)
     if name == "user_input" and isinstance(value, list):
         return conversation_of(value)
     if name in _OBJECTS:
         value = _literal(name, value) if isinstance(value, str) else value
         return _OBJECTS[name](value) if isinstance(value, dict) else value
     return text_of(value)
+
+
+def _tools_in(value: Any) -> Any:
+    """Return the tools of a record.
+
+    Raises:
+        SampleError: a tool has no name.
+    """
+    listed = _literal(_TOOLS, value) if isinstance(value, str) else value
+    if not isinstance(listed, list):
+        return listed  # the model refuses it
+    tools = [tool_definitions(item) for item in listed]
+    if [] in tools:
+        raise SampleError(
+            f"{_TOOLS}.{tools.index([])}: it has no name; a tool has name, description and parameters, or the form of OpenAI's,"
+            " Anthropic's, Google's or Bedrock's API"
+        )
+    return tool_definitions([*chain.from_iterable(tools)])  # the last definition of a name counts
 
 
 def _read_rubrics(value: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -499,7 +542,7 @@ def _listed(name: str, value: Any) -> Any:
     """Return a list: parsed from a text in the notation of JSON or Python, or of the one text."""
     if isinstance(value, str):
         value = _list_in(name, value)
-    return [text_of(item) for item in value] if name in _TEXTS and isinstance(value, list) else value
+    return [mark_media(text_of(item)) for item in value] if name in _TEXTS and isinstance(value, list) else value
 
 
 def _list_in(name: str, text: str) -> Any:
@@ -512,13 +555,13 @@ def _list_in(name: str, text: str) -> Any:
     if inner == text.strip():  # no bracket
         return [text] if is_texts else text
     try:
-        found = _literal(name, text)
+        literal = _literal(name, text)
     except SampleError:
         if not is_texts or inner.lstrip()[:1] in ("'", '"'):
             raise
         return [text]  # such as "[sic] …"
-    has_texts = isinstance(found, list) and (not found or any(isinstance(item, str) for item in found))
-    return found if has_texts or not is_texts else [text]  # such as "[1]"
+    has_texts = isinstance(literal, list) and (not literal or any(isinstance(item, str) for item in literal))
+    return literal if has_texts or not is_texts else [text]  # such as "[1]"
 
 
 def _messages_in(text: str) -> Any:
@@ -526,16 +569,16 @@ def _messages_in(text: str) -> Any:
     shown = text.strip()
     if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
         return text
-    found = _literal("user_input", text)
-    return found if looks_like_messages(found) else text
+    literal = _literal("user_input", text)
+    return literal if looks_like_messages(literal) else text
 
 
 def _literal(name: str, text: str) -> Any:
     """Read a list or dict from a cell.
 
     Raises:
-        SampleError: the text is neither JSON nor Python. The printed form of a NumPy array, ``['a' 'b']``, is rejected, because
-            Python would read its two texts as one.
+        SampleError: the text is neither JSON nor Python. The printed form of a NumPy array, ``['a' 'b']``, is rejected,
+            because Python would read its two texts as one.
     """
     try:
         return json_in(text)

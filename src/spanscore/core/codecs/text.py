@@ -27,7 +27,7 @@ def json_in(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON, or is nested too deep for Python; its ``msg`` names the error, and quotes no
+        json.JSONDecodeError: the text is not JSON, or is nested too deep for Python. ``msg`` names the error, and quotes no
             content.
     """
     try:
@@ -50,11 +50,11 @@ def json_in(text: str) -> Any:
 #     {"a": 1} → '{"a":1}' → {"a": 1}          "Paris" → 'Paris' → "Paris"          '{"a":1}' → '"{\"a\":1}"' → '{"a":1}'
 
 MAX_DEPTH = 16
-"""Maximum number of levels of a value; deeper ones are markers. Real states measured 4 to 7."""
+"""Maximum number of levels of a value; deeper values become markers. States of real applications have 4 to 7 levels."""
 MAX_NODES = 20_000
-"""Maximum number of elements of a value; further ones are left out. It also ends a list that contains itself twice."""
+"""Maximum number of elements of a value; further elements are left out. The limit also ends a list that contains itself."""
 MAX_CHARS = 4_000_000
-"""Maximum number of characters of a value; further text is cut. Beyond the context of any model."""
+"""Maximum number of characters of a value; further text is cut. No model has so large a context."""
 _WIRE_INT_BITS = 63
 _decoder = json.JSONDecoder(parse_constant=str)
 """One decoder, because ``json.loads`` with an argument creates one per call, which takes longer than a message of 700
@@ -69,6 +69,12 @@ _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about
 
 Special = Callable[[Any], Any]
 """A foreign value → plain containers, which ``jsonable`` then renders."""
+
+
+class Base64(str):
+    """Bytes of an image as base64, which the limits of a rendered value neither count nor cut: a cut image cannot be shown."""
+
+    __slots__ = ()
 
 
 def safe_text(text: str) -> str:
@@ -149,7 +155,7 @@ def from_wire(text: str) -> Any:
         return text
     try:
         value, end = _decoder.raw_decode(text)
-        return value if end == len(text) else _decoder.decode(text)  # only blanks may follow
+        return value if end == len(text) else _decoder.decode(text)  # ``decode`` raises unless only blanks follow
     except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
         return text
 
@@ -171,13 +177,13 @@ def is_cut(text: str) -> bool:
 
 
 def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of a dict as a plain one, in one step of C code; no method of a subclass runs."""
+    """Return a plain copy of a dict, in one step of C code; no method of a subclass runs."""
     return value.copy() if type(value) is dict else dict(dict.items(value))
 
 
 def plain_number(value: Any) -> float | None:
-    """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for every other value."""
-    if type(value) is int:  # most are, and each check costs a call
+    """Return a number as a plain int or float; None for a boolean, an integer that OTLP cannot carry, and any other value."""
+    if type(value) is int:  # most numbers are ints, and each further check costs a call
         return value if value.bit_length() <= _WIRE_INT_BITS else None
     if is_a(value, float):
         return float.__float__(value)
@@ -186,14 +192,14 @@ def plain_number(value: Any) -> float | None:
     return whole if fits_wire(whole := int.__index__(value)) else None
 
 
-def nearest(known: Mapping[type, Any], kind: type) -> Any:
-    """Return the value for a type or its nearest base, None without one.
+def nearest(values: Mapping[type, Any], kind: type) -> Any:
+    """Return the value for a type or its nearest base, or None.
 
     Walks the method resolution order: ``isinstance`` on a pydantic class reads attributes of the *object*, which runs the
     application's ``__getattr__``.
     """
     for base in bases_of(kind):
-        found = known.get(base)
+        found = values.get(base)
         if found is not None:
             return found
     return None
@@ -241,7 +247,7 @@ class _Rendering:
         return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
     def text(self, value: str, depth: int = 0) -> str:
-        if type(value) is str and len(value) <= self._chars and value.isascii():  # most are
+        if type(value) is str and len(value) <= self._chars and value.isascii():  # most texts are
             self._chars -= len(value)
             return value
         text = safe_text(value)[: max(0, self._chars)]
@@ -296,6 +302,7 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
     dict: _Rendering.mapping,
     **dict.fromkeys(_SEQUENCES, _Rendering.sequence),
     str: _Rendering.text,
+    Base64: lambda _, value, __: value,
     int: _Rendering.integer,
     float: _Rendering.number,
     Enum: lambda run, member, depth: run.render(member._value_, depth - 1),
@@ -309,15 +316,15 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
 # The script of a text decides how its sentences end.
 
 WITHOUT_STOPS: Final = frozenset({"THAI", "LAO", "KHMER", "TIBETAN"})
-"""Scripts in which a blank ends a sentence, like a full stop in others."""
+"""Scripts in which a blank ends a sentence, like a full stop in other scripts."""
 _LOOKED_AT: Final = 400
-"""Maximum number of letters that are read: more change no majority, and each costs a look-up."""
+"""Maximum number of letters that are read, because each costs a look-up; more letters would not change the majority."""
 
 
 def script_of(text: str) -> str:
     """Return the script of most letters of a text by its name in Unicode, such as ``LATIN``, ``CJK`` or ``DEVANAGARI``.
 
-    Japanese is ``HIRAGANA``, also if most of its letters are Chinese. A text without a letter is ``LATIN``.
+    Japanese is ``HIRAGANA``, even if most of its letters are Chinese. A text without a letter is ``LATIN``.
     """
     if text.isascii():
         return "LATIN"
@@ -333,13 +340,13 @@ def script_of(text: str) -> str:
 # ``Retry-After``: the requested pause before another attempt, in either form of RFC 9110.
 
 
-def retry_after_s(told: str) -> float | None:
+def retry_after_s(header: str) -> float | None:
     """Return seconds, 0 or more, from a number or a date; None for every other text."""
     try:
-        seconds = float(told)
+        seconds = float(header)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(told).timestamp() - time_time.time()
+            seconds = parsedate_to_datetime(header).timestamp() - time_time.time()
         except (TypeError, ValueError, OverflowError):
             return None
     return max(0.0, seconds) if isfinite(seconds) else None

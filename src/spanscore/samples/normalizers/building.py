@@ -1,4 +1,4 @@
-"""Shared parts of normalizers: they read flat attributes, Python literals, chats and whole values, and build GenAI spans."""
+"""Parts of normalizers that read flat attributes, Python literals, chats and whole values, and that build GenAI spans."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _MOST_DIGITS: Final = 18
 def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Return one mapping per position under a prefix (``llm.input_messages.0.message.role``), in order, without gaps.
 
-    The keys are the rest of the names after the position. A position is a key, not an index: ``…1000000000.…`` costs as much as
-    ``…0.…``.
+    The keys are the rest of the names after the position. A position is a key, not an index: ``…1000000000.…`` costs as much
+    as ``…0.…``.
     """
     found: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
@@ -70,7 +70,7 @@ _AS_PRINTED: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
 
 
 def arguments_in(value: Any) -> Any:
-    """Return the arguments in ``{"args", "kwargs"}``: the named ones, or the only argument; other values unchanged."""
+    """Return the arguments in ``{"args", "kwargs"}``: named arguments, or the only argument; other values unchanged."""
     if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
         return value
     args, named = value.get("args"), value.get("kwargs")
@@ -83,9 +83,9 @@ def value_of(text: Any) -> Any:
     """Return the value in a text: JSON, a Python dict or a list of dicts; other values unchanged."""
     if not isinstance(text, str):
         return text
-    known = from_wire(text)
-    if known is not text or not text.startswith(_OPENINGS):
-        return known
+    parsed_value = from_wire(text)
+    if parsed_value is not text or not text.startswith(_OPENINGS):
+        return parsed_value
     value = _literal(text) if text.endswith(("}", "]")) and len(text) <= _LONGEST else None
     if isinstance(value, (dict, list)):
         return jsonable(value)
@@ -100,8 +100,8 @@ def shown_messages(text: str) -> list[tuple[str, str]] | None:
     """
     if not _SHOWN.match(text):
         return None
-    found = [(named.lower(), _literal(shown)) for named, shown in _SHOWN_MESSAGE.findall(text)]
-    return [(role, words) for role, words in found if isinstance(words, str)]
+    matches = [(named.lower(), _literal(shown)) for named, shown in _SHOWN_MESSAGE.findall(text)]
+    return [(role, words) for role, words in matches if isinstance(words, str)]
 
 
 def _words(shown: str) -> str:
@@ -134,18 +134,18 @@ def prompts_in(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a parsed prompt: messages, a request that has them, or texts, which are a user's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    asked = _first_of_batch(_under(value, _ASKED))
-    return _messages_in(asked) if isinstance(asked, str) else messages_from(unfolded(asked), loose=True)
+    batch = _first_of_batch(_under(value, _ASKED))
+    return _messages_in(batch) if isinstance(batch, str) else messages_from(unfolded(batch), loose=True)
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a parsed answer: messages, a response with choices or generations, or texts of the assistant."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    said = _first_of_batch(_under(value, _SAID))
-    if isinstance(said, str) and is_cut(said):
+    batch = _first_of_batch(_under(value, _SAID))
+    if isinstance(batch, str) and is_cut(batch):
         return []
-    read = (_answer(one) for one in (said if isinstance(said, list) else [said]))
+    read = (_answer(one) for one in (batch if isinstance(batch, list) else [batch]))
     return [message for answer in read for message in messages_from(unfolded(answer))]
 
 
@@ -170,7 +170,7 @@ def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the messages before the assistant's last ones, and the assistant's last ones."""
+    """Return the messages before the assistant's last messages, and the assistant's last messages."""
     end = len(messages)
     while end and messages[end - 1].get("role") == ASSISTANT:
         end -= 1
@@ -181,14 +181,14 @@ def spoken_by(
     role: str, content: Any, calls: Sequence[Mapping[str, Any]] = (), answered: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a message of a role: a tool's answer to a call, or another role's text and calls."""
-    known = role_of(role) or role
-    if known == TOOL:
+    name = role_of(role) or role
+    if name == TOOL:
         return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
-    return {"role": known, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
+    return {"role": name, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
 
 
 def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
-    """Return the agent of a LangChain model call, by the rule of spanscore's own capture; None without one."""
+    """Return the agent of a LangChain model call, by the rule of spanscore's own capture; None if no agent made it."""
     name, namespace = metadata.get("lc_agent_name"), metadata.get("langgraph_checkpoint_ns")
     if isinstance(name, str) and name:
         return name
@@ -197,7 +197,7 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
-    """Return the messages of a prompt in one text: the printed ones, those separated by role, else one user message."""
+    """Return the messages of a prompt in one text: printed messages, messages separated by role, or one user message."""
     shown = shown_messages(prompt)
     if shown is None:
         pieces = _BY_ROLE.split(prompt)
@@ -225,14 +225,14 @@ def _first_of_batch(value: Any) -> Any:
     return first if isinstance(first, list) and not (first and isinstance(first[0], str)) else value
 
 
-def _answer(one: Any) -> Any:
-    if isinstance(one, str):
-        return text_message(ASSISTANT, one)
-    if not isinstance(one, dict) or "role" in one:
-        return one
-    if "message" in one:
-        return one["message"] if not isinstance(one["message"], str) else text_message(ASSISTANT, one["message"])
-    return text_message(ASSISTANT, one["text"]) if isinstance(one.get("text"), str) else one
+def _answer(value: Any) -> Any:
+    if isinstance(value, str):
+        return text_message(ASSISTANT, value)
+    if not isinstance(value, dict) or "role" in value:
+        return value
+    if "message" in value:
+        return value["message"] if not isinstance(value["message"], str) else text_message(ASSISTANT, value["message"])
+    return text_message(ASSISTANT, value["text"]) if isinstance(value.get("text"), str) else value
 
 
 # --- whole ----------------------------------------------------------------------------------------------------------
@@ -243,14 +243,14 @@ _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 
 def parsed(value: Any) -> Any:
     """Return the structure in a text; a text that happens to be JSON (``5``, ``true``) stays a text."""
-    known = value_of(value)
-    return known if isinstance(known, (dict, list)) else value
+    parsed_value = value_of(value)
+    return parsed_value if isinstance(parsed_value, (dict, list)) else value
 
 
 def object_in(value: Any) -> Any:
     """Return the object in a text, as JSON or as Python prints it; other texts, including lists, unchanged."""
-    known = value_of(value)
-    return known if isinstance(known, dict) else value
+    parsed_value = value_of(value)
+    return parsed_value if isinstance(parsed_value, dict) else value
 
 
 def text_or_none(value: Any) -> Any:
@@ -258,45 +258,45 @@ def text_or_none(value: Any) -> Any:
     return None if isinstance(value, str) and value in _NONE else value
 
 
-def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
+def content_of(operation: str, inputs: Any, outputs: Any) -> dict[str, Any]:
     """Return the content attributes of a span for its operation, input and output; None = no such value."""
-    return _READERS.get(operation, _run)(text_or_none(given), text_or_none(gave))
+    return _READERS.get(operation, _run)(text_or_none(inputs), text_or_none(outputs))
 
 
-def _run(given: Any, gave: Any) -> dict[str, Any]:
+def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
     return {
-        **side(object_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **side(gave, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+        **side(object_in(inputs), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
 
-def _model(given: Any, gave: Any) -> dict[str, Any]:
-    asked, said = ([] if given is None else prompts_in(given)), ([] if gave is None else answers_in(gave))
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+def _model(inputs: Any, outputs: Any) -> dict[str, Any]:
+    prompts, answers = ([] if inputs is None else prompts_in(inputs)), ([] if outputs is None else answers_in(outputs))
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 
-def _tool(given: Any, gave: Any) -> dict[str, Any]:
-    result, documents, _ = tool_answer(gave)
+def _tool(inputs: Any, outputs: Any) -> dict[str, Any]:
+    result, documents, _ = tool_answer(outputs)
     return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(given),
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(inputs),
         semconv.TOOL_CALL_RESULT: result,
         semconv.RETRIEVAL_DOCUMENTS: documents or None,
     }
 
 
-def _retrieval(given: Any, gave: Any) -> dict[str, Any]:
-    query = given["query"] if isinstance(given, dict) and "query" in given else given
-    found = gave["documents"] if isinstance(gave, dict) and "documents" in gave else gave
+def _retrieval(inputs: Any, outputs: Any) -> dict[str, Any]:
+    query = inputs["query"] if isinstance(inputs, dict) and "query" in inputs else inputs
+    documents = outputs["documents"] if isinstance(outputs, dict) and "documents" in outputs else outputs
     return {
         semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfolded(found)),
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfolded(documents)),
     }
 
 
 def retrieved_by(shown: Any) -> list[Any] | None:
     """Return a retriever's result, unfolded, as a list of documents in any form; None if it has no document.
 
-    A document in an unknown form stays in the list: it was retrieved, but its text is unknown.
+    A document in an unknown form stays in the list, because it was retrieved, although its text is unknown.
     """
     single: list[Any] | None = [shown] if shown and isinstance(shown, (str, dict)) else None
     items = shown if isinstance(shown, list) else single
@@ -323,7 +323,7 @@ _NAMES: Final[Mapping[str, str]] = {
 _INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
 """Names of the exceptions with which LangGraph makes a run wait for a person."""
 _FLAT: Final = re.compile(r"\.\d+\.")
-"""Part of the name of a flat attribute: its value is one of many texts, not a structure."""
+"""Part of the name of a flat attribute whose value is one of many texts, not a structure."""
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
@@ -352,42 +352,52 @@ def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 def in_genai_names(
     span: SpanData,
     plain: Mapping[str, Any],
-    quoted: Mapping[str, Any],
+    raw_content: Mapping[str, Any],
     render: Render,
     *,
-    nothing: NoContent | None,
+    no_content: NoContent | None,
     metadata: Mapping[str, Any] | None = None,
+    tools: Any = None,
 ) -> SpanData:
     """Return the span with these attributes and no others.
 
     Args:
-        plain: attributes under GenAI names; None and structures are left out.
-        quoted: raw attributes that quote; no other quotes are kept.
-        render: makes content from ``quoted``, once, on first need.
-        nothing: reason for missing content if ``quoted`` is empty; None for a span that never has content. Cut content is left
-            out and the span is marked; a tool's texts are kept even if cut.
-        metadata: the run's metadata, in addition to metadata under spanscore's own names. The application's key of the unit, if
-            the span has it, is added.
+        span: the span of another instrumentation.
+        plain: attributes without content, under GenAI names; None and structures are left out.
+        raw_content: raw attributes with content; no other content is kept.
+        render: makes content from ``raw_content``, once, on first need.
+        no_content: reason for missing content if ``raw_content`` is empty; None for a span that never has content. Cut content
+            is left out and the span is marked; a tool's texts are kept even if cut.
+        metadata: the run's metadata, in addition to metadata under spanscore's own names. The application's key of the unit,
+            if the span has it, is added.
+        tools: definitions of tools in the form of their writer, parsed when a metric reads them. Definitions are no content by
+            themselves: a span with definitions alone has none. None without definitions.
     """
-    known = _plain_values(plain)
+    attributes = _plain_values(plain)
     if span.events or span.status == "error":
-        known |= _interruption(span)
-    cut = _cut_names(quoted)
-    if cut and known.get(semconv.OPERATION_NAME) != semconv.EXECUTE_TOOL:
-        quoted = {name: value for name, value in quoted.items() if name not in cut}
-        known[semconv.CONTENT_CUT] = True
-        nothing = CUT
-    content = partial(rendered, render, dict(quoted)) if quoted else None
-    told = {**span.metadata, **(metadata or {})}
+        attributes |= _interruption(span)
+    cut = _cut_names(raw_content)
+    if cut and attributes.get(semconv.OPERATION_NAME) != semconv.EXECUTE_TOOL:
+        raw_content = {name: value for name, value in raw_content.items() if name not in cut}
+        attributes[semconv.CONTENT_CUT] = True
+        no_content = CUT
+    attributes |= _definitions(tools, raw_content)
+    content = partial(rendered, render, dict(raw_content)) if raw_content else None
+    merged = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
-        told = {**told, semconv.FEEDBACK_METADATA: key}
+        merged = {**merged, semconv.FEEDBACK_METADATA: key}
     return replace(
         span,
-        attributes=Attributes(known, content),
+        attributes=Attributes(attributes, content),
         events=(),
-        metadata=told,
-        no_content=None if quoted else nothing,
+        metadata=merged,
+        no_content=None if raw_content else no_content,
     )
+
+
+def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attribute with the definitions of tools; empty without definitions, or if the span has no content."""
+    return {semconv.TOOL_DEFINITIONS: tools} if tools is not None and raw_content else {}
 
 
 def _interruption(span: SpanData) -> Mapping[str, Any]:
@@ -430,9 +440,9 @@ def tool_content(arguments: str, result: str) -> Render:
 
 
 def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
-    """Return the id of a span's conversation, from its attributes, else from its run's metadata; None without one."""
-    said = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
-    for value in said:
+    """Return the id of a span's conversation, from its attributes or its run's metadata; None if neither has an id."""
+    ids = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
+    for value in ids:
         if value is not None and (text := plain_text(value)):
             return safe_text(text)
     return None
@@ -445,11 +455,11 @@ def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool)
     return is_root and metadata.get("ls_integration") == "langchain_create_agent"
 
 
-def _cut_names(quoted: Mapping[str, Any]) -> Sequence[str]:
+def _cut_names(raw_content: Mapping[str, Any]) -> Sequence[str]:
     """Return the names of values with cut JSON; a value that was cut right after a bracket is only detected when it is read."""
     return [
         name
-        for name, value in quoted.items()
+        for name, value in raw_content.items()
         if type(value) is str
         and value[:1] in _OPENING
         and value[-1:] not in _CLOSING
@@ -459,14 +469,14 @@ def _cut_names(quoted: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, given in plain.items():
         kind = type(given)
         if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # the usual case
-            known[name] = given
+            attributes[name] = given
         elif given is not None and (value := _plain(given)) is not None:
-            known[name] = value
-    return known
+            attributes[name] = value
+    return attributes
 
 
 def _plain(value: Any) -> Any:
@@ -478,10 +488,10 @@ def _plain(value: Any) -> Any:
     return None
 
 
-def rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+def rendered(render: Render, raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a span's raw attributes; empty if they have an unforeseen form."""
     try:
-        return {name: value for name, value in render(quoted).items() if value is not None}
+        return {name: value for name, value in render(raw_content).items() if value is not None}
     except Exception as error:  # noqa: BLE001  (an unforeseen payload: the unit is read without it)
         log_internal_error("read a span's content", error)
         return {}

@@ -7,7 +7,8 @@ The content, from the newest form to the oldest, is in
     gen_ai.prompt, gen_ai.completion                     one JSON each
     span events                                          gen_ai.content.prompt, gen_ai.user.message, gen_ai.choice …
 
-Writers: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older OpenLLMetry.
+Writers: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older
+    OpenLLMetry.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spanscore import semconv
 from spanscore.core.codecs.messages import joined
 from spanscore.core.codecs.sdk import AttributeCache, names_under, structures, under
 from spanscore.core.span import NoContent, SpanData
-from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, wire_of
+from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, positions, wire_of
 from spanscore.samples.normalizers.older import (
     Events,
     older_chat,
@@ -44,7 +45,7 @@ _TALKING: Final = re.compile(
 )
 """Endings of names of attributes with content, for any writer."""
 _CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
-"""Attributes with content: names of the newest form, which are also the prefixes of older flat names."""
+"""Attributes with content: the newest names, which are also the prefixes of older flat names."""
 _SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
 """Attributes by which a span without a system may be a model's call."""
 _USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
@@ -117,14 +118,14 @@ class GenAINormalizer:
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return spanscore's own span unchanged, and any other span with GenAI names only."""
-        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing)
+        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, no_content=_no_content)
 
 
-def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanData:
+def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
     """Return a span of the conventions with GenAI names only.
 
     Args:
-        nothing: function that returns the reason if the span has no content.
+        no_content: function that returns the reason if the span has no content.
     """
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
@@ -137,9 +138,12 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
     if operation == semconv.INVOKE_WORKFLOW:
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
-    quoted = _quoted(raw, names.newest, span.events)
-    lacking = None if quoted else _unknown_form(raw) or nothing()
-    return in_genai_names(span, plain, quoted, render, nothing=lacking, metadata=metadata or None)
+    raw_content = _quoted(raw, names.newest, span.events)
+    lacking = None if raw_content else _unknown_form(raw) or no_content()
+    tools = raw_content.pop(semconv.TOOL_DEFINITIONS, raw.get(semconv.MODEL_REQUEST_PARAMETERS))
+    if tools is None and names.functions:
+        tools = positions({name: raw[name] for name in names.functions}, semconv.REQUEST_FUNCTIONS)
+    return in_genai_names(span, plain, raw_content, render, no_content=lacking, metadata=metadata or None, tools=tools)
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
@@ -150,7 +154,7 @@ def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
 
 
 def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
-    """Return the reason for a span with texts under names that no normalizer reads; None without such texts."""
+    """Return the reason why a span with texts under unknown names has no content; None if it has no such texts."""
     names = [
         name
         for name, value in raw.items()
@@ -176,20 +180,23 @@ class _Names(NamedTuple):
         newest: names of content in the newest form.
         metadata: key of the metadata of LangSmith's run, and the name of the attribute.
         has_conversation: whether an attribute may have the conversation's id.
+        functions: names of the flat definitions of tools.
     """
 
     plain: tuple[tuple[str, str], ...]
     newest: tuple[str, ...]
     metadata: tuple[tuple[str, str], ...]
     has_conversation: bool
+    functions: tuple[str, ...]
 
 
 def _by_use(names: tuple[str, ...]) -> _Names:
     older = {name: other for name, other in _OLDER_PLAIN.items() if name in names or other in names}
     plain = older | {name: name for name in names if name in semconv.PLAIN_ATTRIBUTES}
     metadata = names_under(semconv.LANGSMITH_METADATA, names)
-    told = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
-    return _Names((*plain.items(),), _newest(names), metadata, told)
+    has_metadata = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
+    functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
+    return _Names((*plain.items(),), _newest(names), metadata, has_metadata, functions)
 
 
 def _newest(names: Iterable[str]) -> tuple[str, ...]:
@@ -208,14 +215,14 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 
 def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
     """Return attributes that quote, older forms only without the newest; empty if there is neither input nor output."""
-    quoted = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
+    raw_content = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
-            quoted |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
-    if quoted.keys() <= _NO_TALK:
-        quoted |= older_content(raw, events)
-        return {} if quoted.keys() <= _NO_TALK else quoted
-    return quoted
+            raw_content |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
+    if raw_content.keys() <= _NO_TALK:
+        raw_content |= older_content(raw, events)
+        return {} if raw_content.keys() <= _NO_TALK else raw_content
+    return raw_content
 
 
 _OF_MEMORY: Final[Mapping[str, str]] = {
@@ -238,12 +245,12 @@ def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
     if isinstance(operation, str):
         if operation == semconv.SEARCH_MEMORY:
             return semconv.RETRIEVAL
-        return operation if operation in _RUNS else _named_otherwise(operation, raw, newest)
+        return operation if operation in _RUNS else _operation_of_library(operation, raw, newest)
     return OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
 
 
-def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
-    """Return the operation of a span with an operation name of its own: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
+def _operation_of_library(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
+    """Return the operation of a span with a library's operation name: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
     if operation in _ASKS_NOTHING:
         return _ASKS_NOTHING[operation]
     talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(older_content(raw, ()))
@@ -251,23 +258,23 @@ def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[st
     return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
 
 
-def _nothing() -> NoContent:
-    """Return the reason for missing content, by this process's environment, because it may be the traced application."""
+def _no_content() -> NoContent:
+    """Return the reason for missing content. This process may be the traced application, so its environment is read."""
     switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
     return _IN_RECORDS if switch in _RECORDS_VALUES else _OFF
 
 
-def _tool(quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's arguments and result; Strands writes them as messages of one part."""
-    content = _conventional(quoted)
+    content = _conventional(raw_content)
     parts = [
         part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
     ]
-    told = {
+    attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
         semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),
     }
-    return {**told, **content} if content else older_tool(quoted)
+    return {**attributes, **content} if content else older_tool(raw_content)
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:
@@ -278,13 +285,13 @@ _TALKS: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
 
 
 def _rendering(older: Render) -> Render:
-    return lambda quoted: _conventional(quoted, unread=_TALKS) or older(quoted)
+    return lambda raw_content: _conventional(raw_content, unread=_TALKS) or older(raw_content)
 
 
-def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
+def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
     """Return content under the conventions' own names, messages as lists."""
-    content = structures(quoted, unread=unread)
-    if len(content) < len(quoted) and (variables := under(semconv.PROMPT_VARIABLE, quoted)):
+    content = structures(raw_content, unread=unread)
+    if len(content) < len(raw_content) and (variables := under(semconv.PROMPT_VARIABLE, raw_content)):
         content[semconv.INPUT_VALUE] = variables
     for name in _TALKS:
         listed = content.get(name)

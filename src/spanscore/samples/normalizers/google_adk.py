@@ -22,7 +22,7 @@ _SCOPE: Final = "gcp.vertex.agent"
 _REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
 _ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
 _ANSWER: Final = "gcp.vertex.agent.tool_response"
-_QUOTING: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
+_CONTENT_NAMES: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
 _LEFT_OUT: Final = frozenset({"", "{}", "<not specified>", "<not serializable>"})
 """Placeholder values if content is off or missing."""
 _OPERATIONS: Final[Mapping[str, str]] = {
@@ -33,7 +33,7 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "invocation": semconv.INVOKE_WORKFLOW,
 }
 """First word of a span's name → operation, for spans without an operation."""
-_NOTHING: Final = NoContent(
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (google_adk)",
     "the Agent Development Kit leaves it out: set ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true, or"
     " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY, for the traced application",
@@ -41,7 +41,7 @@ _NOTHING: Final = NoContent(
 
 
 class GoogleADK:
-    """Reads the kit's spans. They have content if ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` is true."""
+    """Reads the kit's spans, which have content if ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` is true."""
 
     name = "google_adk"
     scopes: Sequence[str] = (_SCOPE,)
@@ -62,17 +62,22 @@ class GoogleADK:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
-        quoted = {name: value for name, value in raw.items() if name in _QUOTING and str(value) not in _LEFT_OUT}
-        return in_genai_names(span, plain, quoted, _RENDERERS.get(str(operation), _model), nothing=_NOTHING)
+        raw_content = {
+            name: value for name, value in raw.items() if name in _CONTENT_NAMES and str(value) not in _LEFT_OUT
+        }
+        render, tools = _RENDERERS.get(str(operation), _model), raw.get(semconv.TOOL_DEFINITIONS)
+        return in_genai_names(span, plain, raw_content, render, no_content=_NO_CONTENT, tools=tools)
 
 
-def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    request, response = (json_at(quoted, name) for name in (_REQUEST, _RESPONSE))
-    asked = request.get("contents") if isinstance(request, dict) else None
-    said = response.get("content") if isinstance(response, dict) else None
+def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    request, response = (json_at(raw_content, name) for name in (_REQUEST, _RESPONSE))
+    prompts = request.get("contents") if isinstance(request, dict) else None
+    content = response.get("content") if isinstance(response, dict) else None
+    config = request.get("config") if isinstance(request, dict) else None
     return {
-        semconv.INPUT_MESSAGES: _messages(asked, USER) or None,
-        semconv.OUTPUT_MESSAGES: _messages([said], ASSISTANT) or None,
+        semconv.TOOL_DEFINITIONS: config.get("tools") if isinstance(config, dict) else None,
+        semconv.INPUT_MESSAGES: _messages(prompts, USER) or None,
+        semconv.OUTPUT_MESSAGES: _messages([content], ASSISTANT) or None,
     }
 
 
@@ -81,8 +86,10 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: tool_content(_A
 
 def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
     """Return Gemini's contents, ``{"role": "model", "parts": [{"text"} | {"function_call"} | {"function_response"}]}``."""
-    found = contents if isinstance(contents, list) else []
-    return [_message(one, speaker) for one in found if isinstance(one, dict) and isinstance(one.get("parts"), list)]
+    listed = contents if isinstance(contents, list) else []
+    return [
+        _message(item, speaker) for item in listed if isinstance(item, dict) and isinstance(item.get("parts"), list)
+    ]
 
 
 def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "guardrail": semconv.EVALUATION,
 }
 """Type of an observation → operation; any other type is a step, or a workflow at the top of a unit."""
-_NOTHING: Final = NoContent(
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (langfuse)",
     "the Langfuse SDK leaves it out: set capture_input and capture_output of @observe, or"
     " LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true, for the traced application",
@@ -42,7 +42,7 @@ _NOTHING: Final = NoContent(
 
 
 class Langfuse:
-    """Reads Langfuse's own spans. They have content unless ``@observe(capture_input=False, capture_output=False)``."""
+    """Reads Langfuse's own spans, which have content unless ``@observe(capture_input=False, capture_output=False)``."""
 
     name = "langfuse"
     scopes: Sequence[str] = (_SCOPE,)
@@ -58,31 +58,31 @@ class Langfuse:
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
         metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
-        said = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
+        session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": session})
         plain |= named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _usage(raw)
-        quoted = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
+        raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
             plain,
-            quoted,
+            raw_content,
             lambda held: content_of(operation, arguments_in(_first(held, _INPUTS)), _first(held, _OUTPUTS)),
-            nothing=_NOTHING,
+            no_content=_NO_CONTENT,
             metadata=metadata,
         )
 
 
-def _first(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return parsed(next((quoted[name] for name in names if name in quoted), None))
+def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return parsed(next((raw_content[name] for name in names if name in raw_content), None))
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
     counted = parsed(raw.get(f"{_OBSERVATION}usage_details"))
-    known = counted if isinstance(counted, dict) else {}
+    counts = counted if isinstance(counted, dict) else {}
     return {
         semconv.REQUEST_MODEL: raw.get(f"{_OBSERVATION}model.name"),
-        semconv.USAGE_INPUT_TOKENS: known.get("input", known.get("prompt_tokens")),
-        semconv.USAGE_OUTPUT_TOKENS: known.get("output", known.get("completion_tokens")),
+        semconv.USAGE_INPUT_TOKENS: counts.get("input", counts.get("prompt_tokens")),
+        semconv.USAGE_OUTPUT_TOKENS: counts.get("output", counts.get("completion_tokens")),
     }

@@ -1,11 +1,14 @@
-"""Normalizes Logfire's spans of OpenAI's and Anthropic's clients, OpenAI's agents and Gemini, with content as JSON.
+"""Normalizes spans that Logfire writes for clients (OpenAI, Anthropic, Azure AI Inference, Gemini) and OpenAI's Agents SDK.
+
+The content is JSON, in these attributes:
 
 request_data, response_data          a client's request and response, in the form of its API
-events, all_messages_events          both, one message after the other
-input, output                        of a model call of OpenAI's agents, of a tool, or of any step of theirs
+events, all_messages_events          request and response as one list of messages
+input, output                        input and output of a model call, a tool or another step of OpenAI's agents
 
-A streamed call is two spans with one parent, or two traces without one. The span of the request ends before the answer begins
-and is not read. A log span has both request and answer.
+A streamed call gives two spans: one for the request, and a log span for the answer. Both have the same parent;
+without a parent they are two traces. The request's span ends before the answer begins. Unless that span has the status
+``error``, it is ignored, because the log span contains the request and the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ _EVENTS, _ALL_EVENTS = "events", "all_messages_events"
 _OWN: Final = frozenset({_REQUEST, _RESPONSE, _EVENTS, _ALL_EVENTS})
 _KIND, _LOG = "logfire.span_type", "log"
 _NOT_READ: Final = semconv.EMBEDDINGS
-"""Operation of spans that belong to no unit."""
+"""Operation given to spans that are to be ignored. It is that of embeddings, because units never contain such spans."""
 _OPERATIONS: Final[Mapping[str, str]] = {
     "OpenAI Agents trace": semconv.INVOKE_WORKFLOW,
     "Agent run": semconv.INVOKE_AGENT,
@@ -63,8 +66,8 @@ _ANSWERED: Final = frozenset(
         *(semconv.RESPONSE_FINISH_REASONS, semconv.USAGE_INPUT_TOKENS),
     }
 )
-"""Attributes of an answered request; a client's span has at least one of them."""
-_NOTHING: Final = NoContent(
+"""Attributes that show that a request was answered. A client's span with none of them is a streamed request."""
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (logfire)",
     "Logfire writes it with every call: set trace_include_sensitive_data of the agents' RunConfig, or Logfire's scrubbing"
     " accordingly",
@@ -79,7 +82,7 @@ class Logfire:
     signatures: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
     def accepts(self, span: SpanData) -> bool:
-        """Return whether the span has one of its scopes, or Logfire's attributes of a call in a scope but Pydantic AI's."""
+        """Return whether a span has a scope of ``scopes``, or Logfire's call attributes and not Pydantic AI's scope."""
         if span.scope in self.scopes:
             return True
         raw = wire_of(span)
@@ -92,82 +95,85 @@ class Logfire:
         raw = wire_of(span)
         operation = _operation(span, raw)
         if operation in semconv.MODEL_OPERATIONS and semconv.INPUT_MESSAGES in raw:
-            return conventional(span, nothing=_nothing)
+            return conventional(span, no_content=lambda: _NO_CONTENT)
         plain = {**plain_of(raw), **named(operation, str(raw.get("name") or span.name))}
         plain[semconv.OPERATION_NAME] = operation
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": text_or_none(raw.get("group_id"))})
         names, render = _RENDERERS.get(operation, ((), _exchange))
-        quoted = {name: raw[name] for name in names if text_or_none(raw.get(name)) is not None}
-        talks = operation in semconv.MODEL_OPERATIONS or operation == semconv.EXECUTE_TOOL
-        return in_genai_names(span, plain, quoted, render, nothing=_NOTHING if talks else None)
-
-
-def _nothing() -> NoContent:
-    return _NOTHING
+        raw_content = {name: raw[name] for name in names if text_or_none(raw.get(name)) is not None}
+        has_content = operation in semconv.MODEL_OPERATIONS or operation == semconv.EXECUTE_TOOL
+        return in_genai_names(span, plain, raw_content, render, no_content=_NO_CONTENT if has_content else None)
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return the operation of a span; the span of a request with a streamed answer is not read: a log span has both."""
+    """Return the operation of a span; ``_NOT_READ`` for a request whose answer was streamed and that did not fail."""
     if span.scope == AGENTS:
-        known = (operation for start, operation in _OPERATIONS.items() if span.name.startswith(start))
-        return next(known, semconv.EXECUTE_TASK)
-    named = raw.get(semconv.OPERATION_NAME)
-    operation = named if isinstance(named, str) else _unnamed(span, raw)
+        operations = (operation for start, operation in _OPERATIONS.items() if span.name.startswith(start))
+        return next(operations, semconv.EXECUTE_TASK)
+    stated = raw.get(semconv.OPERATION_NAME)
+    operation = stated if isinstance(stated, str) else _operation_of_old_span(span, raw)
     if _REQUEST not in raw:
         return operation
     if operation == semconv.GENERATE_CONTENT:  # it generates images
         return _NOT_READ
-    return _NOT_READ if is_streamed(raw) and span.status != "error" else operation
+    return _NOT_READ if is_streamed_request(raw) and span.status != "error" else operation
 
 
-def is_streamed(attributes: AttributeLookup) -> bool:
-    """Return whether a span is a client's request with a streamed answer; a log span has both."""
+def is_streamed_request(attributes: AttributeLookup) -> bool:
+    """Return whether a span is the request of a streamed call; the answer is on a separate log span."""
     if _REQUEST not in attributes or attributes.get(_KIND) == _LOG:
         return False
     return not any(name in attributes for name in _ANSWERED)
 
 
-def _unnamed(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return the operation of an older span without one: only requests for text are read."""
+def _operation_of_old_span(span: SpanData, raw: Mapping[str, Any]) -> str:
+    """Return the operation of an older Logfire's span, which names none. Only agent runs and requests for text are read."""
     if _ALL_EVENTS in raw:
         return semconv.INVOKE_AGENT
     return semconv.CHAT if _EVENTS in raw or span.name.startswith(_CALLS) else _NOT_READ
 
 
-def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked, said = exchanged_in(json_at(quoted, _EVENTS))
-    if not asked and not said:
-        asked, said = prompts_in(parsed(quoted.get(_INPUT))), answers_in(parsed(quoted.get(_OUTPUT)))
-    if not asked:
-        asked = _request(json_at(quoted, _REQUEST))
-    if not said:
-        said = _response(json_at(quoted, _RESPONSE)) or answers_in(json_at(quoted, semconv.OUTPUT_MESSAGES))
-    if not said:
-        asked, said = split_answer(asked)
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+def _model_content(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    prompts, answers = exchanged_in(json_at(raw_content, _EVENTS))
+    request = json_at(raw_content, _REQUEST)
+    if not prompts and not answers:
+        prompts, answers = prompts_in(parsed(raw_content.get(_INPUT))), answers_in(parsed(raw_content.get(_OUTPUT)))
+    if not prompts:
+        prompts = _request_messages(request)
+    if not answers:
+        answers = _response_messages(json_at(raw_content, _RESPONSE)) or answers_in(
+            json_at(raw_content, semconv.OUTPUT_MESSAGES)
+        )
+    if not answers:
+        prompts, answers = split_answer(prompts)
+    return {
+        semconv.INPUT_MESSAGES: prompts or None,
+        semconv.OUTPUT_MESSAGES: answers or None,
+        semconv.TOOL_DEFINITIONS: request.get("tools") if isinstance(request, dict) else None,
+    }
 
 
-def _request(request: Any) -> list[dict[str, Any]]:
+def _request_messages(request: Any) -> list[dict[str, Any]]:
     system = request.get("system") if isinstance(request, dict) else None
     instructions = [text_message(SYSTEM, system)] if isinstance(system, str) else []
     return [*instructions, *prompts_in(request)]
 
 
-def _response(response: Any) -> list[dict[str, Any]]:
+def _response_messages(response: Any) -> list[dict[str, Any]]:
     streamed = response.get("combined_chunk_content") if isinstance(response, dict) else None
     return [text_message(ASSISTANT, streamed)] if isinstance(streamed, str) else answers_in(response)
 
 
-def _exchange(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked, said = exchanged_in(json_at(quoted, _ALL_EVENTS if _ALL_EVENTS in quoted else _EVENTS))
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+def _exchange(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    prompts, answers = exchanged_in(json_at(raw_content, _ALL_EVENTS if _ALL_EVENTS in raw_content else _EVENTS))
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 
 _OF_MODEL: Final = (_EVENTS, _INPUT, _OUTPUT, _REQUEST, _RESPONSE, semconv.OUTPUT_MESSAGES)
 _RENDERERS: Final[Mapping[str, tuple[Sequence[str], Render]]] = {
-    **dict.fromkeys(semconv.MODEL_OPERATIONS, (_OF_MODEL, _model)),
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, (_OF_MODEL, _model_content)),
     **dict.fromkeys(semconv.WHOLE_OPERATIONS, ((_ALL_EVENTS, _EVENTS), _exchange)),
     semconv.EXECUTE_TOOL: ((_INPUT, _OUTPUT), tool_content(_INPUT, _OUTPUT)),
 }
-"""Operation → attributes that quote, and the function that makes content of them; other operations have no content."""
+"""Operation → attributes that contain JSON, and the function that converts them to content; others have no content."""

@@ -30,7 +30,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "RERANKER": semconv.RERANK,
 }
 """Type → operation; any other type is a step, or a workflow at the top of a unit."""
-_NOTHING: Final = NoContent(
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (mlflow)",
     "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
 )
@@ -56,21 +56,22 @@ class MLflow:
         plain |= named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _usage(raw)
-        quoted = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
+        raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
             plain,
-            quoted,
+            raw_content,
             lambda held: content_of(operation, json_at(held, _INPUTS), json_at(held, _OUTPUTS)),
-            nothing=_NOTHING,
+            no_content=_NO_CONTENT,
+            tools=raw.get("mlflow.chat.tools"),
         )
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
     counted = json_at(raw, "mlflow.chat.tokenUsage")
-    known = counted if isinstance(counted, dict) else {}
+    counts = counted if isinstance(counted, dict) else {}
     return {
         semconv.REQUEST_MODEL: json_at(raw, "mlflow.llm.model"),
-        semconv.USAGE_INPUT_TOKENS: known.get("input_tokens"),
-        semconv.USAGE_OUTPUT_TOKENS: known.get("output_tokens"),
+        semconv.USAGE_INPUT_TOKENS: counts.get("input_tokens"),
+        semconv.USAGE_OUTPUT_TOKENS: counts.get("output_tokens"),
     }

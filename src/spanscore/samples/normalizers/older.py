@@ -30,7 +30,7 @@ from spanscore.samples.normalizers.building import (
 
 
 def with_body(translated: SpanData, events: Sequence[tuple[str, Mapping[str, Any]]]) -> SpanData:
-    """Return a translated span with the content of its log record's body, if its events have one; else unchanged."""
+    """Return a translated span with the content of its log record's body; unchanged if no event has such a body."""
     for name, held in events:
         if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
             content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
@@ -39,23 +39,23 @@ def with_body(translated: SpanData, events: Sequence[tuple[str, Mapping[str, Any
 
 
 def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
-    given, gave = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
+    inputs, outputs = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
     if operation in semconv.MODEL_OPERATIONS:
         return {
-            semconv.INPUT_MESSAGES: prompts_in(_talk(given)) or None,
-            semconv.OUTPUT_MESSAGES: answers_in(_talk(gave)) or None,
+            semconv.INPUT_MESSAGES: prompts_in(_talk(inputs)) or None,
+            semconv.OUTPUT_MESSAGES: answers_in(_talk(outputs)) or None,
         }
-    asked = [message for message in given if message.get("role") != SYSTEM]
-    return content_of(operation, *(value_of(side[-1].get("content")) if side else None for side in (asked, gave)))
+    prompts = [message for message in inputs if message.get("role") != SYSTEM]
+    return content_of(operation, *(value_of(side[-1].get("content")) if side else None for side in (prompts, outputs)))
 
 
 def _messages(side: Any) -> list[Mapping[str, Any]]:
     messages = side.get("messages") if isinstance(side, Mapping) else None
-    return [one for one in messages if isinstance(one, Mapping)] if isinstance(messages, list) else []
+    return [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
 
 
 def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
-    """Return messages; messages that contain a whole request or answer as JSON count only if there are no others."""
+    """Return messages. A message that contains a whole request or answer as JSON counts only if there is no other message."""
     plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
 
@@ -63,7 +63,7 @@ def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
 # --- older ----------------------------------------------------------------------------------------------------------
 
 _ON_EVENTS: Final = "events"
-"""Key of the span events among the quoted attributes."""
+"""Key of the span events among the raw attributes with content."""
 _EVENTS: Final = frozenset(
     {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
 )
@@ -72,69 +72,70 @@ _BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "co
 """Attributes of a span event with its content; the first existing one is used."""
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Name and attributes of each event of a span."""
-_QUOTING: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
+_CONTENT_NAMES: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
 """Matches names of content, not ``gen_ai.prompt.version``."""
 _Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
 def older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     """Return the attributes and the events of a span that quote."""
-    quoted: dict[str, Any] = {name: value for name, value in raw.items() if _QUOTING.match(name)}
+    raw_content: dict[str, Any] = {name: value for name, value in raw.items() if _CONTENT_NAMES.match(name)}
     talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
     if not talk:
-        return quoted
+        return raw_content
     cut = {
         name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)
     }  # marks it as cut
-    return {**quoted, **cut, _ON_EVENTS: talk}
+    return {**raw_content, **cut, _ON_EVENTS: talk}
 
 
-def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
+def older_chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the input and output of a model."""
     for read in _FORMS:
-        asked, said = read(quoted)
-        if asked or said:
-            return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+        prompts, answers = read(raw_content)
+        if prompts or answers:
+            return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
     return {}
 
 
-def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+def older_root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the input and output of a run."""
-    if _ON_EVENTS in quoted:
-        return _with_answer(older_chat(quoted))
-    return content_of(semconv.INVOKE_WORKFLOW, _given(quoted, "input"), _gave(quoted, "output"))
+    if _ON_EVENTS in raw_content:
+        return _with_answer(older_chat(raw_content))
+    return content_of(semconv.INVOKE_WORKFLOW, _given(raw_content, "input"), _gave(raw_content, "output"))
 
 
 def _with_answer(content: dict[str, Any]) -> dict[str, Any]:
     """Return a run's content; an answer at the end of the input messages becomes the output (Azure's agents)."""
-    asked = content.get(semconv.INPUT_MESSAGES)
-    if asked is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
+    prompts = content.get(semconv.INPUT_MESSAGES)
+    if prompts is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
         return content
-    before, answer = split_answer(asked)
+    before, answer = split_answer(prompts)
     return {semconv.INPUT_MESSAGES: before or None, semconv.OUTPUT_MESSAGES: answer or None}
 
 
-def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+def older_tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments and result of a tool."""
-    if _ON_EVENTS in quoted:
-        given, gave = _events_of_tool(quoted[_ON_EVENTS])
-        return {semconv.TOOL_CALL_ARGUMENTS: given, semconv.TOOL_CALL_RESULT: gave}
-    return content_of(semconv.EXECUTE_TOOL, value_of(_given(quoted, "input")), _gave(quoted, "output"))
+    if _ON_EVENTS in raw_content:
+        inputs, outputs = _events_of_tool(raw_content[_ON_EVENTS])
+        return {semconv.TOOL_CALL_ARGUMENTS: inputs, semconv.TOOL_CALL_RESULT: outputs}
+    return content_of(semconv.EXECUTE_TOOL, value_of(_given(raw_content, "input")), _gave(raw_content, "output"))
 
 
-def older_retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+def older_retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the query and documents of a retriever."""
-    return content_of(semconv.RETRIEVAL, _given(quoted, "query"), _gave(quoted, "documents"))
+    return content_of(semconv.RETRIEVAL, _given(raw_content, "query"), _gave(raw_content, "documents"))
 
 
-def _flat(quoted: Mapping[str, Any]) -> _Turns:
-    return _flat_messages(quoted, semconv.PROMPT, USER), _flat_messages(quoted, semconv.COMPLETION, ASSISTANT)
+def _flat(raw_content: Mapping[str, Any]) -> _Turns:
+    return _flat_messages(raw_content, semconv.PROMPT, USER), _flat_messages(raw_content, semconv.COMPLETION, ASSISTANT)
 
 
-def _flat_messages(quoted: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
-    found = [fields for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
-    said = [fields for fields in found if "role" in fields]  # if some have a role, a message without one was cut
-    return [_flat_message(fields, role) for fields in said or found]
+def _flat_messages(raw_content: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
+    messages = [fields for fields in positions(raw_content, f"{name}.") if fields.keys() & _SPEAKS]
+    # if some have a role, a message without one was cut
+    with_role = [fields for fields in messages if "role" in fields]
+    return [_flat_message(fields, role) for fields in with_role or messages]
 
 
 _SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
@@ -149,23 +150,23 @@ def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     return spoken_by(said if isinstance(said, str) else role, blocks, calls, fields)
 
 
-def _whole_conversation(quoted: Mapping[str, Any]) -> _Turns:
-    prompt, completion = _parsed(quoted.get(semconv.PROMPT)), _parsed(quoted.get(semconv.COMPLETION))
+def _whole_conversation(raw_content: Mapping[str, Any]) -> _Turns:
+    prompt, completion = _parsed(raw_content.get(semconv.PROMPT)), _parsed(raw_content.get(semconv.COMPLETION))
     return ([] if prompt is None else prompts_in(prompt)), ([] if completion is None else answers_in(completion))
 
 
-def _on_events(quoted: Mapping[str, Any]) -> _Turns:
-    asked: list[dict[str, Any]] = []
-    said: list[dict[str, Any]] = []
-    for name, held in quoted.get(_ON_EVENTS, ()):
+def _on_events(raw_content: Mapping[str, Any]) -> _Turns:
+    prompts: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    for name, held in raw_content.get(_ON_EVENTS, ()):
         body = _parsed(_body(held))
         if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
-            asked += prompts_in(body)  # empty for a cut text
+            prompts += prompts_in(body)  # empty for a cut text
         elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
-            said += answers_in(_blocks_of(body, ASSISTANT, held))
+            answers += answers_in(_blocks_of(body, ASSISTANT, held))
         elif body is not None or name in semconv.MESSAGE_EVENTS:
-            asked += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
-    return asked, said
+            prompts += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
+    return prompts, answers
 
 
 def _body(held: Mapping[str, Any]) -> Any:
@@ -174,14 +175,16 @@ def _body(held: Mapping[str, Any]) -> Any:
 
 def _events_of_tool(events: Events) -> tuple[Any, Any]:
     """Return arguments and result from a tool's events: the message has the arguments, the choice the result (Strands)."""
-    said = {name: _parsed(_body(held)) for name, held in events}
-    given = next((said[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in said), None)
-    return given, joined(said.get(semconv.CHOICE_EVENT))
+    bodies = {name: _parsed(_body(held)) for name, held in events}
+    inputs = next(
+        (bodies[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in bodies), None
+    )
+    return inputs, joined(bodies.get(semconv.CHOICE_EVENT))
 
 
 def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
     """Return the body of an event as a message; a message without a role gets the role of the event's name."""
-    if isinstance(body, list) and body and all(isinstance(one, dict) and "role" not in one for one in body):
+    if isinstance(body, list) and body and all(isinstance(block, dict) and "role" not in block for block in body):
         return {"role": role, "content": body}  # Strands uses Bedrock's content blocks
     if isinstance(body, dict) and isinstance(body.get("message"), dict):
         body = body["message"]
@@ -194,16 +197,16 @@ def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
 
 def _parsed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [from_wire(one) if isinstance(one, str) else one for one in value]
+        return [from_wire(item) if isinstance(item, str) else item for item in value]
     return from_wire(value) if isinstance(value, str) else value
 
 
-def _given(quoted: Mapping[str, Any], key: str) -> Any:
-    return _alone(_parsed(quoted.get(semconv.PROMPT)), key)
+def _given(raw_content: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(raw_content.get(semconv.PROMPT)), key)
 
 
-def _gave(quoted: Mapping[str, Any], key: str) -> Any:
-    return _alone(_parsed(quoted.get(semconv.COMPLETION)), key)
+def _gave(raw_content: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(raw_content.get(semconv.COMPLETION)), key)
 
 
 def _alone(value: Any, key: str) -> Any:

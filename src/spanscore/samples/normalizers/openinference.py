@@ -51,20 +51,20 @@ _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
 """Matches printed objects of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
-_NOTHING: Final = NoContent(
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (openinference)",
     "OpenInference hides it: unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and the other OPENINFERENCE_HIDE_…"
     " of the traced application, or its TraceConfig(hide_inputs=…, hide_outputs=…)",
 )
 _MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
-_QUOTING: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
+_CONTENT_NAMES: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
 _FOUND: Final = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY)
-_QUOTING_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS),
+_CONTENT_PREFIXES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS, semconv.LLM_TOOLS),
     semconv.RETRIEVAL: _FOUND,
     semconv.RERANK: _FOUND,
 }
-"""Operation → prefixes of attributes that quote, in addition to input and output; other spans only repeat those."""
+"""Operation → prefixes of attributes with content, in addition to input and output; other spans only repeat these two."""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.REQUEST_MODEL: (semconv.LLM_REQUEST_MODEL_NAME, semconv.LLM_MODEL_NAME),
     semconv.RESPONSE_MODEL: (semconv.LLM_RESPONSE_MODEL_NAME,),
@@ -82,7 +82,7 @@ _WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
 
 
 class OpenInference:
-    """Reads OpenInference. Its spans have content by default; ``OPENINFERENCE_HIDE_INPUTS`` and similar settings remove it."""
+    """Reads OpenInference. Spans have content by default; ``OPENINFERENCE_HIDE_INPUTS`` and similar settings remove it."""
 
     name = "openinference"
     scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
@@ -98,36 +98,38 @@ class OpenInference:
         raw = wire_of(span)
         metadata = _metadata(raw)
         operation = _operation(span, raw, metadata)
-        quoting = _QUOTING_OF.get(operation, ())
-        quoted = {
+        prefixes = _CONTENT_PREFIXES_OF.get(operation, ())
+        raw_content = {
             name: value
             for name, value in raw.items()
-            if (name in _QUOTING or name.startswith(quoting)) and value != semconv.OPENINFERENCE_REDACTED
+            if (name in _CONTENT_NAMES or name.startswith(prefixes)) and value != semconv.OPENINFERENCE_REDACTED
         }
+        tools = _take_tools(raw_content) if operation == semconv.CHAT else None
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
-            quoted if _can_be_read(quoted, operation, span.scope) else {},
+            raw_content if _can_be_read(raw_content, operation, span.scope) else {},
             _RENDERERS.get(operation, _root),
-            nothing=_NOTHING,
+            no_content=_NO_CONTENT,
             metadata=metadata,
+            tools=tools,
         )
 
 
-def _can_be_read(quoted: Mapping[str, Any], operation: str, scope: str) -> bool:
+def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> bool:
     """Return whether there is content; printed Python objects do not count, because spans below them have the text."""
-    if not quoted.keys() - _MIME_TYPES:
+    if not raw_content.keys() - _MIME_TYPES:
         return False
-    if operation == semconv.CHAT and not any(name.startswith(_FLAT) for name in quoted):
-        return any(_chat(quoted).values())
-    output = quoted.get(semconv.OUTPUT_VALUE)
+    if operation == semconv.CHAT and not any(name.startswith(_FLAT) for name in raw_content):
+        return any(_chat(raw_content).values())
+    output = raw_content.get(semconv.OUTPUT_VALUE)
     return not (scope == _LLAMA_INDEX and isinstance(output, str) and _OBJECT.match(output))
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     text = raw.get(semconv.OPENINFERENCE_METADATA)
-    known = from_wire(text) if isinstance(text, str) else text
-    return known if isinstance(known, dict) else {}
+    parsed_value = from_wire(text) if isinstance(text, str) else text
+    return parsed_value if isinstance(parsed_value, dict) else {}
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -165,57 +167,72 @@ def _call_id(raw: Mapping[str, Any]) -> Any:
     return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if named is None else named
 
 
-def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:
+def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
     """Return an input or output: parsed if its mime type is JSON, else as a text, even ``5`` or ``true``."""
-    value = quoted.get(name)
-    known = from_wire(value) if isinstance(value, str) and "json" in str(quoted.get(mime_type)) else value
-    known = value_of(known) if isinstance(known, str) and known.startswith(_PYTHON) else known
-    return text_or_none(known)
+    value = raw_content.get(name)
+    parsed_value = from_wire(value) if isinstance(value, str) and "json" in str(raw_content.get(mime_type)) else value
+    parsed_value = (
+        value_of(parsed_value) if isinstance(parsed_value, str) and parsed_value.startswith(_PYTHON) else parsed_value
+    )
+    return text_or_none(parsed_value)
 
 
 _PYTHON: Final = ("{'", "[{'")
 """Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
 
 
-def _input(quoted: Mapping[str, Any]) -> Any:
+def _input(raw_content: Mapping[str, Any]) -> Any:
     """Return the input; an object is parsed even without a mime type, because many writers omit it."""
-    return object_in(_value(quoted, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
+    return object_in(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
 
 
-def _output(quoted: Mapping[str, Any]) -> Any:
-    return _value(quoted, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE)
+def _output(raw_content: Mapping[str, Any]) -> Any:
+    return _value(raw_content, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE)
 
 
-def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.INVOKE_WORKFLOW, _input(quoted), _output(quoted))
+def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    return content_of(semconv.INVOKE_WORKFLOW, _input(raw_content), _output(raw_content))
 
 
-def _chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked = (
-        [] if not _is_langchains(quoted) else prompts_in(_input(quoted))
+def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
+    """Remove the definitions of tools from a model's attributes and return them; None without any."""
+    flat = {
+        name: raw_content.pop(name) for name in [name for name in raw_content if name.startswith(semconv.LLM_TOOLS)]
+    }
+    return [_definition(fields) for fields in positions(flat, semconv.LLM_TOOLS)] or None
+
+
+def _definition(fields: Mapping[str, Any]) -> Any:
+    named = {"name": fields.get("tool.name"), "description": fields.get("tool.description")}
+    return fields.get("tool.json_schema", named)
+
+
+def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    prompts = (
+        [] if not _is_langchains(raw_content) else prompts_in(_input(raw_content))
     )  # the dump has ids, which distinguish history
-    asked = asked or _flat_messages(quoted, semconv.LLM_INPUT_MESSAGES, None) or _prompts(quoted)
-    said = _flat_messages(quoted, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(quoted))
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+    prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None) or _prompts(raw_content)
+    answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 
-def _is_langchains(quoted: Mapping[str, Any]) -> bool:
-    text = quoted.get(semconv.INPUT_VALUE)
+def _is_langchains(raw_content: Mapping[str, Any]) -> bool:
+    text = raw_content.get(semconv.INPUT_VALUE)
     return isinstance(text, str) and text.startswith('{"messages": [[')
 
 
-def _prompts(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    prompts = quoted.get(semconv.LLM_PROMPTS)
-    return prompts_in(list(prompts) if isinstance(prompts, (list, tuple)) else _input(quoted))
+def _prompts(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    prompts = raw_content.get(semconv.LLM_PROMPTS)
+    return prompts_in(list(prompts) if isinstance(prompts, (list, tuple)) else _input(raw_content))
 
 
-def _flat_messages(quoted: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
-    read = (_flat_message(fields, role) for fields in positions(quoted, prefix))
+def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
+    read = (_flat_message(fields, role) for fields in positions(raw_content, prefix))
     return [message for message in read if message is not None]
 
 
 def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:
-    """Return one message; None without a role, unless ``role`` is given."""
+    """Return one message; None if it has no role and ``role`` is empty."""
     said = fields.get("message.role", role)
     if not isinstance(said, str):
         return None
@@ -233,7 +250,7 @@ def _block(fields: Mapping[str, Any]) -> dict[str, Any]:
     kind = fields.get("message_content.type", "text")
     if "message_content.text" in fields:
         return {"type": kind if kind == "reasoning" else "text", "text": fields["message_content.text"]}
-    return {"type": kind}
+    return {"type": kind, "url": fields.get("message_content.image.image.url")}
 
 
 def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,19 +258,22 @@ def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": fields.get("tool_call.id"), "name": name, "arguments": arguments}
 
 
-def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    output = _output(quoted)
+def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    output = _output(raw_content)
     if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
         output = joined(output["blocks"])
-    return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(quoted))), output)
+    return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(raw_content))), output)
 
 
-def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
-    output = unfolded(_output(quoted))
+def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    query = raw_content.get(semconv.RERANKER_QUERY, raw_content.get(semconv.INPUT_VALUE))
+    output = unfolded(_output(raw_content))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
     if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # otherwise only the dump has ids
-        flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
+        flat = [
+            *positions(raw_content, semconv.OPENINFERENCE_DOCUMENTS),
+            *positions(raw_content, semconv.RERANKER_DOCUMENTS),
+        ]
         dumped = [_flat_document(fields) for fields in flat] or dumped
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),

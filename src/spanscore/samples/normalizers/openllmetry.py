@@ -53,12 +53,12 @@ _IN_RECORDS: Final = NoContent(
 _INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
 _OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
 """Attributes of outputs; a tool of OpenAI's agents has the last one only."""
-_QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
+_CONTENT_NAMES: Final = frozenset({*_INPUTS, *_OUTPUTS})
 _UNKNOWN: Final = "unknown"
 
 
 class OpenLLMetry:
-    """Reads OpenLLMetry. Its spans have content by default; ``TRACELOOP_TRACE_CONTENT=false`` removes it."""
+    """Reads OpenLLMetry. Spans have content by default; ``TRACELOOP_TRACE_CONTENT=false`` removes it."""
 
     name = "openllmetry"
     scopes: Sequence[str] = _SCOPES
@@ -70,7 +70,7 @@ class OpenLLMetry:
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return True
         named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
-        # Long chats lack both: the SDK keeps 128 attributes, and drops the oldest.
+        # Long chats lack both attributes, because the SDK keeps 128 attributes and drops the oldest.
         return span.scope.startswith(_SCOPES) and (
             named or any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
         )
@@ -80,31 +80,31 @@ class OpenLLMetry:
         raw = wire_of(span)
         metadata = _metadata(raw)
         if semconv.TRACELOOP_KIND not in raw:
-            return _model(conventional(span, nothing=partial(_nothing, span.scope)), metadata)
+            return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
-        quoted = (
-            {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}
+        raw_content = (
+            {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
         )  # its neighbours have the same content
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
-            quoted,
+            raw_content,
             _RENDERERS.get(operation, _root),
-            nothing=None if is_step else _nothing(span.scope),
+            no_content=None if is_step else _no_content(span.scope),
             metadata=metadata,
         )
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = under(semconv.TRACELOOP_PROPERTIES, raw)
-    given = raw.get(semconv.TRACELOOP_INPUT)
-    if known or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(given, str):
-        return known
-    if '"metadata": {"' not in given:  # the only place in releases before 0.50
-        return known
-    held = _under(from_wire(given), "metadata")
-    return held if isinstance(held, dict) else known
+    properties = under(semconv.TRACELOOP_PROPERTIES, raw)
+    inputs = raw.get(semconv.TRACELOOP_INPUT)
+    if properties or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(inputs, str):
+        return properties
+    if '"metadata": {"' not in inputs:  # the only place in releases before 0.50
+        return properties
+    held = _under(from_wire(inputs), "metadata")
+    return held if isinstance(held, dict) else properties
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -156,11 +156,11 @@ def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
     return replace(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
 
 
-def _model_name(written: Any, known: Any) -> Any:
-    return known if written in (None, _UNKNOWN) else written
+def _model_name(written: Any, value: Any) -> Any:
+    return value if written in (None, _UNKNOWN) else written
 
 
-def _nothing(scope: str) -> NoContent:
+def _no_content(scope: str) -> NoContent:
     """Return the reason for missing content, by the instrumentation's own setting if it runs in this process."""
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
@@ -168,8 +168,8 @@ def _nothing(scope: str) -> NoContent:
     return _IN_RECORDS if False in legacy else _OFF
 
 
-def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
-    text = next((quoted[name] for name in names if name in quoted), None)
+def _of(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
+    text = next((raw_content[name] for name in names if name in raw_content), None)
     return from_wire(text) if isinstance(text, str) else text
 
 
@@ -177,35 +177,36 @@ _STREAMED: Final = {"input": ""}
 """LangChain's input at the start of a streamed run."""
 
 
-def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    given, gave = _under(_of(quoted, _INPUTS), "inputs"), _of(quoted, _OUTPUTS)
-    ended = gave.get("kwargs") if isinstance(gave, dict) else None
-    if given == _STREAMED and isinstance(ended, dict):
-        given = ended.get("inputs", given)
-    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(given), _under(gave, "outputs"))
+def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    inputs, outputs = _under(_of(raw_content, _INPUTS), "inputs"), _of(raw_content, _OUTPUTS)
+    ended = outputs.get("kwargs") if isinstance(outputs, dict) else None
+    if inputs == _STREAMED and isinstance(ended, dict):
+        inputs = ended.get("inputs", inputs)
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _under(outputs, "outputs"))
 
 
 def _under(value: Any, key: str) -> Any:
     return value[key] if isinstance(value, dict) and key in value else value
 
 
-def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    given, gave = _arguments(_of(quoted, _INPUTS)), _of(quoted, _OUTPUTS)
-    if isinstance(gave, dict) and "output" in gave and gave.keys() <= {"output", "kwargs"}:  # from LangChain's callback
-        gave = gave["output"]
-    return content_of(semconv.EXECUTE_TOOL, given, gave)
+def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    inputs, outputs = _arguments(_of(raw_content, _INPUTS)), _of(raw_content, _OUTPUTS)
+    # from LangChain's callback
+    if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
+        outputs = outputs["output"]
+    return content_of(semconv.EXECUTE_TOOL, inputs, outputs)
 
 
-def _arguments(given: Any) -> Any:
-    if not isinstance(given, dict):
-        return value_of(given)
-    if "input_str" in given:
-        return given["inputs"] if given.get("inputs") is not None else value_of(given["input_str"])
-    return arguments_in(_under(given, "inputs"))
+def _arguments(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value_of(value)
+    if "input_str" in value:
+        return value["inputs"] if value.get("inputs") is not None else value_of(value["input_str"])
+    return arguments_in(_under(value, "inputs"))
 
 
-def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, _of(quoted, _INPUTS), _of(quoted, _OUTPUTS))
+def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    return content_of(semconv.RETRIEVAL, _of(raw_content, _INPUTS), _of(raw_content, _OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}

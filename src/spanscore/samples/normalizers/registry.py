@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.plugins import Entry, Registry
-from spanscore.core.span import CUT, SpanData
+from spanscore.core.span import CUT, Attributes, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.samples.normalizers.older import with_body
 
@@ -42,7 +42,7 @@ class NormalizedUnit(NamedTuple):
     Attributes:
         spans: number of spans.
         without_content: number of spans without content.
-        hint: advice for the latest span without content; empty without one.
+        hint: advice for the latest span without content; empty without such a span.
         cut: number of spans with content that an attribute limit cut.
     """
 
@@ -59,13 +59,15 @@ class SpanNormalizers:
         marks: byte strings in a received span that some normalizer may read.
 
     Args:
-        own: normalizers of the user, which are asked before the built-in ones.
+        own: normalizers of the user, which are asked before the built-in normalizers.
+        tools: whether spans keep the definitions of tools; False if no metric reads them.
 
     Raises:
         ConfigurationError: an item of ``own`` is not a normalizer, or cannot be created.
     """
 
-    def __init__(self, own: Sequence[SpanNormalizer | Entry] = ()) -> None:
+    def __init__(self, own: Sequence[SpanNormalizer | Entry] = (), *, tools: bool = True) -> None:
+        self.keeps_tools = tools
         self._translations: Sequence[SpanNormalizer] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
         self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.signatures))
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
@@ -80,22 +82,24 @@ class SpanNormalizers:
         return scope in self._scopes or scope.startswith(self._prefixes)
 
     def of_scope(self, scope: str) -> str | None:
-        """Return the name of the first normalizer that names an instrumentation scope; None without one."""
+        """Return the name of the first normalizer that names an instrumentation scope; None if no normalizer names it."""
         named = (
-            one.name for one in self._translations if scope in one.scopes or scope.startswith(_prefixes(one.scopes))
+            translation.name
+            for translation in self._translations
+            if scope in translation.scopes or scope.startswith(_prefixes(translation.scopes))
         )
         return next(named, None)
 
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names, and count it; None if no normalizer claims it, or an evaluator wrote it.
 
-        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps its operation only.
+        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps only its operation.
         """
         if (
             span.scope in semconv.EVALUATOR_SCOPES
         ):  # an evaluation is never evaluated, even with the marks of another writer
             return None
-        found = self._translated(span)
+        found = self._translate_span(span)
         if found is None:
             return None
         translation, translated = found
@@ -104,24 +108,24 @@ class SpanNormalizers:
             return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated)
-        return translated
+        return translated if self.keeps_tools else _without_tools(translated)
 
     def reads(self, span: SpanData) -> str | None:
         """Return the name of the normalizer that ``translate`` uses for a span; None if no normalizer claims it."""
-        found = self._translated(span)
-        return None if found is None else found[0].name
+        translated = self._translate_span(span)
+        return None if translated is None else translated[0].name
 
-    def _translated(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
-        """Return the first normalizer that finds content, else the last that claims the span, with its result."""
-        found: tuple[SpanNormalizer, SpanData] | None = None
+    def _translate_span(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
+        """Return the first normalizer that finds content, or the last that claims the span, with its result."""
+        translated: tuple[SpanNormalizer, SpanData] | None = None
         for translation in self._translations:
             if translation.accepts(span):
-                found = translation, translation.normalize(span)
-                if found[1].no_content is None:
+                translated = translation, translation.normalize(span)
+                if translated[1].no_content is None:
                     break
-        if found is not None and found[1].no_content is not None and span.events:
-            return found[0], with_body(found[1], span.events)
-        return found
+        if translated is not None and translated[1].no_content is not None and span.events:
+            return translated[0], with_body(translated[1], span.events)
+        return translated
 
     def _count(self, name: str, span: SpanData) -> None:
         lacking = span.no_content
@@ -133,26 +137,32 @@ class SpanNormalizers:
         self._spans[name] += 1
 
     def counted(self) -> Mapping[str, NormalizedUnit]:
-        """Return the counts of each normalizer that read a span. Any thread."""
+        """Return the counts of each normalizer that read a span. Thread-safe."""
         return {
             name: NormalizedUnit(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
             for name, spans in self._spans.copy().items()
         }
 
     def notes(self) -> list[str]:
-        """Return the notes for ``status()`` on normalizers whose spans lack content, with advice. Any thread."""
+        """Return the notes for ``status()`` on normalizers whose spans lack content, with advice. Thread-safe."""
         counted = self.counted().items()
         silent = [
-            f"no span of {name} has content ({found.spans:,} read): {found.hint}"
-            for name, found in counted
-            if found.without_content == found.spans
+            f"no span of {name} has content ({count.spans:,} read): {count.hint}"
+            for name, count in counted
+            if count.without_content == count.spans
         ]
         cut = [
-            f"content of {found.cut:,} of {found.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
-            for name, found in counted
-            if found.cut
+            f"content of {count.cut:,} of {count.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
+            for name, count in counted
+            if count.cut
         ]
         return silent + cut
+
+
+def _without_tools(span: SpanData) -> SpanData:
+    attributes = span.attributes
+    kept = attributes.without_tools() if isinstance(attributes, Attributes) else attributes
+    return span if kept is attributes else replace(span, attributes=kept)
 
 
 def _prefixes(scopes: Iterable[str]) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ _TEXT: Final = ("ai.response.text", "ai.result.text", "ai.response.object", "ai.
 _CALLED: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
 _REASONING: Final = "ai.response.reasoning"
 _ARGUMENTS, _RESULT = "ai.toolCall.args", "ai.toolCall.result"
-_QUOTING: Final = frozenset({_PROMPT, _MESSAGES, *_TEXT, *_CALLED, _REASONING, _ARGUMENTS, _RESULT})
+_TOOLS: Final = "ai.prompt.tools"
+_CONTENT_NAMES: Final = frozenset({_PROMPT, _MESSAGES, *_TEXT, *_CALLED, _REASONING, _ARGUMENTS, _RESULT})
 """Attributes that quote; ``ai.result.*`` are the names of version 3."""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.PROVIDER_NAME: (semconv.SYSTEM, "ai.model.provider"),
@@ -40,14 +41,14 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
 """Keys under which applications put the conversation's id in ``experimental_telemetry.metadata``."""
-_NOTHING: Final = NoContent(
+_NO_CONTENT: Final = NoContent(
     "content is not on the spans (vercel_ai)",
     "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or omit both",
 )
 
 
 class VercelAI:
-    """Reads the AI SDK. Its spans have content unless ``recordInputs`` or ``recordOutputs`` is false."""
+    """Reads the AI SDK. Spans have content unless ``recordInputs`` or ``recordOutputs`` is false."""
 
     name = "vercel_ai"
     scopes: Sequence[str] = ("ai",)
@@ -62,12 +63,14 @@ class VercelAI:
         raw = wire_of(span)
         operation = operation_of(str(raw[CALL]))
         metadata = under(_METADATA, raw)
-        said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
+        conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
         plain = _described(raw, operation)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
-        quoted = {name: value for name, value in raw.items() if name in _QUOTING}
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": conversation})
+        raw_content = {name: value for name, value in raw.items() if name in _CONTENT_NAMES}
         render = _RENDERERS.get(operation, _run)
-        return in_genai_names(span, plain, quoted, render, nothing=_NOTHING, metadata=metadata)
+        return in_genai_names(
+            span, plain, raw_content, render, no_content=_NO_CONTENT, metadata=metadata, tools=raw.get(_TOOLS)
+        )
 
 
 def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
@@ -88,17 +91,17 @@ def operation_of(called: str) -> str:
     return semconv.CHAT if called.rpartition(".")[2].startswith("do") else semconv.INVOKE_WORKFLOW
 
 
-def _run(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    prompt = json_at(quoted, _PROMPT)
+def _run(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = json_at(raw_content, _PROMPT)
     if isinstance(prompt, dict):
         prompt = prompt.get("messages") or prompt.get("prompt")
-    asked = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+    prompts = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _said(raw_content)}
 
 
-def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked = _messages(json_at(quoted, _MESSAGES))
-    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    prompts = _messages(json_at(raw_content, _MESSAGES))
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _said(raw_content)}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {
@@ -107,17 +110,17 @@ _RENDERERS: Final[Mapping[str, Render]] = {
 }
 
 
-def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _said(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the answer as one message: reasoning, text (or an object's JSON) and calls; None without an answer."""
-    text = next((quoted[name] for name in _TEXT if name in quoted), None)
-    thought = quoted.get(_REASONING)
+    text = next((raw_content[name] for name in _TEXT if name in raw_content), None)
+    thought = raw_content.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    said = [*reasoning, *parts(text), *_calls(quoted)]
+    said = [*reasoning, *parts(text), *_calls(raw_content)]
     return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
 
 
-def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    called = json_at(quoted, next((name for name in _CALLED if name in quoted), ""))
+def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    called = json_at(raw_content, next((name for name in _CALLED if name in raw_content), ""))
     return (
         parts([{**call, "type": "tool-call"} for call in called if isinstance(call, dict)])
         if isinstance(called, list)
@@ -126,12 +129,12 @@ def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    found = value if isinstance(value, list) else []
-    return [message for one in found if isinstance(one, dict) for message in _message(one)]
+    listed = value if isinstance(value, list) else []
+    return [message for one in listed if isinstance(one, dict) for message in _message(one)]
 
 
-def _message(one: Mapping[str, Any]) -> list[dict[str, Any]]:
-    role, content = role_of(one.get("role")), one.get("content")
+def _message(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    role, content = role_of(values.get("role")), values.get("content")
     if role is None:
         return []
     blocks = [_block(block) for block in content] if isinstance(content, list) else content

@@ -1,0 +1,104 @@
+"""Reads definitions of tools in the forms of model providers and instrumentations as ``ToolDefinition``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from spanscore.core.codecs.text import from_wire, jsonable
+from spanscore.core.sample import ToolDefinition
+
+_LISTS: Final = ("function_declarations", "functionDeclarations", "function_tools", "output_tools")
+"""Keys of lists of definitions: Gemini's, in both spellings, and Pydantic AI's."""
+_INNER: Final = ("function", "toolSpec")
+"""Keys under which OpenAI's chat API and Bedrock's Converse API have the definition."""
+_SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema")
+_WRAPPERS: Final = ("json", "jsonSchema")
+"""Keys around a schema: of Bedrock, and of Vercel's SDK."""
+_FUNCTION: Final = "function"
+_DEEPEST: Final = 50
+
+
+def tool_definitions(value: Any) -> list[ToolDefinition]:
+    """Return the tools in a value, in order; the last definition of a name replaces earlier ones.
+
+    A provider's own tool has no name in some APIs (``{"type": "web_search"}``); the type is then the name. Values in an unknown
+    form are left out.
+
+    Args:
+        value: a list, or JSON text, of definitions; a definition alone is a list of one.
+    """
+    return [*{tool.name: tool for tool in _read(value, _DEEPEST)}.values()]
+
+
+def union(
+    tools: Iterable[ToolDefinition], limit_bytes: int, first: Iterable[str] = ()
+) -> tuple[list[ToolDefinition], int]:
+    """Return the tools by name in order, and the number of those left out, as they exceed the limit.
+
+    Args:
+        tools: definitions, the last one of a name counts.
+        limit_bytes: largest size of all definitions as JSON.
+        first: names of tools that are kept before all others.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    called = [name for name in dict.fromkeys(first) if name in by_name]
+    kept: set[str] = set()
+    for name in dict.fromkeys([*called, *by_name]):
+        size = len(by_name[name].model_dump_json(exclude_none=True).encode("utf-8", "replace"))
+        if size <= limit_bytes:
+            limit_bytes -= size
+            kept.add(name)
+    return [tool for name, tool in by_name.items() if name in kept], len(by_name) - len(kept)
+
+
+def _read(value: Any, depth: int) -> Iterator[ToolDefinition]:
+    parsed = from_wire(value) if isinstance(value, str) else value
+    if depth <= 0:
+        return
+    if isinstance(parsed, ToolDefinition):
+        yield parsed
+    elif isinstance(parsed, list | tuple):
+        for item in parsed:
+            yield from _read(item, depth - 1)
+    elif isinstance(parsed, Mapping):
+        lists = [parsed[key] for key in _LISTS if isinstance(parsed.get(key), list | tuple)]
+        for listed in lists:
+            yield from _read(listed, depth - 1)
+        definition = None if lists else _definition(parsed)
+        if definition is not None:
+            yield definition
+
+
+def _definition(value: Mapping[str, Any]) -> ToolDefinition | None:
+    inner = next((value[key] for key in _INNER if isinstance(value.get(key), Mapping)), value)
+    kind = value.get("type")
+    name = inner.get("name") or (kind if kind != _FUNCTION else None)
+    if not isinstance(name, str) or not name:
+        return None
+    description = inner.get("description")
+    return ToolDefinition(
+        name=name,
+        description=description if isinstance(description, str) and description else None,
+        parameters=_schema(next((inner[key] for key in _SCHEMAS if inner.get(key) is not None), None)),
+    )
+
+
+def _schema(value: Any) -> dict[str, Any] | None:
+    parsed = from_wire(value) if isinstance(value, str) else value
+    if not isinstance(parsed, Mapping):
+        return None
+    inner = next((parsed[key] for key in _WRAPPERS if isinstance(parsed.get(key), Mapping)), parsed)
+    schema: dict[str, Any] = _in_lower_case(jsonable(inner))
+    return schema
+
+
+def _in_lower_case(schema: Any) -> Any:
+    """Return a schema whose types are in lower case, as JSON Schema has them; Gemini's are in upper case (``OBJECT``)."""
+    if isinstance(schema, list):
+        return [_in_lower_case(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema.get("type")
+    types = {"type": kind.lower()} if isinstance(kind, str) and kind.isupper() else {}
+    return {key: _in_lower_case(item) for key, item in schema.items()} | types
