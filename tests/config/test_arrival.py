@@ -29,13 +29,16 @@ from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Units
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring.rules import rule_files
+from spanscore.scorer import pipeline_of, receivers_of
 
 CHEAP = ["exact_match", "string_presence"]
 """They ask no judge, so that a rule may look at their scores; of every unit."""
 SPOOLS = TemporaryDirectory()
 """Until the tests end."""
+INTENT = {"category": {"name": "intent", "categories": {"refund": "Wants money back.", "order": "Wants to buy."}}}
+ALERTS = {"faithfulness": {"baseline": 0.85}, "intent": {"share_of": "refund", "max": 0.5, "baseline": 0.25}}
 BASE: dict[str, Any] = {
-    "metrics": ["faithfulness", "response_relevancy", *CHEAP],
+    "metrics": ["faithfulness", "response_relevancy", *CHEAP, INTENT],
     "judge": {
         "model": "openai:usual",
         "fallback": [{"model": "openai:as-usual"}],
@@ -43,12 +46,13 @@ BASE: dict[str, Any] = {
         "budget": [{"calls": 1_000, "per": "1h"}],
     },
     "embeddings": "openai:usual",
+    "units": {"also": [{"kind": "retriever", "metrics": ["faithfulness", "intent"], "alerts": deepcopy(ALERTS)}]},
     "sampling": {
         "rates": dict.fromkeys(CHEAP, 1.0),
         "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
         "feedback": {"rate": 0.5},
     },
-    "alerts": {"faithfulness": {"baseline": 0.85}},
+    "alerts": ALERTS,
     "judge_check": {"golden_set": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
     "compare": {"by": "service.version"},
     "spool": {"path": f"{SPOOLS.name}/spool.db"},
@@ -56,8 +60,9 @@ BASE: dict[str, Any] = {
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
-    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy", *CHEAP],
+    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy", *CHEAP, INTENT],
     "capture.metadata": ["unusual"],
+    "capture.images": "drop",
     "judge.model": "openai:unusual",
     "judge.base_url": "http://127.0.0.1:9/unusual",
     "judge.api_key_env": "UNUSUAL_KEY",
@@ -84,6 +89,8 @@ UNUSUAL: dict[str, Any] = {
     "judge.prices.*.cache_write": 0.4321,
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
+    "units.also.*.kind": "tool",
+    "units.also.*.metrics": ["faithfulness", "intent", "response_relevancy"],
     "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
     "sampling.head_sampling_rate.by_service": {"unusual": 0.4321},
     "sampling.rules.*.when.score.metric": "string_presence",
@@ -98,6 +105,7 @@ UNUSUAL: dict[str, Any] = {
     "judge_check.name": "unusual",
     "monitoring.dashboard_url": "https://unusual/",
     "monitoring.trace_url": "https://unusual/traces",
+    "alerts.*.share_of": "order",
     "alerts.*.labels": {"team": "unusual"},
     "alerts.*.evaluator_version": f"{Faithfulness('lexical').version}/usual/1",  # the one that it has; the default is any
     "alerts.*.runbook": "https://unusual/runbook",
@@ -150,11 +158,16 @@ def arguments(annotation: Any) -> list[Any]:
 
 IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls", "limits.job_queue": "spool"}
 """Keys that exclude another key."""
+OF_SHARES = {"alerts.*.share_of", "alerts.*.max", "alerts.*.min_rise"}
+INNER = "units.also.*."
+"""Prefix of the alerts on inner units, whose keys are those of ``alerts``."""
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
 SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
 AWAY = {path for path in LEAVES if path.startswith("remote_scoring.")}
 """They take the place of the parts that score; their tests are in tests/durable."""
+REFUSED = {"units.also.*.alerts.*.baseline.hour_of_week"}
+"""Keys of ``alerts`` that inner units cannot have; tests/monitoring/test_watched_means.py has their error."""
 IN_PROCESS = {"scopes", "ignore_scopes", "kinds", "dialects", "translations"}
 WIRE = {f"units.{name}" for name in Units.model_fields if name not in IN_PROCESS}
 """They take a server, and so tests of their own; all but those of the page in tests/service."""
@@ -164,7 +177,8 @@ def unusual(path: str) -> Any:
     """Return a value that is no default, and that nothing else has."""
     field, nth = LEAVES[path], [*LEAVES].index(path)
     default = [field.default is not True] if bool in arguments(field.annotation) else []
-    for value in (UNUSUAL.get(path), *default, 4_000 + nth, 40.5 + nth, 0.4 + nth / 1_000, f"unusual {nth}"):
+    own = UNUSUAL.get(path, UNUSUAL.get(path.removeprefix(INNER)))
+    for value in (own, *default, 4_000 + nth, 40.5 + nth, 0.4 + nth / 1_000, f"unusual {nth}"):
         if value is not None and allowed(value, field):
             return value
     raise AssertionError(f"say in UNUSUAL what {path} can be")
@@ -185,7 +199,8 @@ def configured(path: str | None) -> dict[str, Any]:
         *above, leaf = path.split(".")
         section: Any = whole
         for part in above:
-            section = _inside(section, part)
+            is_share = isinstance(section, dict) and part == "*" and path.removeprefix(INNER) in OF_SHARES
+            section = section["intent"] if is_share else _inside(section, part)
         section[leaf] = unusual(path)
         section.pop(IN_PLACE_OF.get(path), None)
         whole.pop(IN_PLACE_OF.get(path), None)
@@ -207,10 +222,11 @@ def made_of(file: Path, path: str | None) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(configured(path)))
     settings = read_settings(file).settings
     with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
-        scorer._line.span_thread.ensure()
-        scorer._doors.attached(), scorer._doors.spans()
+        pipeline_of(scorer).span_thread.ensure()
+        receivers_of(scorer).callback(), receivers_of(scorer).spans()
         assert scorer.flush(10)
-        rules = rule_files(settings.alerts, [*scorer._line.metrics.values()], settings.monitoring)
+        metrics = [*pipeline_of(scorer).metrics.values()]
+        rules = rule_files(settings.alerts, metrics, settings.monitoring, also=settings.units.also)
         return dict(values(scorer, "scorer", {})) | rules
 
 
@@ -272,7 +288,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {place: one.get(place) if one.get(place) == other.get(place) else VARIES for place in one | other}
 
 
-@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY))
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY - REFUSED))
 def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
     made = made_of(tmp_path / "spanscore.yaml", path)
 

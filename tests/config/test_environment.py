@@ -102,7 +102,7 @@ def test_a_fault_shows_the_text_of_the_file_and_not_what_the_environment_holds(t
     assert SECRET not in str((report.errors, report.missing))
 
 
-def test_what_a_configuration_will_do_is_told_in_the_words_of_the_file(tmp_path: Path) -> None:
+def test_what_a_configuration_will_do_is_reported_in_the_words_of_the_file(tmp_path: Path) -> None:
     rules = "sampling: {rules: [{when: {workflow: '${SECRET}'}, rate: 1}]}"
     text = f"metrics: [exact_match]\njudge: {{model: 'openai:${{SECRET}}'}}\n{rules}"
 

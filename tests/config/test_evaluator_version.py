@@ -44,10 +44,12 @@ def test_a_series_that_no_metric_has_is_refused_with_the_one_there_is(
     tmp_path: Path, key: bool, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = ran(*command, str(written(tmp_path, "foo")))
+    result = ran(*command, str(written(tmp_path, "foo")))
 
-    assert f"alerts.faithfulness.evaluator_version: 'foo' is of no configured metric; faithfulness has '{OLD}'" in told
-    assert not told.startswith("0")
+    assert (
+        f"alerts.faithfulness.evaluator_version: 'foo' is of no configured metric; faithfulness has '{OLD}'" in result
+    )
+    assert not result.startswith("0")
     assert not (tmp_path / "out").exists()
 
 
@@ -56,9 +58,9 @@ def test_the_series_that_there_is_can_be_watched(tmp_path: Path, key: bool) -> N
 
 
 def test_the_series_of_a_second_judge_is_refused_until_it_is_the_judge(tmp_path: Path, key: bool) -> None:
-    told = ran("check", str(written(tmp_path, NEW, "{faithfulness: {shadow: 'openai:new'}}")))
+    result = ran("check", str(written(tmp_path, NEW, "{faithfulness: {shadow: 'openai:new'}}")))
 
-    assert f"faithfulness has '{OLD}', which is its shadow's; no alert reads it" in told
+    assert f"faithfulness has '{OLD}', which is its shadow's; no alert reads it" in result
 
 
 def test_a_scorer_does_not_start_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

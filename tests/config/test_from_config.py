@@ -4,14 +4,17 @@ import traceback
 
 import pytest
 from tests.live import QUESTION, a_trace, rag
+from tests.servers.openai_api import OpenAIServer
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Sampling
 from spanscore.config.reading import read_settings
 from spanscore.judges.effects.cost import table_of
 from spanscore.judges.effects.limited import RateLimited
-from spanscore.judges.effects.middleware import layers, unwrapped
+from spanscore.judges.effects.middleware import layers
 from spanscore.metrics import ContextRelevance
+from spanscore.scorer import pipeline_of
+from spanscore.wiring.accounts import judges_of
 
 WHOLE = """
 judge: {model: lexical}
@@ -76,7 +79,9 @@ WRONG = {
     "metrics: [exact_match": ["spanscore.yaml"],
     "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
-    "metrics: [exact_match]\njudge: {model: lexical, base_url: 'http://h/v1'}": ["judge.base_url is for a judge"],
+    "metrics: [exact_match]\njudge: {model: lexical, base_url: 'http://h/v1'}": [
+        "judge.base_url applies only to a judge given as"
+    ],
     "metrics: [exact_match]\njudge: {model: 'openai:m', api_key_env: J, api_key_file: k}": [
         "api_key_env and api_key_file"
     ],
@@ -159,7 +164,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("text", KEYS)
-def test_a_key_in_the_file_is_refused_where_it_is_a_judges_and_never_told(tmp_path, text):
+def test_a_key_in_the_file_is_refused_where_it_is_a_judges_and_never_shown(tmp_path, text):
     with pytest.raises(ConfigurationError) as raised:
         OnlineScorer.from_config(write(tmp_path, f"metrics: [exact_match]\n{text}"), tracer_provider=a_trace().provider)
 
@@ -173,11 +178,11 @@ def test_a_judge_has_those_that_stand_in_for_it_by_name_and_with_settings_of_the
     text = f"metrics: [faithfulness]\njudge: {{model: 'openai:m', timeout: 7s, fallback: {others}}}"
 
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
-        judge = scorer._line.metrics["faithfulness"]._judge
+        (judge,) = judges_of(pipeline_of(scorer).metrics["faithfulness"])
         accounts = scorer.status().accounts
 
     assert [one.model for one in judge.judges] == ["m", "n", "o"]
-    assert [gate.timeout for one in judge.judges for gate in layers(one) if isinstance(gate, RateLimited)] == [
+    assert [limiter.timeout for one in judge.judges for limiter in layers(one) if isinstance(limiter, RateLimited)] == [
         7.0,
         7.0,
         5.0,
@@ -188,12 +193,15 @@ def test_a_judge_has_those_that_stand_in_for_it_by_name_and_with_settings_of_the
 def test_a_key_that_the_environment_holds_may_be_in_a_header(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", KEY)
     headers = "{default_headers: {x-api-key: '${JUDGE_KEY}'}}"
-    text = f"metrics: [faithfulness]\njudge: {{model: 'openai:m', base_url: 'http://127.0.0.1:1/v1', model_kwargs: {headers}}}"
+    with OpenAIServer(lambda _: "no") as server:
+        text = (
+            f"metrics: [faithfulness]\njudge: {{model: 'openai:m', base_url: '{server.url}', model_kwargs: {headers}}}"
+        )
 
-    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
-        judge = unwrapped(scorer._line.metrics["faithfulness"]._judge)
+        with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
-    assert judge._model.default_headers == {"x-api-key": KEY}
+    assert {sent["x-api-key"] for sent in server.headers} == {KEY}
 
 
 def test_an_abandoned_answer_is_scored_where_the_file_asks_for_it(tmp_path):
@@ -258,10 +266,10 @@ def test_the_metrics_of_a_file_share_its_judge_and_its_embeddings(tmp_path, monk
     text = "metrics: [response_relevancy, answer_correctness]\njudge: {model: 'openai:m'}\nembeddings: 'openai:e'"
 
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
-        one, other = scorer._line.metrics.values()
+        one, other = pipeline_of(scorer).metrics.values()
 
-    assert one._judge is other._judge
-    assert one._embedder is other._embedder
+    assert [id(judge) for judge in judges_of(one)] == [id(judge) for judge in judges_of(other)]
+    assert len(judges_of(one)) == 2
 
 
 def test_embeddings_are_asked_at_the_prices_and_as_patiently_as_the_judge(tmp_path, monkeypatch):
@@ -272,8 +280,8 @@ def test_embeddings_are_asked_at_the_prices_and_as_patiently_as_the_judge(tmp_pa
     )
 
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
-        asked = [*layers(scorer._line.metrics["response_relevancy"]._embedder.asked)]
+        asked = [*layers(judges_of(pipeline_of(scorer).metrics["response_relevancy"])[-1])]
 
-    [gated] = [one for one in asked if isinstance(one, RateLimited)]
-    assert (gated.timeout, gated.queue_timeout, gated.max_attempts) == (7.0, 60.0, 2)
+    [limited] = [one for one in asked if isinstance(one, RateLimited)]
+    assert (limited.timeout, limited.queue_timeout, limited.max_attempts) == (7.0, 60.0, 2)
     assert table_of(asked[0])["e"].input == 3.0

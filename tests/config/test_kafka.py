@@ -47,7 +47,9 @@ def test_name_and_password_come_from_their_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("held", "kind"), [(None, NotReadyError), ("", ConfigurationError), ("a\nb", ConfigurationError)]
 )
-def test_a_password_that_is_none_is_told_by_its_file(held: str | None, kind: type[Exception], tmp_path: Path) -> None:
+def test_a_password_that_is_none_is_reported_by_its_file(
+    held: str | None, kind: type[Exception], tmp_path: Path
+) -> None:
     (tmp_path / "name").write_text("reader")
     file = tmp_path / "password"
     if held is not None:

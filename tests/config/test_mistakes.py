@@ -170,6 +170,10 @@ WRONG: dict[str, tuple[str, str]] = {
         f"{M}sampling: {{rules: [{{rate: 1}}]}}",
         "sampling.rules.0.when: is required; write for example when: {status: error}",
     ),
+    "a webhook without a condition": (
+        f"{M}outputs: {{sinks: [{{webhook: {{url: 'http://127.0.0.1:1/'}}}}]}}",
+        'outputs.sinks: webhook.when: is required; write for example when: ["faithfulness<0.5"]',
+    ),
     "a rule without a rate": (
         f"{M}sampling: {{rules: [{{when: {{status: error}}}}]}}",
         "sampling.rules.0.rate: is required; write for example rate: 1",
@@ -272,25 +276,25 @@ def said(folder: Path, text: str | bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("mistake", NO_CONFIGURATION)
-def test_a_file_that_is_no_configuration_is_told_in_one_line_with_its_place(tmp_path: Path, mistake: str) -> None:
+def test_a_file_that_is_no_configuration_is_reported_in_one_line_with_its_place(tmp_path: Path, mistake: str) -> None:
     text, line = NO_CONFIGURATION[mistake]
 
-    [told] = said(tmp_path, text)
+    [message] = said(tmp_path, text)
 
-    assert told.startswith(line), told
+    assert message.startswith(line), message
 
 
 @pytest.mark.parametrize("mistake", WRONG)
-def test_a_mistake_is_told_with_its_key_what_is_wrong_and_what_to_write(
+def test_a_mistake_is_reported_with_its_key_what_is_wrong_and_what_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     text, lines = WRONG[mistake]
 
-    told = said(tmp_path, text)
+    message = said(tmp_path, text)
 
     expected = lines.splitlines()
-    assert [line[: len(beginning)] for line, beginning in zip(told, expected, strict=True)] == expected, told
+    assert [line[: len(beginning)] for line, beginning in zip(message, expected, strict=True)] == expected, message
 
 
 RIGHT = {
@@ -329,26 +333,26 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_what_stands_under_an_unknown_key_or_one_of_a_secret_is_never_told(tmp_path: Path, text: str) -> None:
-    told = said(tmp_path, text)
+def test_what_stands_under_an_unknown_key_or_one_of_a_secret_is_never_shown(tmp_path: Path, text: str) -> None:
+    message = said(tmp_path, text)
 
     with pytest.raises(ConfigurationError) as raised:
         OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider)
 
-    assert told
-    assert "Judge0123" not in "\n".join([*told, *traceback.format_exception(raised.value)])
+    assert message
+    assert "Judge0123" not in "\n".join([*message, *traceback.format_exception(raised.value)])
 
 
 @pytest.mark.parametrize("name", ["SAMPLING__API_KEY", "JUDGE__OPENAI_TOKEN", "SAMPLING"])
 def test_nor_is_what_the_environment_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"SPANSCORE_{name}", KEY)
 
-    told = said(tmp_path, M)
+    message = said(tmp_path, M)
 
-    assert told
-    assert "Judge0123" not in "\n".join(told)
+    assert message
+    assert "Judge0123" not in "\n".join(message)
 
 
-def test_a_folder_is_told_as_one(tmp_path: Path) -> None:
+def test_a_folder_is_reported_as_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a folder; give the YAML file in it"):
         config_report(tmp_path)

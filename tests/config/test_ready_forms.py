@@ -55,9 +55,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("wrong", READY)
 def test_a_wrong_form_is_answered_with_the_right_one_which_can_be_pasted(file: Path, wrong: str) -> None:
     file.write_text(M + wrong)
-    told = "\n".join(config_report(file).errors)
+    message = "\n".join(config_report(file).errors)
 
-    assert f"write {READY[wrong]}" in told or f"such as {READY[wrong]}" in told
+    assert f"write {READY[wrong]}" in message or f"such as {READY[wrong]}" in message
     in_section = wrong.partition(": {")[0] if wrong.startswith("outputs") else ""
     for form in READY[wrong].split(" or "):
         file.write_text(
@@ -98,10 +98,10 @@ def test_a_text_under_a_key_that_nobody_knows_is_not_shown(file: Path, secret: s
 
 def test_a_control_character_and_a_long_value_are_not_quoted_as_they_are(file: Path) -> None:
     file.write_text(M + 'service_names: "a"\nqueue_size: "\\e[2J"\nbudget: ' + json.dumps(["x" * 500]))
-    told = "\n".join(config_report(file).errors)
+    message = "\n".join(config_report(file).errors)
 
-    assert "\x1b" not in told
-    assert "x" * 200 not in told
+    assert "\x1b" not in message
+    assert "x" * 200 not in message
 
 
 # --- short forms --------------------------------------------------------------------------------------------------------

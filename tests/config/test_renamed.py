@@ -39,9 +39,9 @@ def test_an_old_key_is_answered_with_the_new_one(old: str, tmp_path: Path) -> No
     settings = {"metrics": ["exact_match"], **nested(written, 1)}
     (file := tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(settings))
     section = old.partition(".")[0]  # an old section is named before its keys
-    told, new = (section, NEW_KEYS[section]) if section in NEW_KEYS else (written, NEW_KEYS[old])
+    result, new = (section, NEW_KEYS[section]) if section in NEW_KEYS else (written, NEW_KEYS[old])
 
-    with pytest.raises(ConfigurationError, match=re.escape(f"{told}: is now {new.replace('*', 'exact_match')}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"{result}: is now {new.replace('*', 'exact_match')}")):
         OnlineScorer.from_config(file)
 
 

@@ -30,28 +30,17 @@ if TYPE_CHECKING:
     from spanscore.config.units import Sessions as Sessions
     from spanscore.config.units import Units as Units
 
-_PUBLIC = {
-    "Budget": "judging",
-    "Capture": "capture",
-    "Collect": "collect",
-    "Compare": "monitoring",
-    "Extract": "capture",
-    "FeedbackSampling": "sampling",
-    "HeadSampling": "sampling",
-    "JudgeCheck": "monitoring",
-    "JudgeSettings": "judging",
-    "Limits": "outputs",
-    "Monitoring": "monitoring",
-    "Outputs": "outputs",
-    "RemoteScoring": "durable",
-    "Rule": "sampling",
-    "RuleCondition": "sampling",
-    "Sampling": "sampling",
-    "ScoreBelow": "sampling",
-    "Sessions": "units",
-    "Spool": "durable",
-    "Units": "units",
+_MODULES = {
+    "capture": "Capture Extract",
+    "collect": "Collect",
+    "durable": "RemoteScoring Spool",
+    "judging": "Budget JudgeSettings",
+    "monitoring": "Compare JudgeCheck Monitoring",
+    "outputs": "Limits Outputs",
+    "sampling": "FeedbackSampling HeadSampling Rule RuleCondition Sampling ScoreBelow",
+    "units": "Sessions Units",
 }
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605  (one list of names, not two)
 
 

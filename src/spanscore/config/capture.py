@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from spanscore.config.kinds import Items, SettingsPart
 from spanscore.core.span import Unit
-
-__all__ = ["Capture", "Extract", "Place"]
 
 _SIDES: Final = ("input", "output")
 
@@ -64,19 +62,24 @@ class Capture(SettingsPart):
         enabled: whether runs are recorded. Set it to False if another instrumentation already traces the application:
             ``handler`` and ``install()`` then do nothing, and ``submit()`` still scores.
         content: whether prompts, answers and documents are exported. None = as the environment variable
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` sets it, by default no. Scoring works either way.
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` sets it, by default no. Scoring needs no export.
         metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``. Values are
             texts, numbers and booleans; texts are redacted. Readers of exported spans (``spanscore serve``, ``replay``) need
-            them for rules on metadata and for dimensions. Spans of other instrumentations carry their metadata already.
+            them for rules on metadata and for dimensions. Spans of other instrumentations already have their metadata.
         metrics: whether tokens and durations of the application's model runs are emitted as histograms
-            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They measure runs, not scores, so ``outputs``
-            does not switch them off; ``enabled: false`` does. They are also off if another instrumentation emits them, or if a
-            head sampler drops runs, which would be missing. This is decided when the first run starts; ``status()`` shows it.
+            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). Both measure runs, not scores, so ``outputs``
+            does not switch them off; ``enabled: false`` does. The histograms are also off if another instrumentation emits
+            them, or if a head sampler drops runs, which would be missing. The first run's start decides; ``status()`` shows
+            the result.
         context: whether the span of a tool is OpenTelemetry's current span while the tool runs. Spans that the tool creates (a
             database, HTTP) then become its children. Attributes that the tool sets on the current span are lost.
         all_runs: whether prompts, parsers and lambdas also get spans.
-        score_abandoned: whether the partial answer of a stream is scored if its reader stopped early; else it is ``no_sample``.
-        score_failed: whether a failed run is scored if its model had answered; else it is ``no_sample``.
+        score_abandoned: whether the partial answer of a stream is scored if its reader stopped early. If not, the unit is
+            ``no_sample``.
+        score_failed: whether a failed run is scored if its model had answered. If not, the unit is ``no_sample``.
+        images: whether samples have the images of prompts and tools (``keep``), or only markers (``drop``). None = ``keep``, or
+            ``drop`` if a ``redactor`` is set, which reads texts only. Exported spans have the addresses of images, never their
+            bytes.
         extract: the places of question, answer and contexts, if they are not at the usual places; None = the usual places.
     """
 
@@ -89,4 +92,5 @@ class Capture(SettingsPart):
     all_runs: bool = False
     score_abandoned: bool = False
     score_failed: bool = False
+    images: Literal["keep", "drop"] | None = None
     extract: Extract | None = None

@@ -11,9 +11,8 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol
 from pydantic import AfterValidator, Field
 
 from spanscore.config.kinds import AnyPath, Items, SettingsPart, Size
+from spanscore.core.score import CATEGORY_WORD
 from spanscore.errors import ConfigurationError
-
-__all__ = ["CaseCondition", "Collect", "condition_of"]
 
 _WRITTEN: Final = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(<=|>=|!=|==|<|>|=)\s*(\S+)\s*")
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -26,14 +25,15 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "!=": operator.ne,
 }
 _LABELS: Final = ("pass", "fail")
+"""A label or a category, as ``Scale.categories`` allows them."""
 
 
 class ScoreLike(Protocol):
     """A score that a condition can compare: a new score, or one from a trace store."""
 
     @property
-    def value(self) -> float | None:
-        """The value on the metric's own scale; None if the score has no value."""
+    def value(self) -> float | str | None:
+        """The value on the metric's own scale, the word of a categorical one; None if the score has no value."""
 
     @property
     def label(self) -> str | None:
@@ -46,7 +46,7 @@ class CaseCondition(NamedTuple):
     Attributes:
         metric: name of the metric.
         sign: comparison, such as ``<`` or ``!=``.
-        bound: number to compare the value with, or the label ``pass`` or ``fail``.
+        bound: number or category to compare the value with, or the label ``pass`` or ``fail``.
     """
 
     metric: str
@@ -56,8 +56,15 @@ class CaseCondition(NamedTuple):
     def holds(self, scores: Mapping[str, ScoreLike]) -> bool:
         """Return whether the unit with these scores meets the condition; without a score of the metric it does not."""
         score = scores.get(self.metric)
-        told = None if score is None else score.label if isinstance(self.bound, str) else score.value
-        return told is not None and _COMPARE[self.sign](told, self.bound)
+        result = None if score is None else score.label if self.is_label else score.value
+        if result is None or isinstance(result, str) is not isinstance(self.bound, str):
+            return False
+        return _COMPARE[self.sign](result, self.bound)
+
+    @property
+    def is_label(self) -> bool:
+        """Whether the bound is ``pass`` or ``fail``."""
+        return self.bound in _LABELS
 
 
 def condition_of(text: str) -> CaseCondition:
@@ -66,15 +73,17 @@ def condition_of(text: str) -> CaseCondition:
     Raises:
         ConfigurationError: the text is not a condition; the message shows two examples.
     """
-    found = _WRITTEN.fullmatch(text)
-    bound = None if found is None else _bound(found[3])
-    if found is None or bound is None or (isinstance(bound, str) and found[2] not in ("=", "==", "!=")):
-        raise ConfigurationError(f"{text!r} is no condition; write for example 'faithfulness<0.5' or 'harmless=fail'")
-    return CaseCondition(found[1], found[2], bound)
+    match = _WRITTEN.fullmatch(text)
+    bound = None if match is None else _bound(match[3])
+    if match is None or bound is None or (isinstance(bound, str) and match[2] not in ("=", "==", "!=")):
+        raise ConfigurationError(
+            f"{text!r} is no condition; write for example 'faithfulness<0.5', 'harmless=fail' or 'intent=refund'"
+        )
+    return CaseCondition(match[1], match[2], bound)
 
 
 def _bound(text: str) -> float | str | None:
-    if text in _LABELS:
+    if CATEGORY_WORD.fullmatch(text):
         return text
     try:
         return float(text)
@@ -94,13 +103,18 @@ def _check_condition(text: str) -> str:
     return text
 
 
+Conditions = Annotated[Items[Annotated[str, AfterValidator(_check_condition)]], Field(min_length=1)]
+"""One or more conditions, as texts."""
+
+
 class Collect(SettingsPart):
     """Units that meet a condition become cases of a data set, appended to a file on this machine.
 
     The file holds users' texts, as returned by the redactor. Only its owner may read it; an existing file's mode is changed.
 
     Attributes:
-        when: conditions, such as ``faithfulness<0.5`` on the metric's own scale, or ``harmless=fail``. One match is enough.
+        when: conditions, such as ``faithfulness<0.5`` on the metric's own scale, ``harmless=fail``, or ``intent=refund`` for a
+            category. One match is enough.
         out: path of the file, relative to the working directory: JSON lines as ``spanscore collect`` writes them. A missing
             file is created; its folder must exist. Equal questions become one case, among the cases that this process wrote.
         max_bytes: combined size of the file and its predecessor, whose name ends in ``.1``. At half of this size the file
@@ -108,7 +122,7 @@ class Collect(SettingsPart):
     """
 
     section: ClassVar[str] = "collect"
-    when: Annotated[Items[Annotated[str, AfterValidator(_check_condition)]], Field(min_length=1)]
+    when: Conditions
     out: AnyPath
     max_bytes: Annotated[Size, Field(ge=LEAST_BYTES)] = 100_000_000
 

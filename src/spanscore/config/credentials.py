@@ -9,8 +9,6 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError, NotReadyError
 
-__all__ = ["HOW_TO_GIVE", "bearer_token", "credentials_in", "may_be_credential", "token_in_file", "without_credentials"]
-
 
 def bearer_token(secret: str | None, what: str) -> str:
     """Return a bearer token without surrounding spaces.
@@ -74,7 +72,7 @@ def may_be_credential(name: object) -> bool:
 
 
 def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
-    """Yield the places of secrets that are written into the file; ``${NAME}``, a variable of the environment, is not one."""
+    """Yield the places of secrets that are written into the file; ``${NAME}``, a variable of the environment, is no secret."""
     inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
         if _NAMES.search(str(name)) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):

@@ -24,15 +24,13 @@ from spanscore.config.kinds import (
 )
 from spanscore.errors import ConfigurationError, NotReadyError
 
-__all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "RemoteScoring", "Spool", "ValueInFile", "confluent_config"]
-
 _BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"
 _SILENT: Final = logging.Logger("spanscore.kafka", logging.CRITICAL + 1)
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
 _CLIENT: Final = re.compile(
     r"(enable\.)?(sasl|ssl)\.|(https|socket|reconnect|broker|connections)\.|client\.(rack|dns\.)"
 )
-"""Properties of librdkafka for the connection to brokers. Its other properties decide what to read; spanscore sets them."""
+"""Properties of librdkafka for the connection to brokers. spanscore sets the properties that select the data."""
 _SECURITY: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location")
 _SECRET: Final = re.compile(r"(password|secret|passphrase|ssl\.key\.pem|oauthbearer\.config)$")
 
@@ -57,7 +55,7 @@ class ValueInFile(SettingsPart):
     """A value in a separate file, for secrets.
 
     Attributes:
-        file: path of the file; it has one line of text.
+        file: path of a file with one line of text.
     """
 
     file: str
@@ -86,8 +84,8 @@ class KafkaSecurity(SettingsPart):
     """Authentication between client and brokers. Secrets are in files, never in the configuration.
 
     Attributes:
-        protocol: protocol of the connection: plain text or TLS (``SSL``), with ``SASL_`` also name and password.
-        mechanism: SASL mechanism. ``PLAIN`` sends the password itself, so use it with ``SASL_SSL`` only. ``OAUTHBEARER`` has no
+        protocol: protocol of the connection: plain text or TLS (``SSL``); ``SASL_`` adds name and password.
+        mechanism: SASL mechanism. ``PLAIN`` sends the password itself, so use it only with ``SASL_SSL``. ``OAUTHBEARER`` has no
             name and password; ``client`` names the server that issues its tokens.
         username_file: file with the user name.
         password_file: file with the password.
@@ -102,14 +100,14 @@ class KafkaSecurity(SettingsPart):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        given = [name for name in ("username_file", "password_file") if getattr(self, name) is not None]
+        files = [name for name in ("username_file", "password_file") if getattr(self, name) is not None]
         has_password = self.mechanism != "OAUTHBEARER"
-        if given and not has_password:
-            raise ValueError(f"{given[0]} is not read with mechanism: OAUTHBEARER")
-        if self.protocol.startswith("SASL_") and has_password and len(given) < len(("name", "password")):
+        if files and not has_password:
+            raise ValueError(f"{files[0]} is not read with mechanism: OAUTHBEARER")
+        if self.protocol.startswith("SASL_") and has_password and len(files) < len(("name", "password")):
             raise ValueError(f"protocol: {self.protocol} needs username_file and password_file")
-        if given and not self.protocol.startswith("SASL_"):
-            raise ValueError(f"{given[0]} is read only with protocol: SASL_SSL or SASL_PLAINTEXT, not {self.protocol}")
+        if files and not self.protocol.startswith("SASL_"):
+            raise ValueError(f"{files[0]} is read only with protocol: SASL_SSL or SASL_PLAINTEXT, not {self.protocol}")
         if self.ca is not None and not self.protocol.endswith("SSL"):
             raise ValueError(f"ca is read only with protocol: SSL or SASL_SSL, not {self.protocol}")
         return self
@@ -119,7 +117,7 @@ class KafkaTopic(SettingsPart):
     """A topic of OTLP requests, as the Collector's ``kafka`` exporter writes them: ``otlp_proto``, partitioned by trace.
 
     Attributes:
-        brokers: host and port of some brokers; the client discovers the others.
+        brokers: host and port of some brokers; the client discovers the other brokers.
         topic: name of the topic.
         security: authentication between client and brokers; by default plain text without a user name.
         client: further properties of librdkafka (``ssl.…``, ``sasl.oauthbearer.…``, ``socket.…``) → their values; a secret is
@@ -136,11 +134,11 @@ class KafkaSettings(KafkaTopic):
     """The topic that ``spanscore worker`` reads. Other commands ignore it.
 
     Attributes:
-        logs_topic: topic of OTLP log records, whose content is joined to the spans. Each worker reads all of it. null = no
-            topic.
+        logs_topic: topic of OTLP log records, whose content is joined to the spans. Each worker reads all its partitions.
+            null = no topic.
         group: name of the consumer group that shares the topic's partitions. All its workers must have one configuration.
-        key: key of the topic's messages. ``trace``: the trace id, as the Collector writes it. ``conversation``: the id of the
-            conversation, so that one worker reads all its turns; several workers need it for metrics of conversations.
+        key: key of the topic's messages. ``trace`` is the trace id, as the Collector writes it. ``conversation`` is the id of
+            the conversation, so that one worker reads all its turns; several workers need it for metrics of conversations.
         max_open_age: time for which spans without their root hold back their partition; then their unit is ``incomplete``.
     """
 
@@ -212,7 +210,7 @@ class RemoteScoring(SettingsPart):
     Attributes:
         endpoint: address of OTLP over HTTP of a ``spanscore serve``, without ``/v1/traces``. Use https: prompts, answers and
             the token are sent to it.
-        token_file: file with the bearer token of the ``endpoint``. It is read for each request, so that it can be replaced.
+        token_file: file with the bearer token of the ``endpoint``. The file is read for each request, so it can be replaced.
         timeout: time limit of one request.
         kafka: topic that replaces ``endpoint`` and ``token_file``: brokers, topic and security, as in the section ``kafka``.
     """
@@ -251,19 +249,19 @@ class Spool(SettingsPart):
     them.
 
     The file holds prompts and answers, as returned by the redactor. Only its owner may read it, and finished units are wiped.
-    The
-    sampling decision of a unit is stored with it: the process that scores it does not sample again.
+    The sampling decision of a unit is stored with it: the process that scores it does not sample again.
 
     Attributes:
         path: path of the file, on a local disk, relative to the working directory; a missing file is created.
-        sync: ``full``: units survive a power failure. ``normal``: units survive the end of the process, also ``kill -9``;
+        sync: with ``full``, units survive a power failure. With ``normal``, units survive ``kill -9`` of the process;
             writing a unit takes a third of the time.
         max_bytes: size of the file; units beyond it are ``queue_full``.
         max_age: age at which a unit in the file is ``expired``.
-        lease: time after which others may take the units of a process that hangs. Units of an ended process are free at once.
+        lease: time after which other processes may take the units of a process that hangs. Units of an ended process are free
+            immediately.
         allow_network_disk: whether the file may be on a network disk, whose locks depend on a correct server.
-        score_here: whether this process scores its own units and those without an owner. ``false``: it only captures and writes
-            them, ``spanscore worker`` scores them, and its units end as ``delegated``.
+        score_here: whether this process scores its own units and units without an owner. With ``false`` it only captures units
+            and writes them to the file; ``spanscore worker`` scores them, and they end here as ``delegated``.
     """
 
     section: ClassVar[str] = "spool"

@@ -24,20 +24,6 @@ from spanscore.config.kinds import (
 )
 from spanscore.core.printable import DURATION, parse_duration
 
-__all__ = [
-    "OF_SCORER",
-    "UNITS",
-    "Budget",
-    "BudgetUnit",
-    "ByName",
-    "ChatModelSettings",
-    "JudgeSettings",
-    "JurySettings",
-    "MetricCost",
-    "ShadowSettings",
-    "Spent",
-]
-
 BudgetUnit = Literal["usd", "tokens", "calls"]
 UNITS: Final[tuple[BudgetUnit, ...]] = ("usd", "tokens", "calls")
 _SHORTEST_S: Final = 60.0
@@ -100,21 +86,22 @@ _PER: Final = {
 class Budget(SettingsPart):
     """A limit on the cost of judges per window, in one of ``usd``, ``tokens`` and ``calls``. A scorer may have several budgets.
 
-    When a budget is spent, no more questions are sent. A budget in usd or tokens may be overrun if an answer is longer than
-    every answer before it, by the difference. In the first twentieth of the first window no cost is measured yet: rates are
+    When a budget is spent, no more questions are sent. If an answer is longer than every earlier answer, a budget in usd or
+    tokens is exceeded by the difference. In the first twentieth of the first window no cost is measured yet: rates are
     lowered only if this part's share of the budget is spent early.
 
-    The sampling rates are lowered so that a window's budget lasts to its end; π and T on every score are the true ones.
+    The sampling rates are lowered so that a window's budget lasts to its end. Every score has its true probability and
+    threshold.
     Spending is counted in memory, so a restart begins at zero.
 
     Attributes:
         usd: US dollars; needs the prices of the judge models.
         tokens: input and output tokens.
-        calls: requests that may be billed, including repeated ones.
+        calls: requests that may be billed, including repeated requests.
         per: length of the window, ``1m`` to ``30d``, or in seconds. Windows are aligned to UTC.
         metric: name of the one metric that the budget limits; None = all metrics of the scorer together.
-        lowers_rates: whether sampling rates are lowered to make the budget last. False for stored samples: their rates stay,
-            and the rest of a window ends as ``budget_exhausted``. Python only.
+        lowers_rates: whether sampling rates are lowered to make the budget last. False for stored samples, whose rates stay:
+            samples after the end of the budget are ``budget_exhausted``. Python only.
     """
 
     model_config = ConfigDict(
@@ -132,9 +119,9 @@ class Budget(SettingsPart):
 
     @model_validator(mode="after")
     def _check_unit(self) -> Self:
-        given = [unit for unit in UNITS if getattr(self, unit) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
+        units = [unit for unit in UNITS if getattr(self, unit) is not None]
+        if len(units) != 1:
+            found = " and ".join(units) or "none"
             raise ValueError(f"a budget has exactly one of {', '.join(UNITS)}; this one has {found}")
         return self
 
@@ -147,6 +134,11 @@ class Budget(SettingsPart):
     def amount(self) -> float:
         """The amount per window, in ``unit``."""
         return float(getattr(self, self.unit))
+
+    @property
+    def kind(self) -> tuple[BudgetUnit, float, str | None]:
+        """Unit, window in seconds and metric: everything but the amount."""
+        return self.unit, self.window_s, self.metric
 
     @property
     def window_s(self) -> float:
@@ -175,10 +167,12 @@ class PriceSettings(SettingsPart):
     """The price of a model, in USD per million tokens.
 
     Attributes:
-        input: price of input tokens.
-        output: price of output tokens.
-        cached_input: price of input tokens that the provider reads from its cache; None = as ``input``.
-        cache_write: price of input tokens that the provider writes to its cache; None = as ``input``.
+        input: price of input tokens, in USD per million tokens.
+        output: price of output tokens, in USD per million tokens.
+        cached_input: price of input tokens that the provider reads from its cache, in USD per million tokens; None = as
+            ``input``.
+        cache_write: price of input tokens that the provider writes to its cache, in USD per million tokens; None = as
+            ``input``.
         batch: share of these prices that is billed for answers at the batch price (``service_tier: flex``, ``--batch``).
     """
 
@@ -218,10 +212,11 @@ class ChatModelSettings(SettingsPart):
     prompt_order: Literal["evidence_first", "instruction_first"] = "evidence_first"
     prompt_cache: bool = True
     prompt_cache_wait: Seconds = 2.0
+    images: bool | None = None
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the model is called with a key of its own, or without a key, instead of its provider's usual key."""
+        """Whether the model is called with a separate key, or without a key, instead of its provider's usual key."""
         return bool(self.api_key_env or self.api_key_file or self.base_url)
 
 
@@ -252,14 +247,14 @@ class JudgeSettings(ChatModelSettings):
             or ``gemini-`` need no provider.
         fallback: models that are asked, in this order, while the judge is unavailable (its breaker is open): names, or sections
             such as ``judge``. Each inherits the settings of ``judge``, except ``base_url``, the API key and ``model_kwargs``.
-            Its scores have an evaluator version of their own.
+            Its scores have a separate evaluator version.
         prices: model name as the provider returns it, or a pattern (``gpt-4o*``; the longest match is used) → its prices. A
-            dated name has the price of the undated one. Models without a price have no cost.
+            dated name has the price of the undated name. Models without a price have no cost.
         budget: limits on the cost of judges: ``[{usd: 2, per: 1h}]``. Sampling rates are lowered so that each limit lasts.
         replica_share: share of every budget that this process may spend, (0, 1]: 0.25 for one of four replicas.
-        trace: whether each call of a judge becomes a span of the scope ``spanscore.judge``. The spans of a score are a trace of
-            their own, whose id is ``spanscore.score.id``, linked to the evaluation span. They have prompt and answer only with
-            ``capture.content``.
+        trace: whether each call of a judge becomes a span of the scope ``spanscore.judge``. The spans of a score are a separate
+            trace, whose id is ``spanscore.score.id``, linked to the evaluation span. These spans have prompt and answer
+            only with ``capture.content``.
         shadows: metrics with the name of a configured metric, but another judge or prompt. Each scores the units of its
             namesake, as separate evaluation spans with the source ``shadow``. No mean, alert or unit's span has these scores;
             ``status()`` compares them. Only ``flush`` and ``shutdown`` wait for them. Python only: in a file, write ``shadow``
@@ -281,8 +276,8 @@ class JudgeSettings(ChatModelSettings):
 
 
 class ShadowSettings(ChatModelSettings):
-    """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``). It gets the same units and is counted
-    apart.
+    """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``), which gets the same units; counts
+    are separate.
 
     Missing keys are inherited from ``judge``, except its fallback. Address, key and parameters are inherited only if the
     provider is the same.
@@ -301,14 +296,14 @@ class JurySettings(SettingsPart):
     """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
 
     The keys are among the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
-    or the majority for a pass/fail metric; a tie has no value.
+    or the majority for a pass/fail metric; a tied vote gives no value.
 
     Attributes:
         judges: two or more judges of different models: names, or sections as ``judge``. Each inherits omitted keys from
             ``judge``, but not its fallback; address, key and parameters only for the same provider.
-        then: another judge, asked only if the jurors disagree; its value counts as one more. None = no further judge.
-        when: when ``then`` is asked. ``disagree``: some jurors gave a value and some did not, or their highest and lowest
-            quality differ by more than 0.25.
+        then: another judge, asked only if the jurors disagree; its value counts as one more vote. None = no further judge.
+        when: when ``then`` is asked. ``disagree`` means that some jurors gave a value and some did not, or that their highest
+            and lowest quality differ by more than 0.25.
     """
 
     judges: Items[Annotated[(ChatModelSettings, *ByName)]] = ()

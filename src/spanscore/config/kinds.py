@@ -26,39 +26,6 @@ from spanscore.core.printable import DURATION, parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
 
-__all__ = [
-    "DURATION",
-    "NUMBER",
-    "PERCENT",
-    "SIZE",
-    "AlsoWritten",
-    "AnyPath",
-    "Count",
-    "ExtractorPart",
-    "FilterFunction",
-    "FrozenDict",
-    "InnerShare",
-    "Items",
-    "MetricObjects",
-    "NormalizerPart",
-    "PerMinute",
-    "PositiveSeconds",
-    "QueuePart",
-    "Rate",
-    "RedactorPart",
-    "Seconds",
-    "SettingsPart",
-    "Share",
-    "SinkPart",
-    "Size",
-    "Table",
-    "TaskCount",
-    "WebAddress",
-    "bytes_of",
-    "seconds_in",
-    "share_in",
-]
-
 SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
 """Regular expression of a size, such as ``2MB``."""
 
@@ -72,11 +39,11 @@ def bytes_of(text: str) -> int:
     Raises:
         ValueError: the text is not a size; the message shows examples.
     """
-    found = re.fullmatch(SIZE, text)
-    size = None if found is None else _SPELLED.get((found[2] or "B").lower())
-    if found is None or size is None:
+    match = re.fullmatch(SIZE, text)
+    size = None if match is None else _SPELLED.get((match[2] or "B").lower())
+    if match is None or size is None:
         raise ValueError(f"{text!r} is no size; write for example 2MB, 500kB, 1MiB or a number of bytes")
-    return round(float(found[1]) * size)
+    return round(float(match[1]) * size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +82,8 @@ _MOST: Final = 10**15
 
 def share_in(value: Any) -> Any:
     """Return the share of a text such as ``5%``; other values are returned unchanged."""
-    found = re.fullmatch(PERCENT, value) if isinstance(value, str) else None
-    return value if found is None else float(found[1]) / 100
+    match = re.fullmatch(PERCENT, value) if isinstance(value, str) else None
+    return value if match is None else float(match[1]) / 100
 
 
 def _check_no_switch(value: Any) -> Any:
@@ -242,7 +209,7 @@ if TYPE_CHECKING:
     RedactorPart = Redactor | Entry | None
     MetricObjects = Sequence[Metric]
     FilterFunction = Filter | None
-else:  # the objects are the user's own, of any class: pydantic has no schema of them, and a registry checks them
+else:  # the objects are the user's own, of any class, so pydantic has no schema of them, and a registry checks them
     _Part = Annotated[Any, AfterValidator(_check_part), _NAMED_SCHEMA]
     SinkPart = ExtractorPart = NormalizerPart = QueuePart = _Part
     RedactorPart = _Part | None
@@ -264,7 +231,7 @@ else:
                 raise cls._refuse(error) from None
 
     class _Section(BaseModel, metaclass=_RaisesConfigurationError):
-        """Sections inherit the metaclass. A type checker would take the signature of its ``__call__`` for theirs."""
+        """Sections inherit the metaclass. A type checker would take the signature of its ``__call__`` for the sections'."""
 
 
 class SettingsPart(_Section):
@@ -276,7 +243,7 @@ class SettingsPart(_Section):
         ConfigurationError: a key or a value is wrong; the message has one line for each, with the allowed values.
     """
 
-    # An application that reads no file builds none of them: 2 ms of its start.
+    # An application that reads no file builds no section here, which saves 2 ms of its start.
     # A key of the judge is called ``model_kwargs``, which older pydantics would keep for themselves.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, protected_namespaces=())
     section: ClassVar[str] = ""
@@ -284,10 +251,10 @@ class SettingsPart(_Section):
 
     @classmethod
     def _refuse(cls, error: ValidationError) -> Exception:
-        from spanscore.config.messages import told  # only on an error
+        from spanscore.config.messages import describe_faults  # only on an error
 
         lines = [
             (f"{cls.section}.{line}" if place else f"{cls.section}: {line}") if cls.section else line
-            for place, line in told(error.errors(include_url=False), cls).items()
+            for place, line in describe_faults(error.errors(include_url=False), cls).items()
         ]
         return ConfigurationError("; ".join(lines))

@@ -17,18 +17,6 @@ from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without
 from spanscore.core.printable import did_you_mean, format_count, printable
 from spanscore.errors import ConfigurationError, NotReadyError
 
-__all__ = [
-    "NEW_KEYS",
-    "NEW_OPTIONS",
-    "Place",
-    "file_fields",
-    "refuse_problems",
-    "renamed_key",
-    "told",
-    "written_place",
-    "wrong_settings",
-]
-
 NEW_KEYS: Final[Mapping[str, str]] = {
     "alerts.*.series": "alerts.*.evaluator_version",
     "alerts.*.slack": "alerts.*.baseline_sd",
@@ -113,7 +101,7 @@ _SOME_METRIC: Final = "faithfulness"
 def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
     """Return the correct YAML for a value; empty if it is unknown.
 
-    A text under an unknown key is shown only if the key exists elsewhere: it may be a misspelt ``api_key``.
+    A text under an unknown key is shown only if the key exists elsewhere, because the key may be a misspelt ``api_key``.
 
     Args:
         place: the wrong setting: an unknown key, or a key with a value of the wrong type.
@@ -126,10 +114,10 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
     path, field = found
     shown = without_credentials(value)
     forms = list(_fitted(path, field, shown, tree))
-    if path == place and forms and isinstance(forms[0][1], list):  # the value is in its section already
+    if path == place and forms and isinstance(forms[0][1], list):  # the value is already in its section
         forms = [(place[-1:], forms[0][1])]
     written = []
-    for target, fitted in forms:  # as YAML under its keys, from the innermost list on
+    for target, fitted in forms:  # YAML text of the value under its keys, from the innermost list on
         start = max((position + 1 for position, part in enumerate(target) if isinstance(part, int)), default=0)
         written.append(yaml_of(_within(list(map(str, target[start:])), fitted)))
     form = " or ".join(written)
@@ -168,7 +156,7 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
         return place, section.model_fields[name]
     if path := _ends_with(name, section):
         return (*above, *path), _field(section, path)
-    path = _known_elsewhere(name, tree) or _spelt_alike(name, value, section, tree)
+    path = _find_elsewhere(name, tree) or _spelt_alike(name, value, section, tree)
     if path is not None:
         return path, _field(tree, path)
     if section is tree or get_close_matches(name, section.model_fields, n=1):
@@ -178,21 +166,21 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
 
 
 def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
-    """Return the path of a key with similar spelling that does not accept the given number: more than a letter is wrong."""
+    """Return the path of a key with similar spelling that does not accept the given number: not only a letter is wrong."""
     near = get_close_matches(name, [*section.model_fields, *getattr(tree, "python_names", ())])
     near.sort(key=lambda other: other[0] != name[0])
     if not near or not isinstance(value, bool | int | float):
         return None
     field = section.model_fields.get(near[0])
-    return None if field is not None and _fits(field, value) else _known_elsewhere(near[0], tree)
+    return None if field is not None and _fits(field, value) else _find_elsewhere(near[0], tree)
 
 
-def _known_elsewhere(name: str, tree: type[BaseModel]) -> tuple[str, ...] | None:
+def _find_elsewhere(name: str, tree: type[BaseModel]) -> tuple[str, ...] | None:
     """Return the path of a key that exists elsewhere in the file, or is an argument of ``OnlineScorer``."""
     if name in tree.model_fields:
         return (name,)
-    known: str | None = getattr(tree, "python_names", {}).get(name)
-    return tuple(known.split(".")) if known else _ends_with(name, tree)
+    name_in_python: str | None = getattr(tree, "python_names", {}).get(name)
+    return tuple(name_in_python.split(".")) if name_in_python else _ends_with(name, tree)
 
 
 def _ends_with(name: str, section: type[BaseModel]) -> tuple[str, ...] | None:
@@ -203,7 +191,7 @@ def _free_mapping(section: type[BaseModel], entry: Mapping[str, Any]) -> tuple[s
     """Return the path of a mapping in a section that accepts this entry under a key of the user; None if there is no such
     mapping.
 
-    A text is accepted for ``metadata`` only: under another key it may be a secret.
+    A text is accepted only for ``metadata``, because under another key it may be a secret.
     """
     is_text = isinstance(next(iter(entry.values())), str)
     paths = [tuple(path.split(".")) for path in paths_in(section)]
@@ -218,7 +206,7 @@ def _field(section: type[BaseModel], path: Sequence[str]) -> FieldInfo:
 
 
 def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
-    """Yield a place with an accepted form of the value; two if the key's singular, for one value, is a key too."""
+    """Yield places with an accepted form of the value: the key and, if it is a key, too, the key's singular for one value."""
     if field is None or _fits(field, value):
         yield path, value
     elif _fits(field, [value]):
@@ -258,7 +246,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     """Return the section type of a value or of its items; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _model(one))), None)
+    return next((found for member in get_args(annotation) if (found := _model(member))), None)
 
 
 def yaml_of(section: Mapping[str, Any]) -> str:
@@ -306,9 +294,10 @@ _EXAMPLES = {
     "rate": "rate: 1",
     "rules": "[{when: {status: error}, rate: 1}]",
     "dimensions": "{user_tier: [gold, free]}",
-    "when": "when: {status: error}",
+    "rules.when": "when: {status: error}",
+    "when": 'when: ["faithfulness<0.5"]',
 }
-"""Key → an example of its value."""
+"""Key, alone or with the key around it → an example of its value."""
 
 
 def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
@@ -334,7 +323,7 @@ def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) ->
         raise NotReadyError("\n".join(lacking))
 
 
-def told(
+def describe_faults(
     entries: Iterable[Any], tree: type[BaseModel], as_written: Callable[[str], str] = lambda text: text
 ) -> dict[Place, str]:
     """Return place → line of the message, for pydantic's errors.
@@ -342,7 +331,7 @@ def told(
     Args:
         entries: errors of a ``ValidationError``.
         tree: the settings that were validated.
-        as_written: hides secrets in a value. A line may still quote secrets elsewhere, but never a cut one.
+        as_written: hides secrets in a value. A line may still quote secrets elsewhere, but never a part of a secret.
     """
     lines: dict[Place, str] = {}
     for entry in entries:
@@ -367,47 +356,47 @@ def written_place(place: Place) -> str:
     return printable(".".join(map(str, place)))
 
 
-def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
+def _line(entry: Any, tree: type[BaseModel], text: str) -> str:
     place, kind, value = place_of(entry), _kind(entry), entry["input"]
-    if not place:  # the values of a whole section contradict each other
+    if not place:  # values of a section contradict each other
         return _wrong(entry)
     key = written_place(place)
     if place[0] == "metrics":  # pydantic lists the types that it could have
-        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, value, given)}"
+        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, value, text)}"
     if kind == "extra_forbidden":
         new = renamed_key(place)
         return f"{key}: {f'is now {new}' if new else f'no such setting{_meant(place, value, tree)}'}"
     if kind in ("model_type", "model_attributes_type"):
         fields = file_fields(section_at(tree, place))
         ready = ready_form(place, value, tree) or f"{_last_name(place)}: {{{fields[0]}: …}}"
-        return f"{key}: {_form_of(value)}{given}; write keys with values, such as {ready}. Keys are {', '.join(fields)}"
+        return f"{key}: {_form_of(value)}{text}; write keys with values, such as {ready}. Keys are {', '.join(fields)}"
     ready = ready_form(place, value, tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
     example = f"; write {ready}" if ready else _example(entry, place)
-    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{example}"
+    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else text}{example}"
 
 
-def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
+def _of_metrics(place: Place, kind: str, value: Any, text: str) -> str:
     if kind == "missing":
         return f"is required; {_METRICS}"
     if len(place) == 1:
-        return f"is no list{given}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
+        return f"is no list{text}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
     if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
         name, parameter = [printable(str(one)) for one in value][:2]
         return f"{parameter} is on the level of {name}; indent it further: {name}: {{{parameter}: …}}"
-    return f"names no metric{given}; {_METRIC}"
+    return f"names no metric{text}; {_METRIC}"
 
 
 def _listed(value: Any) -> str:
     """Return the hint that rewrites names without a list as a list; empty without names."""
     if isinstance(value, Mapping):
-        entries = [{name: given} if given else name for name, given in value.items()]
+        entries = [{name: parameters} if parameters else name for name, parameters in value.items()]
     else:
         entries = [name for name in re.split(r"[\s,]+", value) if name] if isinstance(value, str) else []
     return f"; here: {yaml_of({'metrics': entries})}" if entries else ""
 
 
 def _kind(entry: Any) -> str:
-    """Return pydantic's type of an error; its two types for a value that is not a sequence become one."""
+    """Return pydantic's type of an error. Pydantic's two types for a value that is not a sequence become one."""
     kind: str = entry["type"]
     return "list_type" if kind in ("sequence_str", "is_instance_of") else kind
 
@@ -458,7 +447,13 @@ def _example(entry: Any, place: Place) -> str:
         return f"; write {name}: {_EXAMPLES.get(name, '[…, …]')}"
     if kind == "list_type":
         return f"; write {written_place(place[-1:])}: […, …]"
-    return f"; write for example {_EXAMPLES[name]}" if kind == "missing" and name in _EXAMPLES else ""
+    return _example_of_missing(place) if kind == "missing" else ""
+
+
+def _example_of_missing(place: Place) -> str:
+    keys = [part for part in place if isinstance(part, str)]
+    ready = _EXAMPLES.get(".".join(keys[-2:]), _EXAMPLES.get(_last_name(place)))
+    return f"; write for example {ready}" if ready else ""
 
 
 def _last_name(place: Place) -> str:

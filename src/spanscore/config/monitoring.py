@@ -26,8 +26,6 @@ from spanscore.config.kinds import (
     share_in,
 )
 
-__all__ = ["AlertSettings", "Compare", "HourOfWeekBaseline", "JudgeCheck", "Monitoring", "OffsetBaseline"]
-
 
 class HourOfWeekBaseline(SettingsPart):
     """A baseline with a normal quality for each hour of the week.
@@ -40,10 +38,10 @@ class HourOfWeekBaseline(SettingsPart):
 
 
 class OffsetBaseline(SettingsPart):
-    """A baseline that is the mean of an earlier time. It follows a slow decline, which then raises no alert.
+    """A baseline that is the mean of an earlier time. The baseline follows a slow decline, which therefore raises no alert.
 
     Attributes:
-        offset: how much earlier; whole days.
+        offset: time between the baseline and the window; whole days.
     """
 
     offset: PositiveSeconds
@@ -78,27 +76,32 @@ def _whole_days(value: Any) -> float:
 
 
 LOOK_BACK_S = 300.0
-"""Prometheus' look-back: it sees the last value of a series for 300 s."""
-OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
+"""Prometheus' look-back: a query finds the last value of a series for 300 s."""
+OURS = ("alertname", "severity", "metric", "category", "window", "segment", "reason")
 """Labels that every alert has already."""
 
 
 class AlertSettings(SettingsPart):
-    """The alerts of one metric. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
+    """The alerts of one metric. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale. With ``share_of``
+    they are shares of units, [0, 1].
 
     Attributes:
-        baseline: normal quality, measured once and then fixed: a number, ``{hour_of_week: FILE}`` or ``{offset: 7d}``; None =
-            no alerts on drops.
+        share_of: a category of the metric, whose share of units is watched instead of the quality: the alerts are on a rise
+            above ``baseline`` and on a share above ``max``. None = the quality is watched.
+        max: highest acceptable share, whatever is normal; only with ``share_of``. None = no highest share.
+        min_rise: smallest rise of the share above the baseline that matters, with ``share_of``; a quarter of it is tolerated.
+        baseline: normal quality, measured once and then fixed: a number, ``{hour_of_week: FILE}`` or ``{offset: 7d}``; with
+            ``share_of`` the normal share, a number or ``{offset: 7d}``. None = no alerts on drops and rises.
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
         false_alarm_every: time in which at most one false drop alarm is expected, over all windows, metrics and segments
             together.
         threshold: lowest acceptable mean, whatever is normal; None = no threshold.
         baseline_sd: standard deviation of the true mean around its baseline; added to the standard error of every window. None
-            = the value in the file of the baseline, else 0.
+            = the value in the file of the baseline, or 0 if it has no value.
         min_scores: smallest number of effective scores of a window that an alert compares; None = 30.
         z: size of a drop that raises an alert, in standard errors; None = computed from ``false_alarm_every``.
         evaluator_version: the only evaluator version (metric version, judge and votes) that is watched; the metric must have
-            it. None = every version.
+            this version. None = every version.
         severity: label ``severity`` of the alerts on drops and on the threshold.
         labels: further labels of every alert on the metric, which route the notification.
         runbook: address that every alert on the metric links to; None = no link.
@@ -106,6 +109,9 @@ class AlertSettings(SettingsPart):
 
     baseline: Annotated[Rate | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
     min_drop: InnerShare = 0.05
+    share_of: Annotated[str, Field(min_length=1)] | None = None
+    max: Rate | None = None
+    min_rise: InnerShare = 0.05
     baseline_sd: Rate | None = None
     false_alarm_every: PositiveSeconds = 30 * 86_400.0
     threshold: Rate | None = None
@@ -127,8 +133,34 @@ class AlertSettings(SettingsPart):
         return labels
 
     @model_validator(mode="after")
+    def _is_of_a_share(self) -> Self:
+        of_share, of_quality = ("max", "min_rise"), ("threshold", "min_drop")
+        for key in of_quality if self.share_of else of_share:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                which = (
+                    "a share has max and min_rise"
+                    if self.share_of
+                    else "it is for a share: name a category in share_of"
+                )
+                raise ValueError(f"{key} cannot be given {'with' if self.share_of else 'without'} share_of: {which}")
+        if self.share_of is None:
+            return self
+        if self.max is None and self.baseline is None:
+            raise ValueError("share_of needs max, the highest acceptable share, or baseline, the normal share")
+        if isinstance(self.baseline, HourOfWeekBaseline):
+            raise ValueError("the baseline of a share is a number, [0, 1], or {offset: 7d}")  # noqa: TRY004  (pydantic reads it)
+        if isinstance(self.baseline, float) and self.baseline + self.min_rise >= 1:
+            raise ValueError(f"a share of {self.baseline} cannot rise by {self.min_rise}: lower min_rise")
+        return self
+
+    @property
+    def least_change(self) -> float:
+        """The smallest change of the watched mean that matters: ``min_drop``, or ``min_rise`` of a share."""
+        return self.min_rise if self.share_of else self.min_drop
+
+    @model_validator(mode="after")
     def _can_drop(self) -> Self:
-        if isinstance(self.baseline, float) and self.baseline <= self.min_drop:
+        if self.share_of is None and isinstance(self.baseline, float) and self.baseline <= self.min_drop:
             raise ValueError(f"a baseline of {self.baseline} cannot drop by {self.min_drop}: lower min_drop")
         return self
 
@@ -137,20 +169,20 @@ class Monitoring(SettingsPart):
     """Settings that all alerts share, and the dimensions of sums.
 
     Attributes:
-        dimensions: key of the metadata, of the root's attributes or of its resource → values with sums and alerts of their own.
+        dimensions: key of the metadata, of the root's attributes or of its resource → values with separate sums and alerts.
         interval: time between two evaluations of the rules; at most Prometheus' look-back, 5 min.
-        windows: lengths of time over which the mean is watched. A short window finds a large drop early; only a long one finds
-            a small drop.
+        windows: lengths of time over which the mean is watched. A short window finds a large drop early; only a long window
+            finds a small drop.
         no_scores_after: time without any score after which an alert fires. None = the time of 15 scores at the rate of the last
             day, at least 30 min and at most 24 h.
         services: services that must have scores; a missing service outside the list raises no alert. Empty = every service that
             ever had a score. The services of the list share the budget of false alarms; if the list is empty, each service has
-            a budget of its own.
+            a separate budget.
         max_failed: highest acceptable share of failed evaluations.
         dashboard_url: address that alerts link to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
         trace_url: address of a list of the traces of failed units, with the placeholders of ``dashboard_url``. None = no link.
-        calibrations: files of ``spanscore calibrate``, one per metric. They add a pass rate corrected by human labels, for the
-            evaluator version of the file only. Alerts are not corrected.
+        calibrations: files of ``spanscore calibrate``, one per metric. Each adds a pass rate corrected by human labels, for the
+            evaluator version of the file. Alerts are not corrected.
     """
 
     section: ClassVar[str] = "monitoring"
@@ -194,8 +226,8 @@ LONGEST_S: Final = 30 * 86_400.0
 
 
 class JudgeCheck(SettingsPart):
-    """Labelled samples that the judges score on a schedule, to distinguish a changed judge from a changed application. They are
-    not sampled: their scores have the source ``judge_check`` and are in no mean.
+    """Labelled samples that the judges score on a schedule, to distinguish a changed judge from a changed application.
+    Sampling does not apply to them: the scores have the source ``judge_check`` and are in no mean.
 
     Attributes:
         golden_set: path of a file of labelled samples, relative to the working directory: JSON lines, each with ``human`` and
@@ -249,7 +281,7 @@ class Compare(SettingsPart):
     Attributes:
         by: name of the attribute that differs between releases: of the resource (``service.version``), of the run's metadata,
             of the unit's root (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The
-            first eight values have sums of their own; any other value is ``other``, a missing one ``unknown``. The values
+            first eight values have separate sums; any other value is ``other``, a missing value ``unknown``. The values
             become a label; values of metadata and attributes are redacted first.
     """
 

@@ -18,18 +18,19 @@ from spanscore.config.kinds import (
     Size,
     TaskCount,
 )
+from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.core.plugins import entries
-
-__all__ = ["Limits", "Outputs"]
 
 PLACES: Final = ("span", "evaluation_span", "event", "instruments")
 """Destinations of scores; each is a switch of ``outputs``."""
 
 
 def _check_sinks(sinks: tuple[SinkPart, ...]) -> tuple[SinkPart, ...]:
-    for name, _ in entries(sink for sink in sinks if isinstance(sink, str | dict)):
+    for name, parameters in entries(sink for sink in sinks if isinstance(sink, str | dict)):
         if name in PLACES:
             raise ValueError(f"names {name!r}, which is a switch: write outputs.{name}: true or false")
+        if name in SINK_SETTINGS:
+            SINK_SETTINGS[name](**parameters)  # its error names the parameter
     return sinks
 
 
@@ -38,17 +39,19 @@ class Outputs(SettingsPart):
 
     Attributes:
         span: whether scores are attributes of the unit's own span.
-        evaluation_span: whether each score, also a late one, is a span below the unit's span and linked to it.
+        evaluation_span: whether each score, even a late score, is a span below the unit's span and linked to it.
         event: whether each score is a log event ``gen_ai.evaluation.result``.
         instruments: whether scores are in counters, gauges and histograms; without them there are no alerts.
-        hold: time for which a unit's spans wait for its scores after its end; None = 10 s for a trace's root, else 4 s.
-        sinks: further destinations of your own, called on spanscore's span thread. Each is a ``Sink``, its name
-            (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). A parameter
-            ``content`` of a sink gets whether explanations, which quote prompts and answers, may be exported.
+        hold: time for which a unit's spans wait for its scores after its end; None = 10 s for a trace's root, otherwise 4 s.
+        sinks: further destinations: ``webhook``, ``phoenix``, ``langfuse``, or sinks of your own, called on spanscore's span
+            thread. Each is a name (``"my_pkg:MySink"`` is your own), the name with parameters
+            (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``), or a ``Sink``. A parameter ``content`` of a sink gets whether
+            explanations, which quote prompts and answers, may be exported.
         spans_to: path of a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, in addition
-            to the tracer provider. ``spanscore report``, ``compare``, ``preview`` and ``collect`` read it. It has prompts and
-            answers only with ``capture.content``; only its owner may read it. At 50 MB it is renamed to ``<name>.1``, which
-            replaces the previous one. Spans that cannot be written are counted in ``status()``. None = no file.
+            to the tracer provider. ``spanscore report``, ``compare``, ``preview`` and ``collect`` read the file, which has
+            prompts and answers only with ``capture.content``; only its owner may read it. At 50 MB the file is renamed to
+            ``<name>.1``, which replaces the previous one. Spans that cannot be written are counted in ``status()``. None =
+            no file.
     """
 
     section: ClassVar[str] = "outputs"
@@ -77,10 +80,12 @@ class Limits(SettingsPart):
             the redactor. A hanging redactor delays them by this time, at most once a minute; until it returns, they are
             exported without content.
         workers: number of units whose metrics compute at the same time; also the number of concurrent scores of a metric that
-            awaits a service of its own.
+            calls its own service.
         queue_size: number of units that wait or are being scored; further units are ``queue_full``. One judge among several
             occupies at most three quarters.
         queue_bytes: approximate size of the content of these units; further units are ``queue_full``.
+        image_bytes: size of the decoded images of a unit, together. Further images are left out: the judge gets
+            ``[image left out: above limits.image_bytes]``, and ``status()`` counts them.
         event_queue_size: number of waiting events. Above it, new units are ``event_queue_full``. Above four times this number,
             events are lost and units are ``incomplete``.
         job_queue: the queue in which units wait for their scores: a ``Queue``, its name, or the name with parameters. Each
@@ -93,5 +98,6 @@ class Limits(SettingsPart):
     workers: TaskCount = 32
     queue_size: Count = 1_000
     queue_bytes: Size = 256_000_000
+    image_bytes: Size = 5_000_000
     event_queue_size: Count = 10_000
     job_queue: QueuePart = "memory"

@@ -17,11 +17,10 @@ from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
 from spanscore.config.credentials import HOW_TO_GIVE, credentials_in, may_be_credential
-from spanscore.config.messages import Place, told, written_place, wrong_settings
+from spanscore.config.messages import Place, describe_faults, written_place, wrong_settings
+from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
-
-__all__ = ["FromEnvironment", "SecretMask", "examine_settings", "read_settings"]
 
 # A value from the environment may be a secret. Messages show ``${NAME}`` from the file instead. ``$${`` in a file is a literal
 # ``${``.
@@ -42,16 +41,16 @@ class SecretMask:
         shown = {form: text for value, text in (texts or {}).items() for form in (value, repr(value)[1:-1]) if value}
         self._shown = dict(
             sorted(shown.items(), key=lambda one: -len(one[0]))
-        )  # the longest is replaced before its parts
+        )  # a longer secret is replaced before a secret that it contains
         words = "|".join(map(re.escape, self._shown))
         self._found = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
     def __call__(self, text: str) -> str:
         """Return a message without values from the environment."""
-        return self._found.sub(lambda found: self._shown[found[0]], text) if self._found else text
+        return self._found.sub(lambda match: self._shown[match[0]], text) if self._found else text
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def mask_errors(self) -> Iterator[None]:
         """Mask the ``ConfigurationError``s that are raised inside the block."""
         try:
             yield
@@ -71,8 +70,8 @@ class SecretMask:
         elif isinstance(value, list | tuple):
             shown = type(value)(map(self.all, value))
         elif is_dataclass(value) and not isinstance(value, type):
-            shown = replace(value, **{one.name: self.all(getattr(value, one.name)) for one in fields(value)})
-        return cast(T, shown)  # the type stays: texts remain texts
+            shown = replace(value, **{field.name: self.all(getattr(value, field.name)) for field in fields(value)})
+        return cast(T, shown)  # same type, because texts remain texts
 
 
 @dataclass(slots=True)
@@ -88,7 +87,7 @@ class FromEnvironment:
     faults: dict[Place, str] = field(default_factory=dict)
 
     def filled(self, value: Any, place: Place = ()) -> Any:
-        """Return a value with the references in its texts and keys replaced; a faulty reference stays."""
+        """Return a value with the references in its texts and keys replaced; a faulty reference is unchanged."""
         if isinstance(value, str):
             return self._text(value, place)
         if isinstance(value, list):
@@ -102,19 +101,19 @@ class FromEnvironment:
         return named, self.filled(value, (*place, named))
 
     def _text(self, text: str, place: Place) -> str:
-        def one(asked: re.Match[str]) -> str:
-            if asked[0] == "$${":
+        def one(match: re.Match[str]) -> str:
+            if match[0] == "$${":
                 return "${"
-            name = asked["name"]
+            name = match["name"]
             held = None if name is None else os.environ.get(name)
             if held is None:
                 self.faults.setdefault(place, _fault(text, name, place))
-                return asked[0]
-            self.texts[held] = asked[0]
+                return match[0]
+            self.texts[held] = match[0]
             return held
 
         filled = _ASKED.sub(one, text)
-        if any(asked["name"] for asked in _ASKED.finditer(text)):
+        if any(match["name"] for match in _ASKED.finditer(text)):
             self.texts.setdefault(filled, text)
         return filled
 
@@ -124,13 +123,13 @@ def _fault(text: str, name: str | None, place: Place) -> str:
     if name is None:
         named = "this value" if any(map(may_be_credential, place)) else repr(text)
         return f"{key}: {named} names no variable of the environment; write ${{NAME}}, or $${{ for ${{ itself"
-    given = "" if any(map(may_be_credential, place)) else f" (given: {text!r})"
-    return f"{key}: {name} is not set in the environment{given}; set it, or write $${{ for ${{ itself"
+    shown = "" if any(map(may_be_credential, place)) else f" (given: {text!r})"
+    return f"{key}: {name} is not set in the environment{shown}; set it, or write $${{ for ${{ itself"
 
 
 _ANY_METRIC = "exact_match"
 _DEPTH = 2
-"""Length of a place (section, key) that is left out because of a fault; the whole key then has its default."""
+"""Length of a place (section, key) that is left out because of a fault; the key then has its default."""
 
 _Entry: TypeAlias = str | dict[str, dict[str, Any] | None]
 """An entry of ``Configuration.metrics``."""
@@ -166,7 +165,7 @@ def read_settings(path: str | Path) -> PartialSettings:
 
 
 def examine_settings(path: str | Path) -> PartialSettings:
-    """Read the valid settings of a YAML file and the environment; report and leave out the wrong ones.
+    """Read the valid settings of a YAML file and the environment; report wrong settings, and leave them out.
 
     Raises:
         ConfigurationError: the file is missing, or is not a YAML mapping.
@@ -175,18 +174,18 @@ def examine_settings(path: str | Path) -> PartialSettings:
 
     written = read_yaml(Path(path))
     environment = FromEnvironment()
-    given = _long_forms(environment.filled(written.values))
+    values = _long_forms(environment.filled(written.values))
     as_written = SecretMask(environment.texts)
     faults = {**written.faults, **environment.faults, **_credentials(written.values)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
         try:
-            settings = _validated(given, wrong)
+            settings = _validate(values, wrong)
         except pydantic.ValidationError as error:
-            found = told(error.errors(include_url=False), Configuration, as_written)
-            faults |= found if first else {}  # later faults are effects of left-out keys
-            first, left = False, {place[:_DEPTH] for place in found}
+            lines = describe_faults(error.errors(include_url=False), Configuration, as_written)
+            faults |= lines if first else {}  # later faults are effects of left-out keys
+            first, left = False, {place[:_DEPTH] for place in lines}
             if left <= wrong:
                 raise wrong_settings(path, tuple(map(as_written, faults.values()))) from None
             wrong |= left
@@ -197,29 +196,43 @@ def examine_settings(path: str | Path) -> PartialSettings:
             return PartialSettings(settings, tuple(map(as_written, faults.values())), all_metrics, as_written)
 
 
-def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
+def _long_forms(values: dict[str, Any]) -> dict[str, Any]:
     """Return sections in their long form instead of one value, so that a variable of the environment can set another key.
 
-    A value without a long form stays unchanged; the validation of the tree then reports its fault.
+    A value without a long form is unchanged; the validation of the tree then reports its fault.
     """
-    for name in given.keys() & Configuration.model_fields.keys():
+    for name in values.keys() & Configuration.model_fields.keys():
         for short in Configuration.model_fields[name].metadata:
             if isinstance(short, BeforeValidator):
                 with suppress(ValueError):
-                    given[name] = short.func(given[name])  # type: ignore[call-arg]  # ours take the value alone
-    return given
+                    values[name] = short.func(values[name])  # type: ignore[call-arg]  # ours take the value alone
+    return values
 
 
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
-    """Return place → fault for each key of a judge, of a metric's shadow or of its jury, that is written into the file."""
+    """Return place → fault for each key that is written into the file: of a judge, a metric's shadow or jury, or a sink."""
     places = [*credentials_in(written.get("judge"), ("judge",))]
-    metrics = written.get("metrics")
-    for position, entry in enumerate(metrics if isinstance(metrics, list) else ()):
+    for place, parameters in _entries_of(written.get("metrics"), ("metrics",)):
+        for key in ("shadow", "judges", "then"):
+            places += credentials_in(parameters.get(key), (*place, key))
+    faults = {place: f"{written_place(place)}: do not write a key into the file; {HOW_TO_GIVE}" for place in places}
+    outputs = written.get("outputs")
+    sinks = outputs.get("sinks") if isinstance(outputs, Mapping) else None
+    for place, parameters in _entries_of(sinks, ("outputs", "sinks")):
+        if place[-1] in SINK_SETTINGS:
+            for secret in credentials_in(parameters, place):
+                faults[secret] = (
+                    f"{written_place(secret)}: do not write a key into the file; write ${{NAME}}, a variable of the environment"
+                )
+    return faults
+
+
+def _entries_of(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield the place and the parameters of each part with parameters in a list of parts."""
+    for position, entry in enumerate(listed if isinstance(listed, list) else ()):
         for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
             if isinstance(parameters, Mapping):
-                for key in ("shadow", "judges", "then"):
-                    places += credentials_in(parameters.get(key), ("metrics", position, name, key))
-    return {place: f"{written_place(place)}: do not write a key into the file; {HOW_TO_GIVE}" for place in places}
+                yield (*place, position, name), parameters
 
 
 def _beside(file: Path, entry: _Entry) -> _Entry:
@@ -235,8 +248,8 @@ def _beside(file: Path, entry: _Entry) -> _Entry:
     return located
 
 
-def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
-    class FromFile(BaseSettings, Configuration):  # a class per call, as its sources differ
+def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
+    class FromFile(BaseSettings, Configuration):  # one class per call, because each call has other sources
         model_config = SettingsConfigDict(
             env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
         )
@@ -245,11 +258,11 @@ def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
         def settings_customise_sources(  # type: ignore[override]  # called by name
             cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return sources["env_settings"], InitSettingsSource(settings_cls, init_kwargs=given)
+            return sources["env_settings"], InitSettingsSource(settings_cls, init_kwargs=values)
 
         @classmethod
         def _refuse(cls, error: pydantic.ValidationError) -> Exception:
-            return error  # its locations show which values to leave out
+            return error  # the locations in the error show which values to leave out
 
         @model_validator(mode="before")
         @classmethod
@@ -257,7 +270,7 @@ def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
             return _without(merged, wrong)
 
     try:
-        return FromFile()  # type: ignore[call-arg]  # its sources give the metrics
+        return FromFile()  # type: ignore[call-arg]  # the sources contain the required key ``metrics``
     except SettingsError as error:
         raise ConfigurationError(_of_a_variable(error)) from error
 
@@ -286,10 +299,10 @@ def _kept(value: Any, wrong: Set[str]) -> Any:
 
 
 def _of_a_variable(error: SettingsError) -> str:
-    found = re.search(r'field "(\w+)"', str(error))
-    if found is None:
+    match = re.search(r'field "(\w+)"', str(error))
+    if match is None:
         return f"a {semconv.SETTINGS_ENV_PREFIX}* variable of the environment: {error}"
-    name = found[1].upper()
+    name = match[1].upper()
     return (
         f"{semconv.SETTINGS_ENV_PREFIX}{name} of the environment is no JSON: {error.__cause__}; write for example "
         f"""{semconv.SETTINGS_ENV_PREFIX}METRICS='["faithfulness"]' or {semconv.SETTINGS_ENV_PREFIX}SAMPLING__RATE=0.2"""

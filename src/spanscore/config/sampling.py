@@ -21,16 +21,14 @@ from spanscore.config.kinds import (
     Table,
 )
 
-__all__ = ["FeedbackSampling", "HeadSampling", "Rule", "RuleCondition", "Sampling", "ScoreBelow", "head_shares"]
-
 _KEY_BYTES = 64
 
 
 class ScoreBelow(SettingsPart):
-    """Units with a low quality by a metric that has no judge; a unit without that score does not match.
+    """Units with a low quality by a metric that has no judge. A unit without a score of that metric does not match.
 
     Attributes:
-        metric: name of the metric; the other metrics wait for its score.
+        metric: name of the metric; all other metrics wait for its score.
         below: upper bound of the quality, exclusive, (0, 1].
     """
 
@@ -156,10 +154,10 @@ class Sampling(SettingsPart):
         rules: rates of matching units. The largest of the metric's rate and the rates of the matching rules is used.
         key: key of the sampling hash, at most 64 bytes; None = a published key, so that replicas agree.
         head_sampling_rate: share of the traffic that arrives here, (0, 1], for traces whose head sampler does not write its
-            threshold (``ot=th``): a scored unit then also represents the dropped ones. Or shares by ``service.name`` of the
+            threshold (``ot=th``): a scored unit then also represents dropped units. Or shares by ``service.name`` of the
             unit's resource, with a default: ``{by_service: {search: 0.1}, default: 1}``.
-        feedback: units that are kept, and judged if ``feedback()`` reports a low quality. Their scores have the source
-            ``feedback`` and are in no mean. None = no unit is kept.
+        feedback: units that are kept, and judged if ``feedback()`` reports a low quality. Scores of these units have
+            the source ``feedback`` and are in no mean. None = no unit is kept.
     """
 
     section: ClassVar[str] = "sampling"

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from spanscore.config.kinds import Items, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
-__all__ = ["ForwardSettings", "ListenAddress", "ServeSettings", "TlsSettings", "WorkerSettings", "listen_address"]
-
 _ADDRESS: Final = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
 
 
@@ -35,12 +33,12 @@ def listen_address(text: str) -> ListenAddress:
     Raises:
         ValueError: the text is not an address; the message shows two examples.
     """
-    found = re.fullmatch(_ADDRESS, text)
-    if found is None or int(found[2]) > _HIGHEST_PORT:
+    match = re.fullmatch(_ADDRESS, text)
+    if match is None or int(match[2]) > _HIGHEST_PORT:
         raise ValueError(
             f"{text!r} is no address to listen on; write one such as 127.0.0.1:4317 or [::1]:4317, or null to disable it"
         )
-    return ListenAddress(found[1].strip("[]"), int(found[2]))
+    return ListenAddress(match[1].strip("[]"), int(match[2]))
 
 
 _HIGHEST_PORT: Final = 65_535
@@ -61,8 +59,8 @@ class ForwardSettings(SettingsPart):
     Attributes:
         endpoint: address of the backend or Collector, without ``/v1/traces``. Spans are forwarded unchanged: no redactor
             applies.
-        headers: names of the client's headers that are forwarded, in any case; all others are removed.
-        timeout: time limit of one request; the client waits for the backend's response, so its own limit should be longer.
+        headers: names of the client's headers that are forwarded, in upper or lower case; all other headers are removed.
+        timeout: time limit of one request; the client waits for the backend's response, so the client's limit should be longer.
     """
 
     endpoint: WebAddress
@@ -100,15 +98,16 @@ class ServeSettings(SettingsPart):
     Attributes:
         grpc: address and port for OTLP over gRPC; null = disabled.
         http: address and port for OTLP over HTTP, protobuf and JSON; null = disabled.
-        mode: ``tee``: a copy of the spans arrives, and only scores are exported. ``proxy``: spans are forwarded with their
-            scores.
+        mode: with ``tee``, a copy of the spans arrives, and only scores are exported. With ``proxy``, spans are forwarded with
+            their scores.
         forward: backend to which a proxy forwards requests.
         tls: server certificate; null = unencrypted connections.
         token_file: path of a file with the bearer token that clients must send.
         token_env: environment variable with the bearer token that clients must send.
         insecure: whether an address that other machines reach may be used without TLS or without a token.
         limits: size limits of a request.
-        drain: time for shutdown after a SIGTERM: most of it for units that are being scored, the rest for exporting scores.
+        drain: time for shutdown after a SIGTERM: most of this time is for units that are being scored, the last part for the
+            export of scores.
     """
 
     grpc: ListenOn | None = "127.0.0.1:4317"

@@ -20,8 +20,6 @@ from spanscore.config.serving import ServeSettings, WorkerSettings
 from spanscore.config.units import Sessions, Units
 from spanscore.errors import ConfigurationError
 
-__all__ = ["SHORT_FORMS", "Configuration", "MetricsEndpointSettings", "ScorerSettings"]
-
 SHORT_FORMS: Final = {"sample_rate": "sampling.rate", "budget": "judge.budget", "extract": "capture.extract"}
 """Argument of ``OnlineScorer`` that is short for a key of a section → the key."""
 
@@ -34,7 +32,7 @@ class ScorerSettings(SettingsPart):
             ``OTEL_SERVICE_NAME``.
         redactor: function that is applied to every text before the judge and before export, and to the conversation's id. If it
             fails, the text is not used. Names (of runs, tools, models and error classes) and the ids of tool calls are exported
-            unchanged. It is called from several threads. Give a function, or the name of a function or class:
+            unchanged. The redactor is called from several threads. Give a function, or the name of a function or class:
             ``my_pkg.privacy:redact``; a class may have parameters.
         sample_filter: function of a sample; if it returns False, the unit is not scored (``filtered``). Python only.
         feedback_scales: name → words that ``feedback()`` accepts under this name, worst first
@@ -119,7 +117,7 @@ class Configuration(ScorerSettings):
         metrics: names of metrics, each alone or with its parameters; at least one. A metric of your own is
             ``my_pkg.metrics:Politeness``.
         embeddings: model that compares texts, ``provider:model`` or ``lexical``, for metrics that need one. None = the offline
-            embeddings with the offline judge, else no model. It uses its provider's variables (``OPENAI_API_KEY``,
+            embeddings with the offline judge, else no model. The model uses its provider's variables (``OPENAI_API_KEY``,
             ``OPENAI_BASE_URL``), not the judge's address.
         serve_metrics: page for Prometheus, in addition to the export over OTLP; a number is the port. None = no page.
         alerts: metric → settings of its alerts. A metric without an entry only has alerts on missing scores and a failing
@@ -127,6 +125,7 @@ class Configuration(ScorerSettings):
         serve: listeners of ``spanscore serve``; other commands ignore them.
         worker: shutdown of ``spanscore worker``.
         kafka: topic that ``spanscore worker`` reads; null = no topic.
+        reload: whether the file is read again when it changes, within some four seconds. An invalid file changes nothing.
     """
 
     python_names: ClassVar[Mapping[str, str]] = {**SHORT_FORMS, **NEW_OPTIONS}
@@ -138,3 +137,15 @@ class Configuration(ScorerSettings):
     serve: ServeSettings = ServeSettings.model_construct()
     worker: WorkerSettings = WorkerSettings.model_construct()
     kafka: KafkaSettings | None = None
+    reload: bool = False
+
+
+RELOADED: Final[Mapping[str, frozenset[str]]] = {
+    "alerts": frozenset(),
+    "embeddings": frozenset(),
+    "judge": frozenset({"replica_share", "trace", "max_concurrency", "requests_per_minute", "tokens_per_minute"}),
+    "metrics": frozenset(),
+    "monitoring": frozenset({"dimensions"}),
+    "sampling": frozenset({"key", "feedback"}),
+}
+"""Key of a file that a reload applies → its inner keys that need a restart. All other keys of a file need a restart."""

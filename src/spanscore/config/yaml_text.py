@@ -1,7 +1,7 @@
 """Parses a YAML file into plain values. Errors are one line: the line number, the fault, and the correct form.
 
 A configuration is small, and its author may be hostile. Content that would take a parser minutes or gigabytes is therefore
-rejected before it is built. Messages quote no line of the file: it may have a key.
+rejected before it is built. Messages quote no line of the file, because the line may have a key.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from yaml.reader import ReaderError
 from spanscore.config.messages import Place, written_place
 from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
-
-__all__ = ["read_yaml"]
 
 _LARGEST: Final = 1_000_000
 """Largest file, in bytes. The longest configuration seen has 12,000."""
@@ -64,7 +62,7 @@ def read_yaml(file: Path) -> ParsedYaml:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise ConfigurationError(_told(file, text, error)) from None  # the parser's text quotes the line
+        raise ConfigurationError(_describe_error(file, text, error)) from None  # the parser's text quotes the line
     except (AttributeError, LookupError, TypeError, ValueError):  # a tag that does not fit: !!int x
         raise ConfigurationError(
             f"{file} is no YAML: a tag (!!) is before a value of another kind; leave it out"
@@ -102,7 +100,7 @@ def _refuse(problem: str, mark: Any) -> NoReturn:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader with a limit on nesting. It reads a date as a text, because no setting is a date."""
+    """A safe loader with a limit on nesting, which reads a date as a text because no setting is a date."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  (as in the class above)
         first: [(tag, form) for tag, form in resolvers if tag != _DATE]
@@ -157,10 +155,10 @@ class _Walk:
             else:
                 self.check(key, place)
             self.check(value, (*place, name))
-        for name, stands in lines.items():
-            if len(stands) > 1:
+        for name, line_numbers in lines.items():
+            if len(line_numbers) > 1:
                 at = (*place, name)
-                self.faults[at] = f"{written_place(at)}: is given {_times(stands)}; keep one of them"
+                self.faults[at] = f"{written_place(at)}: is given {_times(line_numbers)}; keep one of them"
 
 
 def _times(lines: list[int]) -> str:
@@ -172,14 +170,16 @@ def _times(lines: list[int]) -> str:
 # --- errors of the parser, in one line ---------------------------------------------------------------------------------
 
 
-def _told(file: Path, text: str, error: yaml.YAMLError) -> str:
+def _describe_error(file: Path, text: str, error: yaml.YAMLError) -> str:
     if isinstance(error, ReaderError):
-        line, found = text.count("\n", 0, error.position) + 1, printable(text[error.position])
-        return f"{file}, line {line}: YAML does not allow the control character {found}"
+        line, character = text.count("\n", 0, error.position) + 1, printable(text[error.position])
+        return f"{file}, line {line}: YAML does not allow the control character {character}"
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"{file} is no YAML: {type(error).__name__}"
-    said = f"{error.problem} {error.context or ''}"
-    begins, hint = next(((begins, hint) for part, begins, hint in _HINTS if part in said), (False, str(error.problem)))
+    problem = f"{error.problem} {error.context or ''}"
+    begins, hint = next(
+        ((begins, hint) for part, begins, hint in _HINTS if part in problem), (False, str(error.problem))
+    )
     mark = (error.context_mark if begins else None) or error.problem_mark
     at = f"{file}, line {mark.line + 1}" if mark is not None else str(file)
     return f"{at}: {hint}" if isinstance(error, _RefusedError) else f"{at} is no YAML: {printable(hint)}"
