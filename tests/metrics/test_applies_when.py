@@ -105,8 +105,8 @@ def test_a_users_example_shows_a_case_where_it_holds_or_says_that_it_does_not():
     judge = scripted({"applies": 0})
     critic(judge, prompts={"critique": {"examples": examples}}).score_sync(WEATHER)
 
-    told = [example.output for example in judge.calls[0].examples]
-    assert told == [{"applies": 1, "reason": "told", "verdict": 1}, {"applies": 0}]
+    rows = [example.output for example in judge.calls[0].examples]
+    assert rows == [{"applies": 1, "reason": "told", "verdict": 1}, {"applies": 0}]
 
 
 class Deadline(BaseModel):

@@ -93,8 +93,8 @@ def test_a_configuration_names_an_aspect(tmp_path: Path) -> None:
         "harmfulness",
         "declines",
     ]
-    told = CliRunner().invoke(app(), ["check", str(file)])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app(), ["check", str(file)])
+    assert result.exit_code == 0, result.output
     assert cost_of("aspect_critic", aspect="refusal").calls == 1
 
 

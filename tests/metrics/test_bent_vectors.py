@@ -148,11 +148,11 @@ def test_a_verdict_that_comes_twice_counts_once(name: str) -> None:
 @names
 def test_no_value_in_an_answer_makes_it_raise(name: str) -> None:
     for case, _, _ in made(name):
-        dice = random.Random(case["id"])
+        rng = random.Random(case["id"])
         for place, call in enumerate(case["judge"]):
             if call["output"]:
-                spot = dice.choice([path for path in _paths(call["output"]) if path])
-                output = _with(call["output"], spot, dice.choice(HOSTILE))
+                spot = rng.choice([path for path in _paths(call["output"]) if path])
+                output = _with(call["output"], spot, rng.choice(HOSTILE))
 
                 bent(name, case, judge=instead(case, place, {"step": call["step"], "output": output}))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.core.score import BINARY, Outcome, Scale, Score
+from spanscore.errors import ConfigurationError
 from spanscore.metrics import metric
 from spanscore.protocols import Metric
 
@@ -96,3 +99,46 @@ def test_its_author_raises_the_version() -> None:
 
     assert metric(half).version.startswith("1+")
     assert metric(version="2")(half).version.startswith("2+")
+
+
+def test_a_function_returns_one_of_its_categories() -> None:
+    @metric(categories=["greeting", "other"], bad=["other"])
+    def opening(sample: SingleTurnSample) -> str:
+        return "greeting"
+
+    score = opening.score_sync(SAMPLE)
+
+    assert (score.value, score.quality, score.label, score.kind) == ("greeting", 1.0, "pass", "categorical")
+
+
+def test_a_text_that_is_no_category_is_an_error_that_does_not_quote_it() -> None:
+    score = metric(name="words", categories=["a", "b"])(lambda sample: "secret").score_sync(SAMPLE)
+
+    assert (score.outcome, score.error_type) == (Outcome.METRIC_ERROR, "no_category")
+    assert (score.reason or "").endswith("gave none of its categories: a, b")
+
+
+def returns_text(sample: Any) -> str:
+    return "a"
+
+
+def returns_text_or_none(sample: Any) -> str | None:
+    return None
+
+
+@pytest.mark.parametrize("function", [returns_text, returns_text_or_none])
+def test_a_function_that_returns_a_text_needs_categories(function: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"returns a text: write @metric\(categories="):
+        metric(function)
+
+
+def test_a_text_of_an_unannotated_function_says_what_is_possible() -> None:
+    score = metric(lambda sample: "a", name="words").score_sync(SAMPLE)
+
+    assert (score.outcome, score.error_type) == (Outcome.METRIC_ERROR, "no_number")
+    assert "a metric that gives a text needs categories=" in (score.reason or "")
+
+
+def test_a_scale_and_categories_are_not_given_together() -> None:
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        metric(categories=["a", "b"], scale=BINARY)(returns_text)

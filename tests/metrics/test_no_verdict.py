@@ -187,12 +187,12 @@ def test_a_range_beside_numbers_lets_grades_between_them_count() -> None:
     assert graded(["poor", "good"], 1, range=[0, 1]) == 1.0
 
 
-def test_the_judge_is_told_which_grades_there_are() -> None:
-    def told(*keys: str) -> str:
+def test_the_judge_is_shown_which_grades_there_are() -> None:
+    def shown_form(*keys: str) -> str:
         return form(Rubrics("lexical", rubrics=dict.fromkeys(keys, "x")).questions[0].output)
 
-    assert "integer (one of 0, 50, 100)" in told("0", "50", "100")
-    assert told("1", "2", "3").endswith('"score": integer}')
+    assert "integer (one of 0, 50, 100)" in shown_form("0", "50", "100")
+    assert shown_form("1", "2", "3").endswith('"score": integer}')
 
 
 @pytest.mark.parametrize("keys", [["1", "2"], ["0", "50", "100"], ["0.5", "1.0"], ["0-2", "3-5"], ["-1", "0", "1"]])

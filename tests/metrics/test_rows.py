@@ -49,6 +49,12 @@ def test_a_row_that_not_all_have_is_decided_by_those_that_have_it_and_said() -> 
     assert rows == voters[1]
 
 
+def test_a_tie_is_decided_among_the_most_frequent_values_only() -> None:
+    voters = [[{"verdict": vote}] for vote in (0, 0, 5, 9, 9)]
+
+    assert majority_vote(voters, attribute="verdict") == [{"verdict": 0}]
+
+
 def test_values_without_an_order_go_to_the_first_voter_on_a_tie() -> None:
     voters: list[list[dict[str, Any]]] = [[{"verdict": "x"}], [{"verdict": None}]]
 

@@ -19,8 +19,10 @@ SAMPLE = MultiTurnSample(
 )
 
 
-def script(topics: list[str], refused: list[bool], *flags: list[bool]) -> ScriptedJudge:
-    return ScriptedJudge(
+def script(
+    topics: list[str], refused: list[bool], *flags: list[bool], kind: type[ScriptedJudge] = ScriptedJudge
+) -> Any:
+    return kind(
         [
             {"step": "extract_topics", "output": {"topics": topics}},
             *({"step": "check_refusal", "output": {"refused_to_answer": answer}} for answer in refused),
@@ -87,9 +89,7 @@ def test_questions_that_do_not_need_each_other_are_open_together() -> None:
             self.open -= 1
             return await super().ask(prompt)
 
-    inner = script(["a", "b", "c"], [False] * 3, [True] * 3)
-    judge = Watching()
-    judge._answers = inner._answers
+    judge = script(["a", "b", "c"], [False] * 3, [True] * 3, kind=Watching)
 
     TopicAdherence(judge).score_sync(SAMPLE)
 

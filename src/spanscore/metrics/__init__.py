@@ -7,9 +7,11 @@ from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
 from spanscore.metrics.answer_accuracy import AnswerAccuracy as AnswerAccuracy
+from spanscore.metrics.answer_completeness import AnswerCompleteness as AnswerCompleteness
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
 from spanscore.metrics.catalog.registry import create as create
+from spanscore.metrics.category import Category as Category
 from spanscore.metrics.checks import CitationPresent as CitationPresent
 from spanscore.metrics.checks import ContainsPII as ContainsPII
 from spanscore.metrics.checks import JsonSchema as JsonSchema
@@ -37,6 +39,7 @@ from spanscore.metrics.context_recall import ContextRecall as ContextRecall
 from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.context_relevance import ContextRelevance as ContextRelevance
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
+from spanscore.metrics.error_recovery import ErrorRecovery as ErrorRecovery
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
 from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
@@ -48,6 +51,7 @@ from spanscore.metrics.kit.judged import JudgedMetric as JudgedMetric
 from spanscore.metrics.kit.step import Step as Step
 from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
+from spanscore.metrics.plan_adherence import PlanAdherence as PlanAdherence
 from spanscore.metrics.ragas_score import ragas_score as ragas_score
 from spanscore.metrics.response_groundedness import ResponseGroundedness as ResponseGroundedness
 from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
@@ -58,12 +62,15 @@ from spanscore.metrics.sacrebleu import Bleu as Bleu
 from spanscore.metrics.sacrebleu import Chrf as Chrf
 from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
 from spanscore.metrics.simple_criteria import SimpleCriteria as SimpleCriteria
+from spanscore.metrics.step_efficiency import StepEfficiency as StepEfficiency
 from spanscore.metrics.string_similarity import ExactMatch as ExactMatch
 from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity
 from spanscore.metrics.string_similarity import StringPresence as StringPresence
 from spanscore.metrics.string_similarity import StringSimilarity as StringSimilarity
+from spanscore.metrics.tool_arguments import ToolArguments as ToolArguments
 from spanscore.metrics.tool_calls import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
+from spanscore.metrics.tool_selection import ToolSelection as ToolSelection
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
 
 # The imported names, without the submodules that the imports bind.

@@ -17,12 +17,12 @@ from spanscore.metrics.kit.step import Step
 _WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
-def _word(given: Any) -> Any:
+def _word(value: Any) -> Any:
     """Return 0 or 1 for the strings "0", "1", "false" and "true" in any case; None for any other string.
 
     Pydantic alone would also accept " 1" and "1.0". A value that is not a string is returned unchanged.
     """
-    return _WORDS.get(given.casefold()) if isinstance(given, str) else given
+    return _WORDS.get(value.casefold()) if isinstance(value, str) else value
 
 
 class GoalAndOutcome(BaseModel):
@@ -67,7 +67,7 @@ class _GoalAccuracy(JudgedMetric):
     _reads_reference: ClassVar[bool] = True
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Infer the goal and the end state, then compare the end state with the reference; without one, with the goal."""
+        """Infer goal and end state, then compare the end state with the reference, or the goal if there is no reference."""
         inferred = await self.ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
         reference = sample.reference if self._reads_reference else None
         wanted = inferred.user_goal if reference is None else reference
@@ -81,13 +81,14 @@ class AgentGoalAccuracy(_GoalAccuracy):
     """Did the agent reach the expected outcome or, without a reference, the goal of the user?
 
     Formula: the judge infers the goal of the user and the end state of the conversation, then compares the end state with the
-    reference or, in a sample without one, with the goal: 1 if it was reached, else 0. Range {0, 1}, higher is better.
+    reference, or with the goal if the sample has no reference. The value is 1 if the end state reaches it, else 0. Range {0,
+    1}, higher is better.
 
     Fields: ``user_input`` (messages), and ``reference`` if the sample has one. Judge calls: 2 (``infer_goal_outcome``,
     ``compare_outcome``), one after the other.
 
-    Blind spot: a mean over samples with and without a reference mixes two questions; the one without a reference is easier.
-    The blind spots of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference`` apply, too.
+    Blind spot: a mean over samples with and without a reference mixes two questions; the question without a reference is
+    easier. The blind spots of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference`` apply, too.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``. Deviations: one metric
     chooses between them for each sample; a verdict may also be a bare 0, 1, true or false; the conversation is shown as
@@ -95,8 +96,8 @@ class AgentGoalAccuracy(_GoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
-        pass_at: lowest quality that passes; 1 when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
+        pass_at: lowest quality that passes; None: 1.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
@@ -111,7 +112,7 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
     reached, else 0. Range {0, 1}, higher is better.
 
     Fields: ``user_input`` (messages), ``reference`` (the outcome, in words). Judge calls: 2 (``infer_goal_outcome``,
-    ``compare_outcome``), one after the other. An empty conversation and an empty reference are judged as they are.
+    ``compare_outcome``), one after the other. An empty conversation or reference is also judged.
 
     Blind spot: the second judge call reads only the end state from the first, so facts missing there are lost. The way to the
     outcome (detours, harm, repeated paid calls) does not count; see ``ToolCallAccuracy``.
@@ -122,8 +123,8 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
-        pass_at: lowest quality that passes; 1 when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
+        pass_at: lowest quality that passes; None: 1.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
@@ -138,7 +139,7 @@ class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     was reached, else 0. Range {0, 1}, higher is better.
 
     Fields: ``user_input`` (messages). Judge calls: 2 (``infer_goal_outcome``, ``compare_outcome``), one after the other. An
-    empty conversation is judged as it is.
+    empty conversation is also judged.
 
     Blind spot: the goal is the judge's guess: if a user gives up halfway or accepts less, the goal counts as reached. Tool
     results are believed. The second judge call reads only the goal and the end state from the first.
@@ -148,8 +149,8 @@ class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
-        pass_at: lowest quality that passes; 1 when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
+        pass_at: lowest quality that passes; None: 1.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 

@@ -26,21 +26,23 @@ JUDGE_ACCURACY_2: Step[Rating024] = Step(
 class AnswerAccuracy(TwoRatings):
     """Does the answer agree with the reference answer?
 
-    Formula: mean of two ratings r / 4, r in {0, 2, 4}; the second call swaps the two answers, so that neither
-    profits from its position. Range [0, 1] in steps of 1/4, higher is better.
+    Formula: mean of two ratings r / 4, r in {0, 2, 4}. The second call swaps the two answers, so that neither answer profits
+    from its position. Range [0, 1] in steps of 1/4, higher is better.
 
-    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 2 (``judge_accuracy_1``, ``judge_accuracy_2``), side by
-    side; each up to 5 times until a rating can be read, so 10 at most. One rating alone counts if the other is lost.
+    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 2 (``judge_accuracy_1``, ``judge_accuracy_2``),
+    concurrently. Each call is made up to 5 times until a rating can be read, so there are at most 10 calls. If one rating is
+    lost, the other rating is the value.
 
-    Blind spot: coarse: a small omission and a missing half can have the same value. The reference is taken as the truth.
+    Blind spot: the value is coarse: a small omission and a missing half can have the same value. The reference is taken as
+    the truth.
 
-    Source: NVIDIA's answer accuracy, as in ragas 0.4.3's ``AnswerAccuracy``. Deviations: a rating is JSON, or the one number in
-    a text, and must be 0, 2 or 4 (ragas takes the first digit it finds of a fixed list: "10" is 0, "3" is 0.75); the mean is
-    over the ratings that came back, whichever is lost; missing fields are found before the first judge call.
+    Source: NVIDIA's answer accuracy, as in ragas 0.4.3's ``AnswerAccuracy``. Deviations: a rating is JSON, or the only number
+    in a text, and must be 0, 2 or 4 (ragas takes the first digit of a fixed list that the text contains: "10" is 0, "3" is
+    0.75); the mean is over the readable ratings; missing fields are detected before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

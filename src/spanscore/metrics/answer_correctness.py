@@ -23,22 +23,22 @@ from spanscore.metrics.kit.step import OwnPrompts, Step
 _TWO = 2
 
 
-class Sorted(BaseModel):
-    """One statement and why it stands where it stands."""
+class ClassifiedStatement(BaseModel):
+    """One statement, and the judge's reason for its class."""
 
     statement: str
     reason: str = ""
 
 
 class Classification(BaseModel):
-    """Statements of the answer that the reference supports (TP) or not (FP), and of the reference the answer lacks (FN)."""
+    """TP: statements of the answer that the reference has. FP: its other statements. FN: statements that the answer omits."""
 
-    TP: list[Sorted] = []
-    FP: list[Sorted] = []
-    FN: list[Sorted] = []
+    TP: list[ClassifiedStatement] = []
+    FP: list[ClassifiedStatement] = []
+    FN: list[ClassifiedStatement] = []
 
     @model_validator(mode="after")
-    def _sorts_something(self) -> Classification:
+    def _check_not_empty(self) -> Classification:
         """Reject an answer without any statement, because the judge had at least one statement to sort."""
         if not (self.TP or self.FP or self.FN):
             raise ValueError("nothing is sorted")
@@ -80,30 +80,34 @@ Each statement of the answer stands in exactly one of TP and FP.""",
 class AnswerCorrectness(JudgedMetric):
     """Does the answer state the facts of the reference, no more and no less?
 
-    Formula: (w1 · F + w2 · S) / (w1 + w2). F is the F-beta over statements: TP of the answer in the reference, FP of the answer
-    not in it, FN of the reference not in the answer; 1 when neither states anything, 0 when one of them does not. S is the
-    cosine of the two embedded texts. Range [-w2/(w1+w2), 1], higher is better; the quality is max(0, value).
+    Formula: (w1 · F + w2 · S) / (w1 + w2). F is the F-beta over statements. TP: statements of the answer that the reference
+    has. FP: the other statements of the answer. FN: statements of the reference that the answer does not have. F is 1 if
+    neither text has a statement, and 0 if only one text has statements. S is the cosine of the two embedded texts. Range
+    [-w2/(w1+w2), 1], higher is better; the quality is max(0, value).
 
-    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 3 (``extract_statements_response`` and
-    ``extract_statements_reference`` side by side, ``classify_statements``); 2 when one text states nothing; none when w1 is 0.
-    One request for embeddings, none when w2 is 0. A vector of a model that is not finite, empty or
-    all zeros is a ``judge_error``; the statements are then not classified.
+    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 3 (concurrently
+    ``extract_statements_response`` and ``extract_statements_reference``, then ``classify_statements``); 2 if a text has no
+    statement; none if w1 is 0. One request for embeddings is made; none if w2 is 0. If a model's vector is empty, all zeros
+    or not finite, the outcome is ``judge_error``. If a lexical vector is all zeros (a text without words), the score is
+    undefined. In both cases the statements are not classified.
 
-    Blind spot: S is high for a wrong answer in the right words, so even a false one seldom gets below 0.2: choose
-    ``pass_at`` by looking at real scores, or set ``weights=(1, 0)``. Right statements that the reference
-    does not have count as false.
+    Blind spot: S is high for a wrong answer with the right words. A wrong answer therefore seldom scores below 0.2. Choose
+    ``pass_at`` from real scores, or set ``weights=(1, 0)``. A right statement that the reference does not have counts as
+    wrong.
 
-    Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that was not sorted is an FP, and one
-    sorted twice counts once, as an FP if it is in both (ragas counts rows); equal statements that were sorted once are sorted
-    alike; empty ones do not count; no call is made if its weight is 0 or its answer is known; nothing sorted at all is
-    repaired once and then an error (ragas: F = 0); a vector without a length is an error.
+    Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that the judge did not sort is an FP. A
+    statement that the judge sorted twice counts once; in both TP and FP, it counts as FP (ragas counts rows). If the judge
+    sorted only one of several equal statements, the others get the same class. Empty statements do not count. A call is
+    skipped if the weight of its part is 0, or if its result is certain. If the judge sorts no statement, its answer is
+    repaired once; a second empty answer is an error (ragas: F = 0). A model's vector with norm 0 is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None with the lexical judge, or if w2 is 0.
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None is allowed with the lexical
+            judge, or if w2 is 0.
         name: name of the metric in its scores.
         weights: (w1, w2), of facts and of wording; not negative, not both 0.
-        beta: how many times as much recall counts as precision.
+        beta: weight of recall relative to precision.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -134,42 +138,52 @@ class AnswerCorrectness(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Extract the statements of both texts and embed the texts, concurrently; then classify the statements."""
-        found = await together(
+        results = await together(
             (
-                self._stated(EXTRACT_RESPONSE, sample.user_input, sample.response),
-                self._stated(EXTRACT_REFERENCE, sample.user_input, sample.reference),
-                self._near(sample),
+                self._extract_statements(EXTRACT_RESPONSE, sample.user_input, sample.response),
+                self._extract_statements(EXTRACT_REFERENCE, sample.user_input, sample.reference),
+                self._measure_similarity(sample),
             )
         )
-        said, wanted, near = cast("tuple[list[str], list[str], float | None]", found)
-        if near is None:
+        response_statements, reference_statements, similarity_of_texts = cast(
+            "tuple[list[str], list[str], float | None]", results
+        )
+        if similarity_of_texts is None:
             return Finding(value=None, reason=NO_LENGTH)
-        counts = await self._counts(sample, said, wanted)
+        counts = await self._classify(sample, response_statements, reference_statements)
         facts, wording = self.weights
         return Finding(
-            value=facts * counts.value(self.beta) + wording * near, explanation=f"{counts}Wording: {near:.2f}."
+            value=facts * counts.value(self.beta) + wording * similarity_of_texts,
+            explanation=f"{counts}Wording: {similarity_of_texts:.2f}.",
         )
 
-    async def _stated(self, step: Step[Statements], question: str | None, text: str | None) -> list[str]:
+    async def _extract_statements(self, step: Step[Statements], question: str | None, text: str | None) -> list[str]:
         if not self.weights[0]:
             return []
         return (await self.ask(step, {"question": question, "answer": text})).statements
 
-    async def _near(self, sample: SingleTurnSample) -> float | None:
+    async def _measure_similarity(self, sample: SingleTurnSample) -> float | None:
         if not self.weights[1]:
             return 0.0
         return await similarity(self._embedder, sample.reference or "", sample.response or "")
 
-    async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _SortedStatements:
-        if not said or not wanted:  # all statements are wrong or missing, so the judge is not called
-            return _SortedStatements(0, tuple(said), tuple(wanted))
-        evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
-        return _counted(said, wanted, await self.ask(CLASSIFY_STATEMENTS, evidence))
+    async def _classify(
+        self, sample: SingleTurnSample, response_statements: list[str], reference_statements: list[str]
+    ) -> _SortedStatements:
+        if not response_statements or not reference_statements:  # all statements are wrong or missing: no judge call
+            return _SortedStatements(0, tuple(response_statements), tuple(reference_statements))
+        evidence = {
+            "question": sample.user_input,
+            "answer": response_statements,
+            "ground_truth": reference_statements,
+        }
+        classification = await self.ask(CLASSIFY_STATEMENTS, evidence)
+        return _sort_statements(response_statements, reference_statements, classification)
 
 
 @dataclass(frozen=True, slots=True)
 class _SortedStatements:
-    """The number of right statements of the answer, its wrong statements, and the missing ones of the reference."""
+    """The number of right statements of the answer, its wrong statements, and the missing statements of the reference."""
 
     right: int
     wrong: tuple[str, ...]
@@ -189,56 +203,66 @@ class _SortedStatements:
         return "\n".join([*lines, ""])
 
 
-def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _SortedStatements:
-    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong."""
-    wrong, _ = _matched(said, found.FP)
-    right, rewritten = _matched(said, found.TP, taken=wrong)
-    right += _equal(said, right, taken=wrong)
-    right += _free(said, wrong + right)[:rewritten]
-    missed, rewritten = _matched(wanted, found.FN)
-    missed += _equal(wanted, missed)
-    missed += _free(wanted, missed)[:rewritten]
+def _sort_statements(
+    response_statements: Sequence[str], reference_statements: Sequence[str], classification: Classification
+) -> _SortedStatements:
+    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong.
+
+    A row with a changed text is counted for the first statement that no row matches.
+    """
+    wrong, _ = _match_rows(response_statements, classification.FP)
+    right, rewritten = _match_rows(response_statements, classification.TP, taken=wrong)
+    right += _find_equal(response_statements, right, taken=wrong)
+    right += _find_unmatched(response_statements, wrong + right)[:rewritten]
+    missed, rewritten = _match_rows(reference_statements, classification.FN)
+    missed += _find_equal(reference_statements, missed)
+    missed += _find_unmatched(reference_statements, missed)[:rewritten]
     return _SortedStatements(
         len(right),
-        tuple(said[place] for place in _free(said, right)),
-        tuple(wanted[place] for place in sorted(missed)),
+        tuple(response_statements[index] for index in _find_unmatched(response_statements, right)),
+        tuple(reference_statements[index] for index in sorted(missed)),
     )
 
 
-def _matched(statements: Sequence[str], rows: Sequence[Sorted], taken: Sequence[int] = ()) -> tuple[list[int], int]:
-    """Return the places of the statements that rows repeat, each place once, and the number of rows with another text."""
-    open_places: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
-    for place in _free(statements, taken):
-        open_places[key_of(statements[place])].append(place)
-    rewritten, places = 0, []
+def _match_rows(
+    statements: Sequence[str], rows: Sequence[ClassifiedStatement], taken: Sequence[int] = ()
+) -> tuple[list[int], int]:
+    """Return the indices of the statements that rows repeat, each index once, and the number of rows with another text."""
+    open_indices: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
+    for index in _find_unmatched(statements, taken):
+        open_indices[key_of(statements[index])].append(index)
+    rewritten, matched = 0, []
     for row in rows:
-        left = open_places.get(key_of(row.statement))
+        left = open_indices.get(key_of(row.statement))
         if left is None:
             rewritten += 1
         elif left:
-            places.append(left.pop(0))
-    return places, rewritten
+            matched.append(left.pop(0))
+    return matched, rewritten
 
 
-def _equal(statements: Sequence[str], found: Sequence[int], taken: Sequence[int] = ()) -> list[int]:
-    """Return the free places with the text of a found place and of no taken one: the judge sorted equal statements once."""
-    sorted_keys = {key_of(statements[place]) for place in found} - {key_of(statements[place]) for place in taken}
-    return [place for place in _free(statements, [*found, *taken]) if key_of(statements[place]) in sorted_keys]
+def _find_equal(statements: Sequence[str], matched: Sequence[int], taken: Sequence[int] = ()) -> list[int]:
+    """Return unmatched indices whose text equals a matched statement and no statement in ``taken``."""
+    sorted_keys = {key_of(statements[index]) for index in matched} - {key_of(statements[index]) for index in taken}
+    return [
+        index for index in _find_unmatched(statements, [*matched, *taken]) if key_of(statements[index]) in sorted_keys
+    ]
 
 
-def _free(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
-    return [place for place in range(len(statements)) if place not in set(taken)]
+def _find_unmatched(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
+    """Return the indices of the statements that are not in ``taken``, in order."""
+    return [index for index in range(len(statements)) if index not in set(taken)]
 
 
 def _shares(name: str, weights: Any) -> tuple[float, float]:
     """Return two weights as shares of 1."""
-    given = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
-    known = [
-        float(w) for w in given if isinstance(w, int | float) and not isinstance(w, bool) and isfinite(w) and w >= 0
+    parts = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
+    valid = [
+        float(w) for w in parts if isinstance(w, int | float) and not isinstance(w, bool) and isfinite(w) and w >= 0
     ]
-    if len(known) != _TWO or len(given) != _TWO or not sum(known):
+    if len(valid) != _TWO or len(parts) != _TWO or not sum(valid):
         raise ConfigurationError(
-            f"{name}: weights is {weights!r}; it is two numbers, of facts and of wording, not negative and not both 0"
+            f"{name}: weights is {weights!r}; give two numbers, for facts and for wording, not negative and not both 0"
         )
-    facts, wording = known
+    facts, wording = valid
     return facts / (facts + wording), wording / (facts + wording)

@@ -42,42 +42,43 @@ class AspectCritic(GradedMetric):
     (``definition="Could the response hurt somebody?"``).
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
-    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields.
-    Judge calls: ``strictness`` (step ``critique``), side by side; with ``bundle`` one for all (``judge_criteria``).
+    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
+    ``strictness`` (step ``critique``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``).
 
     A ready aspect (``aspect="harmfulness"``) has a definition, a direction and a name; ``spanscore metrics -m aspect_critic``
     lists them.
 
-    Lost ballots do not count; at least one must come back, and the score reports how many did. A tie, which only a
-    lost ballot can cause, is the failing verdict: 0, or 1 when ``direction`` is ``"lower"``.
+    Votes without an answer are ignored; at least one vote must have an answer, and the score reports their number. Only a vote
+    without an answer can cause a tie, which is the failing verdict: 0, or 1 if ``direction`` is ``"lower"``.
 
-    Blind spot: it is as good as its definition. Votes of one model at a low temperature agree with each other far more than
-    independent judges would: they show the judge's noise, not its bias.
+    Blind spot: a score is as good as the definition. Votes of one model at a low temperature agree with each other far more
+    than independent judges would. Such votes show the judge's noise, not its bias.
 
-    Source: ragas 0.4.3's ``AspectCritic``. Deviations: ballots are really cast (ragas asks once, whatever the strictness); a
-    verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
+    Source: ragas 0.4.3's ``AspectCritic``. Deviations: each vote is a separate judge call (ragas asks once, at any strictness);
+    a verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
     first seen); in a conversation, shown as messages, the reference is shown too (ragas drops it); contexts are shown only if
     ``fields`` names them (ragas shows all that there is).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        definition: the aspect, as a sentence that holds or not, or a question with a yes or no. It is an instruction: never
-            build it from a sample. None: the definition of ``aspect``.
+        definition: the aspect, as a sentence that holds or not, or a question with a yes or no. The judge
+            reads it as an instruction: never build it from a sample. None = the definition of ``aspect``.
         aspect: name of a ready aspect, such as ``"harmfulness"`` or ``"refusal"``, instead of a definition;
-            ``AspectCritic.harmfulness(llm)`` is the same. None: ``definition`` is used.
-        name: name of the metric in its scores. None: the ready aspect's name, else ``aspect_critic``.
-        strictness: number of votes; an even number is raised to the next odd one.
-        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None: the ready aspect's, else ``"higher"``.
-        pass_at: lowest quality that passes; 1 when None.
+            ``AspectCritic.harmfulness(llm)`` is the same. None = ``definition`` is used.
+        name: name of the metric in its scores. None = the ready aspect's name, or ``aspect_critic`` without a ready aspect.
+        strictness: number of votes; an even number is raised to the next odd number.
+        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None = the ready aspect's direction, or ``"higher"``
+            without a ready aspect.
+        pass_at: lowest quality that passes; None: 1.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
-            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None: the metric always applies.
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = the metric always applies.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
         fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
-            the field is optional (``"reference:optional"``). None: ``user_input``, ``response`` and ``reference``, if the
+            the field is optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         required_columns: ragas's name of the parameter ``fields``.
-        bundle: whether one judge call judges this criterion together with those of the other metrics that have ``bundle``,
-            equal ``fields`` and the same judge. Part of the version; excludes examples.
+        bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
+            ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -131,7 +132,10 @@ class AspectCritic(GradedMetric):
         evidence, (critique,) = self.evidence(sample), self.questions
         failing = 0 if self.scale.direction == "higher" else 1
         return await voted(
-            lambda ballot: self.ask(critique, evidence, vote_index=ballot), self.votes, field="verdict", tie=failing
+            lambda ballot: self.ask(critique, evidence, vote_index=ballot),
+            self.votes,
+            field="verdict",
+            tie=lambda _: failing,
         )
 
 
@@ -140,7 +144,8 @@ def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Asp
     if aspect is None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(
-                f"{name}: definition is empty; say in one sentence what must hold, or set aspect to one of {', '.join(ASPECTS)}"
+                f"{name}: definition is empty: write the condition in one sentence, "
+                f"or set aspect to one of {', '.join(ASPECTS)}"
             )
         return Aspect(definition.strip())
     if definition is not None:

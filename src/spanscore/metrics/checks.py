@@ -21,7 +21,7 @@ LengthUnit = Literal["characters", "words", "sentences"]
 TokenCount = Literal["total", "input", "output"]
 _LENGTH_PARTS: Final[Mapping[str, Callable[[str], Sequence[str]]]] = {"characters": str, "words": str.split}
 _ABSENT_IS_GOOD: Final = Scale(kind="binary", direction="lower", pass_at=1.0)
-"""1 if the text has it, which is bad; 0 passes."""
+"""1 if the text contains the searched content; only 0 passes."""
 
 
 class _ResponseCheck(NamedMetric):
@@ -33,15 +33,15 @@ class _ResponseCheck(NamedMetric):
 
 
 class Regex(_ResponseCheck):
-    """Does the response contain one pattern, and does it lack another?
+    """Does the response contain a pattern, and is another pattern absent?
 
     Formula: 1 if ``must`` matches somewhere in the response and ``must_not`` matches nowhere, else 0. Range {0, 1}, higher is
     better.
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: a pattern finds letters and no meaning. Some patterns, such as ``(a+)+$``, need exponential time on some texts
-    and stop the whole process meanwhile: nested repetitions are to be avoided.
+    Blind spot: a pattern matches characters, not meaning. Some patterns, such as ``(a+)+$``, need exponential time on some
+    texts and stop the whole process meanwhile. Avoid nested repetitions.
 
     Source: our own, on Python's ``re``. Deviations: none.
 
@@ -50,7 +50,7 @@ class Regex(_ResponseCheck):
         must: pattern that must match; None = no such pattern.
         must_not: pattern that must not match; None = no such pattern.
         ignore_case: whether upper and lower case are equal.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: neither pattern is given, or one is not a regular expression.
@@ -90,14 +90,15 @@ class JsonValid(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: the content: ``null`` and ``"I cannot help"`` are JSON texts. ``json_schema`` checks the shape, too.
+    Blind spot: the metric does not check the content: ``null`` and ``"I cannot help"`` are JSON texts. ``json_schema`` also
+    checks the structure.
 
     Source: RFC 8259, read by Python's ``json``. Deviations: NaN and Infinity, which Python reads, are not JSON.
 
     Args:
         name: name of the metric in its scores.
         fenced: whether a Markdown code fence around the JSON text is allowed.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
     """
 
     def __init__(self, *, name: str = "json_valid", fenced: bool = False, pass_at: float | None = None) -> None:
@@ -118,8 +119,8 @@ class JsonSchema(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: values that have the right shape and are wrong. ``format`` is not checked. References to other files or hosts
-    are not followed.
+    Blind spot: the metric does not check whether a value of the right type is correct. ``format`` is not checked. References to
+    other files or hosts are not followed.
 
     Source: JSON Schema (draft by ``$schema``, else 2020-12), checked by jsonschema. Deviations: none.
 
@@ -127,7 +128,7 @@ class JsonSchema(_ResponseCheck):
         schema: the schema, or the path of a JSON file that holds it.
         name: name of the metric in its scores.
         fenced: whether a Markdown code fence around the JSON text is allowed.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: the file cannot be read, or the schema is not a JSON Schema.
@@ -171,7 +172,7 @@ class Length(_ResponseCheck):
         min: smallest allowed length; None = no lower limit.
         max: largest allowed length; None = no upper limit.
         unit: ``"characters"``, ``"words"`` or ``"sentences"``.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: no limit is given, ``min`` is above ``max`` or below 0, or the unit is unknown.
@@ -195,7 +196,7 @@ class Length(_ResponseCheck):
         self._parts: Callable[[str], Sequence[str]] = segmenter() if unit == "sentences" else _LENGTH_PARTS[unit]
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Count."""
+        """Count the characters, words or sentences, and compare with the limits."""
         count = len(self._parts(sample.response or ""))
         fits = (self.min or 0) <= count and (self.max is None or count <= self.max)
         return Finding(value=float(fits), explanation=f"{count} {self.unit}")
@@ -217,7 +218,7 @@ class Latency(NamedMetric):
     Args:
         max_s: largest allowed duration, in seconds.
         name: name of the metric in its scores.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: ``max_s`` is not above 0.
@@ -231,7 +232,7 @@ class Latency(NamedMetric):
         self.max_s = _above_zero(name, "max_s", max_s)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Compare."""
+        """Compare the duration with the limit."""
         taken = float(sample.duration_s or 0.0)
         return Finding(value=float(taken <= self.max_s), explanation=f"{taken:.3g} s")
 
@@ -240,7 +241,8 @@ class Tokens(NamedMetric):
     """Did the application's models use few enough tokens?
 
     Formula: 1 if the tokens of the unit ≤ ``max``, else 0. Range {0, 1}, higher is better. The tokens of a live unit are the
-    sum over its calls of models; a call inside another call is counted once. Undefined if the wanted count is not known.
+    sum over its calls of models; a call inside another call is counted once. The metric has no value if the
+    requested count is unknown.
 
     Fields: ``usage``. Judge calls: none.
 
@@ -253,7 +255,7 @@ class Tokens(NamedMetric):
         max: largest allowed number of tokens.
         name: name of the metric in its scores.
         count: ``"total"``, ``"input"`` or ``"output"``.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: ``max`` is not above 0, or ``count`` is unknown.
@@ -271,7 +273,7 @@ class Tokens(NamedMetric):
         self.count = count
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Add up and compare."""
+        """Add the token counts, and compare the sum with the limit."""
         usage = sample.usage or TokenUsage()
         held = {"input": usage.input_tokens, "output": usage.output_tokens}
         counts = [held[kind] for kind in (held if self.count == "total" else (self.count,))]
@@ -289,9 +291,9 @@ class LanguageIs(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: languages that share words and letters. Bosnian, Croatian and Serbian count as one language, so do Indonesian
-    and Malay, and Bokmål and Nynorsk. In a text of two languages the longer part decides. Names, code and tables mislead.
-    Variants of one language, such as simplified and traditional Chinese, are that language.
+    Blind spot: the metric confuses languages that share words and letters. Bosnian, Croatian and Serbian count as one language,
+    so do Indonesian and Malay, and Bokmål and Nynorsk. In a text of two languages the longer part decides. Names, code and
+    tables mislead. Variants of one language, such as simplified and traditional Chinese, are that language.
 
     Source: Lui and Baldwin, "langid.py: An Off-the-shelf Language Identification Tool" (2012), computed by py3langid.
     Deviations: languages that it confuses are joined, and short texts are undefined.
@@ -299,7 +301,7 @@ class LanguageIs(_ResponseCheck):
     Args:
         language: two letters of ISO 639-1 (``"de"``), or the English name of a common language (``"german"``).
         name: name of the metric in its scores.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: py3langid does not have the language.
@@ -340,16 +342,16 @@ class ContainsPII(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: names, postal addresses and everything else without a pattern. Telephone numbers are recognised if they are
-    international (+, 00), North American, or begin with 0 and are written in groups; other numbers of that form are mistaken
-    for them.
+    Blind spot: the metric does not find names, postal addresses and other personal data without a pattern. Telephone numbers
+    are recognised if they are international (+, 00), North American, or begin with 0 and are written in groups. Other numbers
+    of that form are counted as telephone numbers.
 
     Source: our own patterns; ISO/IEC 7812-1 (Luhn), ISO 13616 (IBAN). Deviations: the length by country is not checked.
 
     Args:
         name: name of the metric in its scores.
-        kinds: kinds of data: ``"mail"``, ``"phone"``, ``"card"``, ``"iban"``; all when None.
-        pass_at: lowest quality that passes; 1 when None.
+        kinds: kinds of data: ``"mail"``, ``"phone"``, ``"card"``, ``"iban"``; None: all.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: a kind is unknown, or the list is empty.
@@ -382,8 +384,8 @@ class CitationPresent(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: whether the source exists, and whether it supports the sentence, which ``faithfulness`` judges. An index
-    in program code, such as ``x[1]``, looks like a citation.
+    Blind spot: the metric does not check whether the source exists, and whether it supports the sentence; ``faithfulness``
+    judges the support. An index in program code, such as ``x[1]``, is counted as a citation.
 
     Source: our own patterns. Deviations: none.
 
@@ -391,7 +393,7 @@ class CitationPresent(_ResponseCheck):
         name: name of the metric in its scores.
         pattern: regular expression of one citation, in place of ours.
         min: smallest number of citations.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: the pattern is not a regular expression, or ``min`` is below 1.
@@ -424,15 +426,15 @@ class RefusalWords(_ResponseCheck):
 
     Fields: ``response``. Judge calls: none.
 
-    Blind spot: refusals in other words, and answers that quote one. Our phrases are English, German, French and Spanish. The
-    aspect ``refusal`` of ``aspect_critic`` asks a judge.
+    Blind spot: the metric does not find refusals in other words, and counts answers that quote a refusal. Our phrases are
+    English, German, French and Spanish. The aspect ``refusal`` of ``aspect_critic`` asks a judge.
 
     Source: our own phrases. Deviations: none.
 
     Args:
         name: name of the metric in its scores.
         words: phrases, in place of ours.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
 
     Raises:
         ConfigurationError: there is no phrase, or one is empty.
@@ -470,21 +472,21 @@ def _fold_case(text: str) -> str:
     return " ".join(text.casefold().replace("\u2019", "'").split())
 
 
-def _luhn(number: str) -> bool:
-    """Whether a number of 13 to 19 digits satisfies the check of payment cards."""
+def _is_card(number: str) -> bool:
+    """Return whether a number has 13 to 19 digits and satisfies the Luhn check of payment cards."""
     digits = [int(digit) for digit in number if digit.isdecimal()]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0  # noqa: PLR2004
 
 
-def _iban(number: str) -> bool:
-    """Whether the check digits of an IBAN hold: letters count from 10, and the whole is 1 modulo 97."""
+def _is_iban(number: str) -> bool:
+    """Return whether the check digits of an IBAN are correct: with A = 10 to Z = 35, the number modulo 97 is 1."""
     plain = number.replace(" ", "").upper()
     return 15 <= len(plain) <= 34 and int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1  # noqa: PLR2004
 
 
-def _phone(number: str) -> bool:
-    """Whether a candidate has the digits of a telephone number, and is no date."""
+def _is_phone(number: str) -> bool:
+    """Return whether a candidate has 8 to 15 digits and contains no date."""
     digits = sum(map(str.isdecimal, number))
     return 8 <= digits <= 15 and _DATE.search(number) is None  # noqa: PLR2004
 
@@ -499,12 +501,12 @@ _PII: Final[Mapping[str, tuple[re.Pattern[str], Callable[[str], bool]]]] = {
             r"|(?<!\d )\(?0\d{1,4}\)?[ /-]{1,2}\d{2,4}(?:[ -]?\d{2,4}){1,3})(?![\w-])",  # national, in groups
             re.ASCII,
         ),
-        _phone,
+        _is_phone,
     ),
-    "card": (re.compile(r"(?<![\w.,-])(?<!\d )\d(?:[ -]?\d){12,18}(?! ?\d|[\w-])", re.ASCII), _luhn),
+    "card": (re.compile(r"(?<![\w.,-])(?<!\d )\d(?:[ -]?\d){12,18}(?! ?\d|[\w-])", re.ASCII), _is_card),
     "iban": (
         re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?!\w)", re.ASCII),
-        _iban,
+        _is_iban,
     ),
 }
 """Kind → a pattern that finds candidates, and the check that each must satisfy."""

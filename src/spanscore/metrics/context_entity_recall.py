@@ -37,21 +37,21 @@ EXTRACT_ENTITIES_CONTEXTS = replace(
 class ContextEntityRecall(JudgedMetric):
     """Which share of the reference's names, dates and figures do the retrieved contexts mention?
 
-    Formula: different entities that are in both / different entities of the reference. Entities are compared
-    after Unicode normalisation (NFKC), without case and with single spaces. Range [0, 1], higher is better.
+    Formula: different entities that both texts have / different entities of the reference. Entities are compared after
+    Unicode normalisation (NFKC), without case and with single spaces. Range [0, 1], higher is better.
 
     Fields: ``reference``, ``retrieved_contexts``. Judge calls: 2 (``extract_entities_reference``,
-    ``extract_entities_contexts``), side by side. Undefined when the reference has no entity.
+    ``extract_entities_contexts``), concurrently. The score is undefined if the reference has no entity.
 
     Blind spot: statements about the entities; other names of the same thing ("NYC"); both lists are the judge's choice.
 
-    Source: ragas 0.4.3's ``ContextEntityRecall``. Deviations: undefined instead of 0 when the reference has no entity; one that
-    is listed twice counts once (ragas divides by the length of the list); case, width and white space do not count (ragas
-    compares the exact text); no small term in the denominator.
+    Source: ragas 0.4.3's ``ContextEntityRecall``. Deviations: the score is undefined instead of 0 if the reference has no
+    entity; an entity that is listed twice counts once (ragas divides by the length of the list); case, width and white space
+    do not count (ragas compares the exact text); no small term in the denominator.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -67,10 +67,10 @@ class ContextEntityRecall(JudgedMetric):
             self.ask(step, {"text": text})
             for step, text in ((EXTRACT_ENTITIES_REFERENCE, sample.reference), (EXTRACT_ENTITIES_CONTEXTS, context))
         )
-        reference, found = (_by_key(entities.entities) for entities in listed)
+        reference, retrieved = (_by_key(entities.entities) for entities in listed)
         if not reference:
             return Finding(value=None, reason="the reference names no entity")
-        missing = [entity for key, entity in reference.items() if key not in found]
+        missing = [entity for key, entity in reference.items() if key not in retrieved]
         there = len(reference) - len(missing)
         explanation = f"{there} of {len(reference)} entities of the reference are in the contexts."
         if missing:

@@ -69,9 +69,9 @@ class IDBasedContextRecall(NamedMetric):
         retrieved, reference = _ids(sample)
         if not reference:
             return Finding(value=None, reason="the reference names no document")
-        found = len(retrieved & reference)
-        explanation = f"{found} of {len(reference)} expected documents were retrieved."
-        return Finding(value=found / len(reference), explanation=explanation)
+        hits = len(retrieved & reference)
+        explanation = f"{hits} of {len(reference)} expected documents were retrieved."
+        return Finding(value=hits / len(reference), explanation=explanation)
 
 
 def _ids(sample: SingleTurnSample) -> tuple[set[str], set[str]]:
@@ -110,7 +110,7 @@ class _ContextStrings(NamedMetric):
 
 
 class NonLLMContextPrecisionWithReference(_ContextStrings):
-    """Are the retrieved contexts that resemble a reference context ranked before the others?
+    """Are the retrieved contexts that resemble a reference context ranked before the other contexts?
 
     Formula: a retrieved context is right when its similarity to some reference context is at least ``threshold``; of these,
     average precision: the mean, over the ranks i of right contexts, of (right contexts up to i) / i; 0 when none is right.
@@ -136,7 +136,7 @@ class NonLLMContextPrecisionWithReference(_ContextStrings):
     name = "non_llm_context_precision"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Compare each retrieved context with the reference ones."""
+        """Compare each retrieved context with the reference contexts."""
         reference = sample.reference_contexts or ()
         return precision_finding([self._found(context, reference) for context in sample.retrieved_contexts or ()])
 
@@ -151,7 +151,7 @@ class NonLLMContextRecall(_ContextStrings):
     when nothing was retrieved.
 
     Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere or paraphrased counts as not
-    found. Everything else that was retrieved costs nothing.
+    found. Other retrieved contexts do not lower the value.
 
     Source: ragas 0.4.3's ``NonLLMContextRecall``. Deviations: a similarity equal to the threshold counts, as it does for the
     precision (ragas: only above it); 0 instead of an exception when nothing was retrieved; an undefined score has a reason.
@@ -166,10 +166,10 @@ class NonLLMContextRecall(_ContextStrings):
     name = "non_llm_context_recall"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Look for each reference context among the retrieved ones."""
+        """Look for each reference context among the retrieved contexts."""
         reference = sample.reference_contexts or ()
         if not reference:
             return Finding(value=None, reason="there is no reference context to be found")
-        found = sum(self._found(context, sample.retrieved_contexts or ()) for context in reference)
-        explanation = f"{found} of {len(reference)} reference contexts were retrieved."
-        return Finding(value=found / len(reference), explanation=explanation)
+        hits = sum(self._found(context, sample.retrieved_contexts or ()) for context in reference)
+        explanation = f"{hits} of {len(reference)} reference contexts were retrieved."
+        return Finding(value=hits / len(reference), explanation=explanation)

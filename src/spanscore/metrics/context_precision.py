@@ -1,4 +1,4 @@
-"""Context precision by a judge: are the useful contexts ranked before the others?"""
+"""Context precision by a judge: are the useful contexts ranked before the useless contexts?"""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ Give a short reason first.""",
 
 
 class _LLMContextPrecision(JudgedMetric):
-    """Base class of both judged forms; ``_answer`` names the field that is shown as the answer."""
+    """Base class of both metrics. ``_answer`` is the field that the judge is shown as the answer."""
 
     questions = (JUDGE_CONTEXT,)
     _answer: ClassVar[str]
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return no field: each question begins with another context."""
+        """Return no common first field, because each question of a sample begins with a different context."""
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Judge each context by itself, all concurrently."""
+        """Judge each context separately, all concurrently."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
         verdicts = await together(
             self.ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
             for context in sample.retrieved_contexts or ()
         )
-        return precision_finding([bool(found.verdict) for found in verdicts])
+        return precision_finding([bool(verdict.verdict) for verdict in verdicts])
 
 
 class LLMContextPrecisionWithReference(_LLMContextPrecision):
-    """Are the retrieved contexts that help to reach the reference answer ranked before the others?
+    """Are the retrieved contexts that help to reach the reference answer ranked before the other contexts?
 
-    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
-    useful. Range [0, 1], higher is better.
+    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 if no
+    context is useful. Range [0, 1], higher is better.
 
     Fields: ``user_input``, ``retrieved_contexts`` (best rank first), ``reference``. Judge calls: N for N contexts
-    (``judge_context``), side by side. Undefined when nothing was retrieved.
+    (``judge_context``), concurrently. The score is undefined if no context was retrieved.
 
-    Blind spot: contexts that were not found: one useful context alone scores 1, whatever is missing (ContextRecall sees that).
-    Useless contexts behind the last useful one cost nothing. Each context is judged alone, so two that help only together
-    count as useless.
+    Blind spot: contexts that were not found. One useful context alone scores 1, whichever contexts are missing (ContextRecall
+    measures missing contexts). Useless contexts behind the last useful context do not lower the value. Each context is judged
+    alone, so two contexts that help only together count as useless.
 
-    Source: ragas 0.4.3's ``LLMContextPrecisionWithReference`` (``ContextPrecision``). Deviations: undefined instead of 0 when
-    nothing was retrieved; a verdict is 0 or 1, else it is repaired once and then an error; no small term in the denominator, so
-    a perfect order is 1; missing fields are found before the first judge call.
+    Source: ragas 0.4.3's ``LLMContextPrecisionWithReference`` (``ContextPrecision``). Deviations: the score is undefined
+    instead of 0 if no context was retrieved; a verdict other than 0 and 1 is repaired once, then an error; no small term in
+    the denominator, so a perfect order is 1; missing fields are detected before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -85,24 +85,24 @@ class LLMContextPrecisionWithReference(_LLMContextPrecision):
 
 
 class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
-    """Are the retrieved contexts that the answer used ranked before the others? Needs no reference, so it runs online.
+    """Are the retrieved contexts that the answer used ranked before the others? Runs online, because it needs no reference.
 
-    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
-    useful. Range [0, 1], higher is better.
+    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 if no
+    context is useful. Range [0, 1], higher is better.
 
     Fields: ``user_input``, ``retrieved_contexts`` (best rank first), ``response``. Judge calls: N for N contexts
-    (``judge_context``), side by side. Undefined when nothing was retrieved.
+    (``judge_context``), concurrently. The score is undefined if no context was retrieved.
 
-    Blind spot: each context that the given answer used is useful: a wrong answer makes its wrong context useful.
-    Passages that were not found, and useless ones behind the last useful one, cost nothing.
+    Blind spot: each context that the given answer used is useful: a wrong answer makes its wrong context useful. Contexts
+    that were not found, and useless contexts behind the last useful context, do not lower the value.
 
-    Source: ragas 0.4.3's ``LLMContextPrecisionWithoutReference`` (``ContextUtilization``). Deviations: undefined instead of 0
-    when nothing was retrieved; a verdict is 0 or 1, else it is repaired once and then an error; no small term in the
-    denominator, so a perfect order is 1; missing fields are found before the first judge call.
+    Source: ragas 0.4.3's ``LLMContextPrecisionWithoutReference`` (``ContextUtilization``). Deviations: the score is undefined
+    instead of 0 if no context was retrieved; a verdict other than 0 and 1 is repaired once, then an error; no small term in
+    the denominator, so a perfect order is 1; missing fields are detected before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

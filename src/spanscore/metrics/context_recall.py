@@ -47,18 +47,18 @@ class LLMContextRecall(JudgedMetric):
     Formula: sentences of the reference that the contexts support / all its sentences. Range [0, 1], higher is better.
 
     Fields: ``user_input``, ``retrieved_contexts``, ``reference``. Judge calls: 1 (``classify_reference_sentences``), also for
-    an empty context list. Undefined when the reference is blank and the judge finds no sentence in it.
+    an empty context list. The score is undefined if the reference is blank and the judge finds no sentence in it.
 
-    Blind spot: contexts that are not needed: a search that returns everything scores 1. The judge cuts the reference into
-    sentences itself; a long sentence counts as much as a short one.
+    Blind spot: contexts that are not needed. A search that returns everything scores 1. The judge itself splits the reference
+    into sentences; a long sentence counts as much as a short one.
 
-    Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag is 0 or 1, else it is repaired once and
-    then an error (ragas takes every non-zero number for a yes); no row at all for a reference that has words is an error
-    (ragas: nan), and a row without a sentence does not count; missing fields are found before the first judge call.
+    Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag other than 0 and 1 is repaired once,
+    then an error (in ragas every non-zero number means yes); an answer without rows for a reference that has words is an
+    error (ragas: nan); a row without a sentence does not count; missing fields are detected before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

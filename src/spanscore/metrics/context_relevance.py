@@ -27,25 +27,27 @@ JUDGE_RELEVANCE_2: Step[Rating012] = Step(
 class ContextRelevance(TwoRatings):
     """Can the question be answered from the retrieved contexts?
 
-    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the contexts as one text; 0 without asking when the question or the
-    contexts are blank, or the contexts only repeat words of the question. Range [0, 1] in steps of 1/4, higher is better.
+    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the contexts as one text. The value is 0, without a judge call, if
+    the question or the contexts are blank, or if the contexts only repeat words of the question. Range [0, 1] in steps of
+    1/4, higher is better.
 
     Fields: ``user_input``, ``retrieved_contexts``. Judge calls: 1 to a chat model, which is asked both questions about the
-    contexts at once (``judge_relevance``), else 2 (``judge_relevance_1``, ``judge_relevance_2``), side by side; each up to 5
-    times until a rating can be read, so 10 at most; none if the value is 0 without asking. One rating alone counts if the other
-    is lost.
+    contexts at once (``judge_relevance``), otherwise 2 concurrent calls (``judge_relevance_1``, ``judge_relevance_2``). Each
+    call is made up to 5 times until a rating can be read, so there are at most 10 calls. If one rating is lost, the other
+    rating is the value.
 
-    Blind spot: rank and ballast: one good context among twenty useless ones scores 1. Whether the contexts are true.
+    Blind spot: rank and useless contexts: one good context among twenty useless contexts scores 1. The truth of the contexts
+    is not checked.
 
-    Source: NVIDIA's context relevance, as in ragas 0.4.3's ``ContextRelevance``. Deviations: a rating is JSON, or the one
-    number in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list: "1 out of 2" is 2); the
-    mean is over the ratings that came back, whichever is lost; missing fields are found before the first judge call. A chat
-    model gives both ratings in one answer, which saves two fifths of the tokens, but makes the second rating depend on the
-    first (ragas: two requests).
+    Source: NVIDIA's context relevance, as in ragas 0.4.3's ``ContextRelevance``. Deviations: a rating is JSON, or the only
+    number in a text, and must be 0, 1 or 2 (ragas takes the first digit of a fixed list that the text contains: "1 out of 2"
+    is 2); the mean is over the readable ratings; missing fields are detected before the first judge call. A chat model gives
+    both ratings in one answer, which saves two fifths of the tokens, but makes the second rating depend on the first (ragas:
+    two requests).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

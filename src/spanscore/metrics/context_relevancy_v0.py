@@ -41,7 +41,7 @@ class ExtractedSentences(BaseModel):
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> Self | None:
         """Read one sentence per line, or the phrase "insufficient information".
 
-        None for broken JSON, and for a single line that is not in the context: it is a remark.
+        None for broken JSON, and for a single line that is not in the context, which is a remark.
         """
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if not lines or text.lstrip().startswith(_JSON_BEGINS):
@@ -68,22 +68,23 @@ class ContextRelevancyV0(JudgedMetric):
     """Which share of the retrieved sentences is needed to answer the question?
 
     Formula: agreement × mean over the k answers of min(sentences extracted / sentences of the contexts, 1). The agreement of
-    k > 1 answers is the mean over all pairs of them: with ``"jaccard"`` sentences in both / in either, with a cross-encoder how
-    alike each sentence and its best counterpart are. Range [0, 1], higher is better. The value is 0 if
-    no sentence is needed or present.
+    k > 1 answers is the mean over all pairs of answers. With ``"jaccard"``, it is the sentences in both / the sentences in
+    either. With a cross-encoder, it is the similarity of each sentence and its best counterpart. Range [0, 1], higher is
+    better. The value is 0 if no sentence is needed or present.
 
-    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), side by side; lost
-    answers do not count, at least one must come back.
+    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), concurrently.
+    Lost answers do not count; at least one answer is required.
 
-    Blind spot: a context that answers in one long sentence beats one that answers in three; the value depends on how texts are
-    cut. It is low for any long context, however good: compare it between searches of one corpus.
+    Blind spot: a context that answers in one long sentence beats a context that answers in three sentences; the value depends
+    on the split into sentences. The score is low for any long context, however good: compare scores between searches of one
+    corpus.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.0.15's
-    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: the rules are those of their script or of ``language`` (there:
-    of English); an extracted sentence that is not in the contexts does not count, nor does one given twice; sentences are
-    compared without white space at their ends (there the last one of an answer never equals the same one in the middle of
-    another); the default agreement is ``"jaccard"``, which needs no model; with a cross-encoder both directions count (there:
-    from the first answer to the second).
+    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: the rules are those of their script or of ``language``
+    (there: of English); an extracted sentence that is not in the contexts does not count, and a repeated sentence counts
+    once; sentences are compared without white space at their ends (there the last one of an answer never equals the same one
+    in the middle of another); the default agreement is ``"jaccard"``, which needs no model; with a cross-encoder both
+    directions count (there: from the first answer to the second).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -92,8 +93,8 @@ class ContextRelevancyV0(JudgedMetric):
         agreement: ``"jaccard"``; ``"bert_score"``, a local cross-encoder of the extra ``hhem``; or a function from pairs of
             sentences to numbers 0…1, such as ``CrossEncoder(…).predict``.
         cross_encoder: the model of ``"bert_score"``.
-        language: language of the texts, ``"de"`` or ``"german"``; its rules cut the sentences. None: the rules of each line's
-            script, which are the English rules for the Latin script.
+        language: language of the texts, ``"de"`` or ``"german"``, whose rules cut the sentences. None = the rules of each
+            line's script, which are the English rules for the Latin script.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_sentences": {"instruction": …, "examples": […]}}``, to replace ours.
     """
@@ -144,7 +145,7 @@ class ContextRelevancyV0(JudgedMetric):
 
     def _agreement(self, extracted: Sequence[Sequence[str]]) -> float:
         """Return the mean agreement of all pairs of answers, 0…1; 1 for a single answer."""
-        cut = [list(dict.fromkeys(self._sentences("\n".join(found)))) for found in extracted]
+        cut = [list(dict.fromkeys(self._sentences("\n".join(texts)))) for texts in extracted]
         pairs = [_alike(one, other, self._pairs) for one, other in combinations(cut, 2)]
         return sum(pairs) / len(pairs) if pairs else 1.0
 

@@ -74,32 +74,34 @@ def _decompose(name: str, atomicity: Level, coverage: Level, language: str | Non
 class FactualCorrectness(JudgedMetric):
     """Do the answer and the reference claim the same facts?
 
-    Formula: the answer's claims are checked against the reference: TP supported, FP not. The reference's claims are checked
-    against the answer: FN not supported. precision = TP / (TP + FP); recall = TP / (TP + FN), or with ``recall="claims"`` the
-    share of the reference's claims that the answer supports; f1 = the F-beta of both. Range [0, 1], higher is better. The
-    counts are in the explanation.
+    Formula: the answer's claims are checked against the reference: TP are supported, FP are not. The reference's claims are
+    checked against the answer: FN are not supported. precision = TP / (TP + FP); recall = TP / (TP + FN), or with
+    ``recall="claims"`` the share of the reference's claims that the answer supports; f1 = the F-beta of both. Range [0, 1],
+    higher is better. The counts are in the explanation.
 
     Fields: ``response``, ``reference``. Judge calls: 4 (``decompose_response`` then ``verify_response_claims``, concurrently
-    ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. Undefined
-    when neither text claims anything, and in recall by claims when the reference claims nothing.
+    ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. The
+    score is undefined if neither text has a claim. With ``recall="claims"``, it is also undefined if the reference has no
+    claim.
 
-    Blind spot: the default recall mixes two counts: TP are claims of the answer, FN of the reference, so an answer that cuts
-    one fact into five has a better recall. A claim counts the same whether it is the point or a side remark.
+    Blind spot: the default recall mixes two counts: TP are claims of the answer, FN are claims of the reference. An answer
+    that splits one fact into five claims therefore has a better recall. A side remark counts as much as the main point.
 
     Source: ragas 0.4.3's ``FactualCorrectness``; the idea of precision over atomic claims is Min et al., "FActScore" (2023).
-    Deviations: ``recall="claims"``; verdicts are matched to claims, a claim without one counts as not supported; a verdict is 0
-    or 1, else it is repaired once and then an error; no call for an empty list, and both empty is undefined (ragas: 0); the
-    value is not rounded to two decimals; no small term in the denominators.
+    Deviations: ``recall="claims"``; verdicts are matched to claims, and a claim without a verdict counts as not supported; a
+    verdict other than 0 and 1 is repaired once, then an error; an empty list is not verified, and the score is undefined if
+    both lists are empty (ragas: 0); the value is not rounded to two decimals; no small term in the denominators.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         name: name of the metric in its scores.
         mode: ``"f1"``, ``"precision"`` or ``"recall"``.
-        beta: how many times as much recall counts as precision.
-        atomicity: ``"high"`` cuts claims finer.
-        coverage: ``"high"`` keeps side remarks.
+        beta: weight of recall relative to precision.
+        atomicity: with ``"high"``, the judge splits claims more finely.
+        coverage: with ``"high"``, the judge keeps side remarks.
         recall: ``"mixed"`` (ragas's formula) or ``"claims"``.
-        language: language of the claims that the judge writes, ``"de"`` or ``"german"``. None: the judge chooses.
+        language: language of the claims that the judge writes, ``"de"`` or ``"german"``, and of ``adapt``. None = the judge
+            chooses.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -125,9 +127,9 @@ class FactualCorrectness(JudgedMetric):
         refuse_unknown(name, "atomicity", atomicity, Level)
         refuse_unknown(name, "coverage", coverage, Level)
         refuse_unknown(name, "recall", recall, Recall)
-        code = language_wanted(name, language)
-        self._response = _decompose("decompose_response", atomicity, coverage, code), VERIFY_RESPONSE
-        self._reference = _decompose("decompose_reference", atomicity, coverage, code), VERIFY_REFERENCE
+        self._language = language_wanted(name, language)
+        self._response = _decompose("decompose_response", atomicity, coverage, self._language), VERIFY_RESPONSE
+        self._reference = _decompose("decompose_reference", atomicity, coverage, self._language), VERIFY_REFERENCE
         self.questions = self._response if mode == "precision" else (*self._response, *self._reference)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
@@ -173,7 +175,7 @@ class FactualCorrectness(JudgedMetric):
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """One text's claims, and which of them the other text supports."""
+    """The claims of one text, and which of these claims the other text supports."""
 
     claims: tuple[str, ...]
     verdicts: Aligned

@@ -17,23 +17,23 @@ class Faithfulness(JudgedMetric):
     Formula: supported statements / all statements. Range [0, 1], higher is better. A single statement that is not
     supported already costs 1/n.
 
-    Fields: ``user_input``, ``response``, ``retrieved_contexts``. An empty context list supports nothing and is judged so.
-    Judge calls: 2 (``extract_statements``, ``verify_statements``); 1 when the answer states nothing, and the metric is then
-    undefined. A judge that returns no verdict at all is an error.
+    Fields: ``user_input``, ``response``, ``retrieved_contexts``. An empty context list is judged, and supports no statement.
+    Judge calls: 2 (``extract_statements``, ``verify_statements``); 1 if the answer has no statement; the score is undefined
+    then. An answer without any verdict is an error.
 
-    Blind spot: it measures loyalty to the contexts, not truth: an answer that repeats a wrong context scores 1, and so does
-    one that answers only a part of the question. It can be no better than the judge's cut of the answer into statements.
+    Blind spot: a statement that a wrong context supports counts as supported. The metric does not check truth. An answer to
+    only a part of the question can score 1. A score is no better than the judge's split of the answer into statements.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
     ``Faithfulness``. Deviations: verdicts are matched to statements, so a statement without a row counts as unsupported (the
-    explanation lists it) and a row that belongs to no statement is ignored; ragas divides by the rows that came. An equal
-    statement that has a row counts as judged, and an empty one does not count. A verdict is 0 or 1, else it is repaired once
-    and then an error; ragas takes every non-zero number for a yes. No verdict at all is an error (ragas: nan). Missing fields
-    are found before the first judge call.
+    explanation lists it) and a row that belongs to no statement is ignored; ragas divides by the rows that came. If one of
+    several equal statements has a row, the row applies to all of them. An empty statement does not count. A verdict other
+    than 0 and 1 is repaired once, then an error; in ragas every non-zero number means yes. An answer without any verdict is
+    an error (ragas: nan). Missing fields are detected before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

@@ -22,11 +22,12 @@ from spanscore.protocols import Judge
 
 Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
 
-_HALF = 0.5
+_THRESHOLD = 0.5
+"""A statement with a higher probability counts as supported."""
 
 
 class PairScores(BaseModel):
-    """One probability per pair, in their order."""
+    """One probability per pair, in the order of the pairs."""
 
     scores: list[float]
 
@@ -43,26 +44,28 @@ text supports the statement.""",
 class FaithfulnessWithHHEM(JudgedMetric):
     """Which share of the answer's claims do the retrieved contexts support, by a local classifier?
 
-    Formula: the judge cuts the answer into statements; a statement counts when the classifier gives (contexts, statement) a
-    probability above one half. Value = counted statements / all statements. Range [0, 1], higher is better.
+    Formula: the judge splits the answer into statements. A statement counts as supported if the classifier returns a
+    probability above 0.5 for the pair (contexts, statement). Value = supported statements / all statements. Range [0, 1],
+    higher is better.
 
-    Fields: ``user_input``, ``response``, ``retrieved_contexts``. Judge calls: 1 (``extract_statements``); then the classifier,
-    ``batch_size`` pairs at a time, on one thread of its own. Undefined when the answer states nothing; the classifier is then
-    not called.
+    Fields: ``user_input``, ``response``, ``retrieved_contexts``. Judge calls: 1 (``extract_statements``). Then the
+    classifier is called for ``batch_size`` pairs at a time, on a separate thread. The score is undefined if the answer has no
+    statement; the classifier is not called then.
 
-    Blind spot: loyalty to the contexts, not truth. HHEM is small: it reads English best, weak on long contexts, arithmetic and
-    inferences over several sentences. A probability of 0.51 counts as much as one of 0.99.
+    Blind spot: a statement that a wrong context supports counts as supported. The metric does not check truth. HHEM is a
+    small model: it is best at English, and weak on long contexts, arithmetic and inferences over several sentences.
+    A probability of 0.51 counts as much as a probability of 0.99.
 
     Source: Vectara's HHEM-2.1-Open, as in ragas 0.4.3's ``FaithfulnesswithHHEM``. Deviations: too few or too many
-    probabilities, or one outside [0, 1], are an error. Missing fields are found before the judge is asked.
+    probabilities, or one outside [0, 1], are an error. Missing fields are detected before the judge is called.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        classifier: pairs (context, statement) → probabilities; a function, called on a thread, or an async one. HHEM, loaded by
-            transformers (extra ``hhem``), when None; word comparison with the lexical judge.
+        classifier: pairs (context, statement) → probabilities. A function is called on a thread, an async function on the
+            loop. None: HHEM, loaded with transformers (extra ``hhem``); with the lexical judge, a comparison of words.
         name: name of the metric in its scores.
         model: name or folder of the classifier; ignored if ``classifier`` is given.
-        device: device of the classifier (``"cpu"``, ``"cuda"``); the classifier's choice when None.
+        device: device of the classifier (``"cpu"``, ``"cuda"``); None: the classifier's choice.
         batch_size: number of pairs per call of the classifier.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
@@ -95,7 +98,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         self._calls = BlockingCalls(1)
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return ``user_input`` and 1: the only judge call begins with it."""
+        """Return the common first field, and the number of judge calls that begin with it."""
         return "user_input", 1
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
@@ -108,15 +111,15 @@ class FaithfulnessWithHHEM(JudgedMetric):
         probabilities: list[float] = []
         for start in range(0, len(statements), self._batch_size):  # in sequence, because all calls share one processor
             pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
-            probabilities += await self._classified(pairs)
-        supported = sum(probability > _HALF for probability in probabilities)
+            probabilities += await self._classify(pairs)
+        supported = sum(probability > _THRESHOLD for probability in probabilities)
         rows = zip(statements, probabilities, strict=True)
         explanation = "\n".join(f"{probability:.2f} {statement}" for statement, probability in rows)
         return Finding(value=supported / len(statements), explanation=explanation)
 
-    async def _classified(self, pairs: list[tuple[str, str]]) -> list[float]:
-        found = await self._calls.on_a_thread(lambda: self._classifier(pairs))
-        scores = [float(score) for score in (await found if isawaitable(found) else found)]
+    async def _classify(self, pairs: list[tuple[str, str]]) -> list[float]:
+        result = await self._calls.on_a_thread(lambda: self._classifier(pairs))
+        scores = [float(score) for score in (await result if isawaitable(result) else result)]
         if len(scores) != len(pairs):
             raise JudgeUnparseable(f"the classifier gave {len(scores)} probabilities for {len(pairs)} pairs")
         if not all(isfinite(score) and 0.0 <= score <= 1.0 for score in scores):
@@ -125,7 +128,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
 
 
 def judged_pairs(judge: Judge) -> Classifier:
-    """Return a classifier that asks a judge (step ``classify_pairs``), for the offline judge and for tests."""
+    """Return a classifier that calls a judge (step ``classify_pairs``), for the offline judge and for tests."""
 
     async def classify(pairs: Pairs) -> list[float]:
         return (await CLASSIFY_PAIRS.ask(judge, {"pairs": [list(pair) for pair in pairs]})).scores

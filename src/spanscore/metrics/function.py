@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, overload
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, overload
 
-from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale, categorical
+from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import SINGLE_TURN, Measured
 from spanscore.metrics.kit.judged import NamedMetric
 
@@ -25,13 +27,14 @@ class FunctionMetric(NamedMetric):
         pass_at: float | None,
         version: str,
         cpu_bound: bool | None,
+        categories: Sequence[str] | None,
+        bad: Sequence[str],
     ) -> None:
         self.__doc__ = function.__doc__
         self._function = function
-        # A string under ``from __future__ import annotations``.
-        is_binary = getattr(function, "__annotations__", {}).get("return") in (bool, "bool")
-        self.scale = scale or (BINARY if is_binary else UNIT_INTERVAL)
-        super().__init__(name=name or function.__name__, pass_at=pass_at)
+        name = name or function.__name__
+        self.scale = _scale_of(name, function, scale, categories, bad)
+        super().__init__(name=name, pass_at=pass_at)
         fields = [requires] if isinstance(requires, str) else requires
         kinds = fields if isinstance(fields, Mapping) else {SINGLE_TURN: fields}
         self.requires = {kind: tuple(names) for kind, names in kinds.items()}
@@ -49,6 +52,42 @@ class FunctionMetric(NamedMetric):
         return measured
 
 
+def _scale_of(
+    name: str,
+    function: Callable[[Any], Any],
+    scale: Scale | None,
+    categories: Sequence[str] | None,
+    bad: Sequence[str],
+) -> Scale:
+    """Return the scale of a function's values.
+
+    Raises:
+        ConfigurationError: there are a scale and categories, a text is returned without categories, or the categories are
+            invalid.
+    """
+    if categories is not None or bad:
+        if scale is not None:
+            raise ConfigurationError(f"{name}: scale and categories are both given; give one of them")
+        return categorical(name, () if categories is None else categories, bad)
+    returned = getattr(function, "__annotations__", {}).get("return")
+    if _is_text(returned) and (scale is None or not scale.categories):
+        raise ConfigurationError(
+            f"{name} returns a text: write @metric(categories=['refund', 'other']) with its words, or return a number, a "
+            "bool, None, a Finding or a Score"
+        )
+    is_binary = returned in (bool, "bool")
+    return scale or (BINARY if is_binary else UNIT_INTERVAL)
+
+
+def _is_text(returned: Any) -> bool:
+    """Whether a return annotation has a text. Under ``from __future__ import annotations`` an annotation is a string."""
+    if isinstance(returned, str):
+        return any(part.strip() == "str" or part.strip().startswith("Literal[") for part in returned.split("|"))
+    if get_origin(returned) in (Literal, Union, UnionType):
+        return any(part is str or isinstance(part, str) for part in get_args(returned))
+    return returned is str
+
+
 @overload
 def metric(function: Callable[[Any], Any], /) -> FunctionMetric: ...
 @overload
@@ -60,6 +99,8 @@ def metric(
     pass_at: float | None = None,
     version: str = "1",
     cpu_bound: bool | None = None,
+    categories: Sequence[str] | None = None,
+    bad: Sequence[str] = (),
 ) -> Callable[[Callable[[Any], Any]], FunctionMetric]: ...
 def metric(
     function: Callable[[Any], Any] | None = None,
@@ -71,19 +112,27 @@ def metric(
     pass_at: float | None = None,
     version: str = "1",
     cpu_bound: bool | None = None,
+    categories: Sequence[str] | None = None,
+    bad: Sequence[str] = (),
 ) -> Any:
-    """Make a function ``sample → number, bool, None, Finding or Score`` a metric. None means that it has no value
+    """Make a function ``sample → number, bool, category, None, Finding or Score`` a metric. None means that it has no value
     (``no_value``).
 
     Args:
-        name: name of the metric in its scores; the name of the function when None.
+        name: name of the metric in its scores; None: the name of the function.
         requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}`` by kind. A sample of
             the other kind, or without the fields, never reaches the function.
-        scale: scale of the values. None: pass or fail for a function annotated ``-> bool``, else [0, 1] with higher better.
-        pass_at: lowest quality that passes; the scale's own when None.
+        scale: scale of the values. None = pass or fail for a function annotated ``-> bool``, else [0, 1] with higher better.
+        pass_at: lowest quality that passes; None: the scale's own.
         version: raise it when the function changes. The source text is not part of the version, because a new comment would
             then start a new evaluator version.
         cpu_bound: whether the function computes or blocks, so that it runs off the loop. None: True, but False if it is async.
+        categories: the words that the function returns, 2 to 50, as in ``Scale``; needed by a function that returns a text.
+            None: the function returns no text.
+        bad: categories with quality 0; the others have 1. Empty: the categories have no quality, and no pass or fail.
+
+    Raises:
+        ConfigurationError: the function is annotated to return a text and has no categories, or the categories are invalid.
 
     Example:
         >>> @metric(requires=["response"])
@@ -91,8 +140,21 @@ def metric(
         ...     return len(sample.response) < 400
         >>> brief.name, brief.scale.kind
         ('brief', 'binary')
+        >>> @metric(categories=["greeting", "other"])
+        ... def opening(sample) -> str:
+        ...     return "greeting" if sample.user_input.startswith("Hello") else "other"
+        >>> opening.scale.categories
+        ('greeting', 'other')
     """
     made = partial(
-        FunctionMetric, name=name, requires=requires, scale=scale, pass_at=pass_at, version=version, cpu_bound=cpu_bound
+        FunctionMetric,
+        name=name,
+        requires=requires,
+        scale=scale,
+        pass_at=pass_at,
+        version=version,
+        cpu_bound=cpu_bound,
+        categories=categories,
+        bad=bad,
     )
     return made if function is None else made(function)

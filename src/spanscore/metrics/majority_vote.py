@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from statistics import median_low, multimode
 from typing import Any, TypeAlias
-
-from spanscore.metrics.kit.step import majority
 
 VoterRow: TypeAlias = Mapping[str, Any]
 
@@ -17,34 +16,35 @@ KEY = "id"
 def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: str) -> list[dict[str, Any]]:
     """Return one row per question: the row of the first voter that gave the most frequent value of ``attribute``.
 
-    Rows are matched by ``id`` if every row has one, no voter has one twice, and the voters have the same ids or different
-    numbers of them; else by position. If some voters lack a row or its attribute, the others decide, and a warning counts such
-    rows. A tie gives the lower median (0 for 0 and 1) or, for values without an order, the first voter's value. The rows of a
-    single voter are returned unchanged. Neither rows nor lists are changed.
+    Rows are matched by position unless ids are usable. Ids are usable if every row has an ``id``, no voter repeats an id, and
+    the voters have either the same ids or different numbers of ids. For each row, voters without this row or the attribute
+    are ignored. A warning gives the number of such rows. If several values are most frequent, their lower median wins (0 for
+    0 and 1); for values without an order, the value that was voted first. With one voter, copies of its rows are returned.
+    The arguments are not modified.
 
     Args:
-        rows_per_voter: one list of rows per voter, e.g. the ``statements`` of several verify answers.
+        rows_per_voter: one list of rows per voter, e.g. the ``statements`` of the judge's answers to one verification prompt.
         attribute: the voted column (``"verdict"``).
 
     Raises:
         IndexError: there is no voter.
 
-    Source: ragas 0.4.3's ``Ensember``. Deviations: it keeps the first voter's rows when lengths differ or an attribute is
-    missing, writes the winning value into the first voter's row (its reason may contradict the value), and gives ties to
-    the first voter.
+    Source: ragas 0.4.3's ``Ensember``. Deviations: when lengths differ or an attribute is missing, ragas keeps the first
+    voter's rows. It writes the winning value into the first voter's row, whose reason may contradict the value. It gives ties
+    to the first voter.
     """
     if not rows_per_voter:
         raise IndexError("majority_vote: there is no voter; give one list of rows for each")
     if len(rows_per_voter) == 1:
         return [dict(row) for row in rows_per_voter[0]]
-    ballots = _together(rows_per_voter)
-    votes = [[row for row in rows if attribute in row] for rows in ballots]
-    if thin := sum(len(rows) < len(rows_per_voter) for rows in votes):
-        warnings.warn(f"majority_vote: {thin} of {len(votes)} rows were not voted on by all voters", stacklevel=2)
-    return [_winner(cast or rows, attribute) for cast, rows in zip(votes, ballots, strict=True)]
+    groups = _group(rows_per_voter)
+    votes = [[row for row in rows if attribute in row] for rows in groups]
+    if incomplete := sum(len(rows) < len(rows_per_voter) for rows in votes):
+        warnings.warn(f"majority_vote: {incomplete} of {len(votes)} rows were not voted on by all voters", stacklevel=2)
+    return [_winner(voted or rows, attribute) for voted, rows in zip(votes, groups, strict=True)]
 
 
-def _together(rows_per_voter: Sequence[Sequence[VoterRow]]) -> list[list[VoterRow]]:
+def _group(rows_per_voter: Sequence[Sequence[VoterRow]]) -> list[list[VoterRow]]:
     """Return the rows grouped by question, in the order in which the questions first occur."""
     questions: dict[Hashable, list[VoterRow]] = {}
     by_key = _have_keys(rows_per_voter)
@@ -65,15 +65,15 @@ def _have_keys(rows_per_voter: Sequence[Sequence[VoterRow]]) -> bool:
 
 def _winner(rows: Sequence[VoterRow], attribute: str) -> dict[str, Any]:
     """Return the first row with the winning value; the first row if no row has the attribute."""
-    voted = [row[attribute] for row in rows if attribute in row]
-    if not voted:
+    values = [row[attribute] for row in rows if attribute in row]
+    if not values:
         return dict(rows[0])
-    most = majority(voted, tie=_lower_median(voted))
-    return dict(next(row for row in rows if row[attribute] == most))
+    winner = _lower_median(multimode(values))
+    return dict(next(row for row in rows if row[attribute] == winner))
 
 
 def _lower_median(values: Sequence[Any]) -> Any:
     try:
-        return sorted(values)[(len(values) - 1) // 2]
-    except TypeError:  # no order among them
-        return max(values, key=values.count)
+        return median_low(values)
+    except TypeError:  # the values have no order
+        return values[0]

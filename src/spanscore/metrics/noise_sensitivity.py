@@ -16,7 +16,7 @@ from spanscore.metrics.kit.step import OwnPrompts, Step
 
 NoiseMode = Literal["relevant", "irrelevant"]
 
-# Without the examples of Faithfulness: they would be paid for 2N + 3 times.
+# The extractions omit the examples of Faithfulness, because each sample would pay for them twice.
 _EXTRACT = replace(EXTRACT_STATEMENTS, examples=())
 EXTRACT_REFERENCE = replace(_EXTRACT, name="extract_statements_reference", fields={"question": "user_input"})
 EXTRACT_RESPONSE = replace(_EXTRACT, name="extract_statements_response")
@@ -32,23 +32,25 @@ class NoiseSensitivity(JudgedMetric):
 
     Formula: a context is relevant when it supports a statement of the reference; a statement of the answer is wrong when the
     reference does not support it. ``mode="relevant"``: wrong statements that a relevant context supports / all statements of
-    the answer: the generator took the noise within good contexts. ``mode="irrelevant"``: wrong ones that an irrelevant context
-    supports and no relevant one does / all: it took useless contexts for good. Range [0, 1], lower is better.
+    the answer. The answer repeats wrong information from relevant contexts. ``mode="irrelevant"``: wrong statements that an
+    irrelevant context supports and no relevant context supports / all statements of the answer. The answer relies on
+    irrelevant contexts. Range [0, 1], lower is better.
 
-    Fields: ``user_input``, ``response``, ``reference``, ``retrieved_contexts``. Judge calls: 2N + 3 for N contexts: both
-    extractions side by side (``extract_statements_reference``, ``extract_statements_response``), then all verdicts side by side
+    Fields: ``user_input``, ``response``, ``reference``, ``retrieved_contexts``. Judge calls: 2N + 3 for N contexts. Both
+    extractions are concurrent (``extract_statements_reference``, ``extract_statements_response``), then all verdicts
     (``verify_reference_statements`` and ``verify_response_statements`` per context, ``verify_response_against_reference``).
-    Undefined, before the first call, when a field is empty; after the extractions when the answer or the reference states
-    nothing.
+    The score is undefined if a field is empty; no call is made then. It is also undefined if the answer or the reference has
+    no statement; no verdict is requested then.
 
-    Blind spot: errors that no context supports (invented ones: Faithfulness sees these); omissions of the answer. A
+    Blind spot: errors that no context supports (invented facts, which Faithfulness measures); omissions of the answer. A
     statement that is true and missing in the reference counts as wrong.
 
-    Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts
-    are matched to statements, so one without a verdict is not supported (the explanation counts it), a surplus one is ignored
-    and a judge without any verdict is an error (ragas broadcasts or raises); nothing stated is undefined on both sides
-    (ragas raises for the reference); empty fields are undefined (ragas raises); a verdict is 0 or 1, else it is repaired
-    once and then an error; an unknown mode is an error.
+    Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts are
+    matched to statements. A statement without a verdict counts as not supported; the explanation has their number. A surplus
+    verdict is ignored. An answer without any matching verdict is an error. In these three cases ragas broadcasts or raises.
+    The score is undefined if the answer or the reference has no statement (ragas raises an error for the reference), or if a
+    field is empty (ragas raises an error). An answer with a verdict other than 0 and 1 is repaired once; a second one is an
+    error. An unknown mode is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -79,11 +81,11 @@ class NoiseSensitivity(JudgedMetric):
         self.mode: NoiseMode = mode
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return no field: each question begins with another context."""
+        """Return an empty name and 0: no two questions begin with the same field, because each begins with another context."""
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Extract the statements of reference and answer, then verify them against each context."""
+        """Extract the statements of the reference and the answer, then verify them against each context."""
         if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:
             return Finding(value=None, reason=f"{' and '.join(empty)} is empty")
         reference, response = await together(
@@ -113,7 +115,7 @@ class NoiseSensitivity(JudgedMetric):
     def _finding(
         self, statements: Sequence[str], reference: list[Aligned], response: list[Aligned], truth: Aligned
     ) -> Finding:
-        """Return the score of the verdicts.
+        """Return the score that follows from the verdicts.
 
         Args:
             statements: statements of the answer.
@@ -122,17 +124,20 @@ class NoiseSensitivity(JudgedMetric):
             truth: verdicts on the answer's statements by the reference.
         """
         relevant = [aligned.supported > 0 for aligned in reference]
-        blamed = []
-        for place, statement in enumerate(statements):
-            sources = [good for good, aligned in zip(relevant, response, strict=True) if aligned.supports(place)]
-            is_noise = any(sources) if self.mode == "relevant" else bool(sources) and not any(sources)
-            if is_noise and not truth.supports(place):
-                blamed.append(statement)
+        noisy_statements = []
+        for index, statement in enumerate(statements):
+            supporting_is_relevant = [
+                is_relevant for is_relevant, aligned in zip(relevant, response, strict=True) if aligned.supports(index)
+            ]
+            has_relevant = any(supporting_is_relevant)
+            is_noise = has_relevant if self.mode == "relevant" else bool(supporting_is_relevant) and not has_relevant
+            if is_noise and not truth.supports(index):
+                noisy_statements.append(statement)
         lines = [
-            f"{len(blamed)} of {len(statements)} statements are wrong and come from {self.mode} contexts; "
+            f"{len(noisy_statements)} of {len(statements)} statements are wrong and come from {self.mode} contexts; "
             f"{sum(relevant)} of {len(reference)} contexts are relevant.",
-            *(f"Wrong: {statement}" for statement in blamed),
+            *(f"Wrong: {statement}" for statement in noisy_statements),
         ]
         if missing := sum(aligned.missing for aligned in (*reference, *response, truth)):
             lines.append(f"No verdict, counted as not supported: {missing} times.")
-        return Finding(value=len(blamed) / len(statements), explanation="\n".join(lines))
+        return Finding(value=len(noisy_statements) / len(statements), explanation="\n".join(lines))

@@ -20,7 +20,7 @@ def ragas_score(values: Mapping[str, Sequence[float | None]], *, binary_columns:
 
     Args:
         values: metric → one value per sample, 0…1, higher better.
-        binary_columns: metrics left out (pass/fail critics).
+        binary_columns: metrics to omit (pass/fail critics).
 
     Raises:
         SampleError: a value is outside of 0…1; a harmonic mean with it means nothing.
@@ -30,18 +30,18 @@ def ragas_score(values: Mapping[str, Sequence[float | None]], *, binary_columns:
     """
     left_out = set(binary_columns)
     means = [_mean(metric, column) for metric, column in values.items() if metric not in left_out]
-    known = [mean for mean in means if mean is not None]
-    if len(known) < _FEWEST:
+    numbers = [mean for mean in means if mean is not None]
+    if len(numbers) < _FEWEST:
         return None
-    return len(known) / sum(1 / mean for mean in known) if all(known) else 0.0
+    return len(numbers) / sum(1 / mean for mean in numbers) if all(numbers) else 0.0
 
 
 def _mean(metric: str, column: Sequence[float | None]) -> float | None:
-    known = [float(value) for value in column if value is not None and not isnan(value)]
-    for value in known:
+    numbers = [float(value) for value in column if value is not None and not isnan(value)]
+    for value in numbers:
         if not -_SLACK <= value <= 1 + _SLACK:
             raise SampleError(f"ragas_score: {metric} has the value {value:g}; values lie between 0 and 1")
-    if len(known) < len(column):
-        lost = len(column) - len(known)
+    if len(numbers) < len(column):
+        lost = len(column) - len(numbers)
         warnings.warn(f"ragas_score: {lost} of {len(column)} values of {metric} are undefined, left out", stacklevel=3)
-    return sum(known) / len(known) if known else None
+    return sum(numbers) / len(numbers) if numbers else None

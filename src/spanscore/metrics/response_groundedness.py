@@ -27,27 +27,27 @@ JUDGE_GROUNDEDNESS_2: Step[Rating012] = Step(
 class ResponseGroundedness(TwoRatings):
     """Is the answer, as a whole, backed by the retrieved contexts?
 
-    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the response against the contexts as one text; without asking 0 when
-    either is blank, and 1 when the response is the contexts' text, white space at the ends left out. Range [0, 1] in steps of
-    1/4, higher is better.
+    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the response against the contexts as one text. Without a judge
+    call, the value is 0 if either text is blank, and 1 if the response equals the contexts' text (white space at the ends is
+    ignored). Range [0, 1] in steps of 1/4, higher is better.
 
     Fields: ``response``, ``retrieved_contexts``. Judge calls: 1 to a chat model, which is asked both questions about the
-    response at once (``judge_groundedness``), else 2 (``judge_groundedness_1``, ``judge_groundedness_2``), side by side; each
-    up to 5 times until a rating can be read, so 10 at most; none if the value is known without asking. One rating alone
-    counts if the other is lost.
+    response at once (``judge_groundedness``), otherwise 2 concurrent calls (``judge_groundedness_1``,
+    ``judge_groundedness_2``). Each call is made up to 5 times until a rating can be read, so there are at most 10 calls. If
+    one rating is lost, the other rating is the value.
 
-    Blind spot: coarse: the unsupported claims are not listed (Faithfulness lists them, for more tokens). The question is not
-    shown: a grounded answer may be off the question.
+    Blind spot: the value is coarse, and the unsupported claims are not listed (Faithfulness lists them, for more tokens). The
+    question is not shown: a grounded answer may be off the question.
 
-    Source: NVIDIA's response groundedness, as in ragas 0.4.3's ``ResponseGroundedness``. Deviations: only the whole text of the
-    contexts is grounded without asking (ragas: any piece of it, a single letter included); a rating is JSON, or the one number
-    in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list); the mean is over the ratings that
-    came back, whichever is lost; missing fields are found before the first judge call. A chat model gives both ratings in one
+    Source: NVIDIA's response groundedness, as in ragas 0.4.3's ``ResponseGroundedness``. Deviations: only the whole text of
+    the contexts is grounded without a judge call (ragas: any part of it, even a single letter); a rating is JSON, or the only
+    number in a text, and must be 0, 1 or 2 (ragas takes the first digit of a fixed list that the text contains); the mean is
+    over the readable ratings; missing fields are detected before the first judge call. A chat model gives both ratings in one
     answer, which saves two fifths of the tokens, but makes the second depend on the first (ragas: two requests).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric in its scores; the class attribute ``name`` when None.
+        name: name of the metric in its scores; None: the class attribute ``name``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """

@@ -44,19 +44,20 @@ class ResponseRelevancy(JudgedMetric):
     The judge guesses the question from the answer alone, ``strictness`` times. The closer the guesses are to the real question,
     the more the answer is about it.
 
-    Formula: mean cosine of the embedded question and each guess; 0 when the answer is noncommittal. Range [-1, 1], higher is
+    Formula: mean cosine of the embedded question and each guess; 0 if the answer is noncommittal. Range [-1, 1], higher is
     better; the quality is max(0, value).
 
-    Fields: ``user_input``, ``response``. Judge calls: ``strictness`` (step ``generate_question``), side by side, and one
-    request for embeddings. Lost guesses do not count; at least one must come back, and the score reports how many
-    did. Undefined when every guess is empty. A vector of a model that is not finite, empty or all zeros is a ``judge_error``.
+    Fields: ``user_input``, ``response``. Judge calls: ``strictness`` (step ``generate_question``), concurrently, and one
+    request for embeddings. Lost guesses do not count. At least one guess is required, and the score reports the number of
+    guesses. The score is undefined if every guess is empty. If a model's vector is empty, all zeros or not finite, the
+    outcome is ``judge_error``.
 
-    Blind spot: whether the answer is true, complete or polite. Cosines of short questions lie close together: compare values
-    of one embedding model only (it is part of the version), and choose ``pass_at`` by looking at real scores.
+    Blind spot: the truth, completeness and politeness of the answer. Cosines of short questions lie close together: compare
+    values of one embedding model only (it is part of the version), and choose ``pass_at`` from real scores.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
-    ``ResponseRelevancy``. Deviations: empty guesses are left out of the mean (ragas embeds them); a vector without length is
-    an error (ragas: nan); a noncommittal answer is not embedded at all.
+    ``ResponseRelevancy``. Deviations: empty guesses are left out of the mean (ragas embeds them); a vector with norm 0 is an
+    error (ragas: nan); a noncommittal answer is not embedded.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -109,19 +110,19 @@ class ResponseRelevancy(JudgedMetric):
         own_question = sample.user_input or ""
         own, *others = await self._embedder.embed([own_question, *questions])
         cosines = [compared(self._embedder, own, other) for other in others]
-        known = [near for near in cosines if near is not None]
-        if len(known) < len(cosines):
+        measured = [near for near in cosines if near is not None]
+        if len(measured) < len(cosines):
             return Finding(value=None, reason=NO_LENGTH, votes=votes)
         return Finding(
-            value=sum(known) / len(known), explanation=_explained(own_question, questions, known), votes=votes
+            value=sum(measured) / len(measured), explanation=_explained(own_question, questions, measured), votes=votes
         )
 
 
-def _explained(asked: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
-    """Return an explanation: the guessed questions, equal ones once, and the question that was asked."""
+def _explained(text: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
+    """Return an explanation: the guessed questions, each once, and the question that was asked."""
     of_guess = dict(zip(guesses, cosines, strict=True))
     answered = ", ".join(f"“{_one_line(guess)}” (cosine {near:.2f})" for guess, near in of_guess.items())
-    return f"The answer answers: {answered}; the question was: “{_one_line(asked)}”"
+    return f"The answer answers: {answered}; the question was: “{_one_line(text)}”"
 
 
 def _one_line(text: str) -> str:

@@ -24,7 +24,7 @@ class Rouge(NamedMetric):
     rules. Range [0, 1], higher is better.
 
     Fields: ``response``, ``reference``. Judge calls: none. Undefined when neither text has a word that the tokeniser finds; 0
-    when one of them has none.
+    when only one text has no word.
 
     Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser reads ASCII letters and
     digits alone: a text that mixes scripts is judged by its ASCII words. Time grows with the product of the lengths.
@@ -71,14 +71,16 @@ class Rouge(NamedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Count the words that both texts share."""
         texts = [sample.reference or "", sample.response or ""]
-        known = [*map(_has_words, texts)]
-        if not all(known):
-            return Finding(value=0.0 if any(known) else None, reason="neither text has a word for ROUGE's tokeniser")
+        have_words = [*map(_has_words, texts)]
+        if not all(have_words):
+            return Finding(
+                value=0.0 if any(have_words) else None, reason="neither text has a word for ROUGE's tokeniser"
+            )
         counted = self._scorer.score(*texts)[self.rouge_type]
         return Finding(value=float(getattr(counted, self.mode)))
 
 
 def _has_words(text: str) -> bool:
     """Whether a text has a word for rouge-score, which keeps ``a`` to ``z`` and digits of the lower-case text."""
-    known = _KNOWN.findall(text.lower())
-    return bool(known) and (any(map(str.isalpha, known)) or not any(map(str.isalpha, text)))
+    matches = _KNOWN.findall(text.lower())
+    return bool(matches) and (any(map(str.isalpha, matches)) or not any(map(str.isalpha, text)))

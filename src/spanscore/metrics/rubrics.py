@@ -40,31 +40,31 @@ DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
 
 
 class Feedback(BaseModel):
-    """What decided, and the grade."""
+    """The judge's reason and grade."""
 
     feedback: str = ""
     score: int
 
 
-def _score_rubric(rubrics: Mapping[str, str], given: Bounds) -> Step[Feedback]:
+def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
     # The key score3_description is shown as 3; any other key is shown unchanged.
     short = {key: key.removeprefix("score").removesuffix("_description") for key in rubrics}
     grades = "\n".join(f"{short[key]}: {description}" for key, description in rubrics.items())
     return Step(
         name="score_rubric",
         instruction=f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
-        output=_output(rubrics, given),
+        output=_build_output_model(rubrics, bounds),
     )
 
 
-def _output(rubrics: Mapping[str, str], given: Bounds) -> type[Feedback]:
-    """Return the shape of the answer: its grade is a described one or, if a user gave a range, one in that range."""
+def _build_output_model(rubrics: Mapping[str, str], bounds: Bounds) -> type[Feedback]:
+    """Return the output model. The grade must be described by the rubric, or lie in the user's range."""
     described = bounds_of(rubrics)
-    if given is None:
+    if bounds is None:
         return bounded(
-            Feedback, described, told=False, only=grades_of(rubrics)
+            Feedback, described, describes_bounds=False, only=grades_of(rubrics)
         )  # the described grades already show the range
-    return bounded(Feedback, given, told=given != described)
+    return bounded(Feedback, bounds, describes_bounds=bounds != described)
 
 
 SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
@@ -81,35 +81,36 @@ class Rubrics(GradedMetric):
     lowest grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
-    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side; with ``bundle`` one for all
-    (``judge_criteria``). Lost ballots do not count.
+    turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
+    ``strictness`` (step ``score_rubric``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``). Votes
+    without an answer are ignored.
 
     Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
-    only be averaged. Grades are ordered, not evenly spaced: a mean of 3.5 is a habit, not a measurement.
+    only be averaged. Grades are ordered but not evenly spaced, so a mean of grades is only a convention.
 
-    Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas 0.4.3's
-    ``RubricsScore``. Deviations: ballots are really cast; a grade that the rubric does not describe is repaired once and then
-    an error (ragas returns it); in a conversation, shown as messages, the reference is shown too; contexts are shown only if
-    ``fields`` names them (ragas shows the retrieved ones).
+    Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas
+    0.4.3's ``RubricsScore``. Deviations: each vote is a separate judge call; after a grade that the rubric does not describe,
+    the judge is asked once to correct it; a second such grade is an error (ragas returns the grade); in a conversation, shown
+    as messages, the reference is shown too; contexts are shown only if ``fields`` names them (ragas shows the retrieved
+    contexts).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        rubrics: ``{"score1_description": "…", "score2_description": "…"}``; 1 to 5 for any answer when None. They are an
+        rubrics: ``{"score1_description": "…", "score2_description": "…"}``; None: 1 to 5 for any answer. The rubrics are an
             instruction: never build them from a sample (``InstanceRubrics`` does that safely).
         name: name of the metric in its scores.
-        strictness: number of votes; an even number is raised to the next odd one.
+        strictness: number of votes; an even number is raised to the next odd number.
         range: lowest and highest grade, for keys without numbers. For keys with numbers it also allows the grades between them.
         pass_at: lowest quality (0…1) that passes.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
-            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None: the metric always applies.
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = the metric always applies.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
         fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
-            the field is optional (``"reference:optional"``). None: ``user_input``, ``response`` and ``reference``, if the
+            the field is optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         required_columns: ragas's name of the parameter ``fields``.
-        bundle: whether one judge call judges this criterion together with those of the other metrics that have ``bundle``,
-            equal ``fields`` and the same judge. Part of the version; excludes examples.
+        bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
+            ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -161,19 +162,21 @@ class InstanceRubrics(JudgedMetric):
 
     Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
     ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Lost ballots do not count. Undefined, and no
-    judge is asked, when the rubric is empty.
+    Judge calls: ``strictness`` (step ``score_rubric``), concurrently. Votes without an answer are ignored. If the rubric is
+    empty, the score is undefined and no call is made.
 
-    Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
+    Blind spot: the blind spot of ``Rubrics`` applies. Two samples are comparable only as far as their rubrics are equally
+    strict.
 
-    Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade that the rubric does not describe is repaired once and then
-    an error (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give
-    orders by it; contexts are separate from the question (in ragas, inside it), and a conversation is shown as messages.
+    Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: after a grade that the rubric does not describe, the judge is asked
+    once to correct it; a second such grade is an error (ragas returns the grade); each vote is a separate judge call; the
+    rubric is evidence, not instruction, so the text of a sample cannot change the instruction; contexts are separate from the
+    question (in ragas, inside it), and a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         name: name of the metric in its scores.
-        strictness: number of votes; an even number is raised to the next odd one.
+        strictness: number of votes; an even number is raised to the next odd number.
         range: lowest and highest grade of all rubrics, for keys without numbers. For keys with numbers it also allows the
             grades between them.
         pass_at: lowest quality (0…1) that passes.
@@ -214,9 +217,9 @@ class InstanceRubrics(JudgedMetric):
             return Finding(value=None, reason="the sample's rubric has no grades")
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
-        step = replace(own, output=_output(rubrics, self._bounds))
+        step = replace(own, output=_build_output_model(rubrics, self._bounds))
         evidence = {**evidence_of(sample, ALL_FIELDS[kind_of(sample)]), "rubrics": rubrics}
-        finding = await voted(lambda ballot: step.ask(self._judge, evidence, vote_index=ballot), self.votes)
+        finding = await voted(lambda index: step.ask(self._judge, evidence, vote_index=index), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
 
 

@@ -70,7 +70,7 @@ class Chrf(NamedMetric):
 
     Fields: ``response``, ``reference``. Judge calls: none. Undefined when both texts are blank; 0 when one of them is.
 
-    Blind spot: meaning. It forgives endings and typing errors, which BLEU does not, and wrong numbers and a missing "not" too.
+    Blind spot: meaning. chrF forgives endings and typing errors, which BLEU does not, and wrong numbers and a missing "not".
 
     Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation" (2015), computed by sacrebleu, as in ragas
     0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, and two blank texts are undefined (ragas: 0).

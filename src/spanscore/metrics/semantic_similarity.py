@@ -17,7 +17,7 @@ from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as l
 
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
-_SLACK = 1e-9
+_TOLERANCE = 1e-9
 """Tolerance of the threshold, so that rounding does not decide whether a similarity reaches it."""
 
 
@@ -27,24 +27,26 @@ class SemanticSimilarity(NamedMetric):
     Formula: the cosine of the two embedded texts; with a ``threshold``, 1 if the cosine reaches it, else 0. Range [-1, 1],
     higher is better, or {0, 1} with a threshold; the quality is max(0, value).
 
-    Fields: ``response``, ``reference``. Judge calls: none; one request for embeddings, or one pair for a cross-encoder.
-    A vector of a model that is not finite, empty or all zeros is a ``judge_error``, also with a threshold; a text without a
-    word for the lexical embeddings is undefined. An empty text is embedded as one space.
+    Fields: ``response``, ``reference``. Judge calls: none. A score costs one request for embeddings, or one pair for a
+    cross-encoder. If a model returns a vector that is empty, all zeros or not finite, the outcome is ``judge_error``, with and
+    without a threshold. If the lexical embeddings find no word in a text, the metric has no value. An empty text is embedded
+    as one space.
 
-    Blind spot: embeddings reflect the subject more than the statement: "opens at nine" and "never opens at nine" lie close
-    together, and so do wrong numbers. Compare values of one model only (it is part of the version), and choose ``pass_at`` by
-    looking at real scores.
+    Blind spot: embeddings represent the topic more than the claim. "opens at nine" and "never opens at nine" are similar, and
+    so are two sentences that differ only in a number. Compare only values of one embedding model; the model is part of the
+    evaluator version. Choose ``pass_at`` by looking at real scores.
 
     Source: Risch et al., "Semantic Answer Similarity for Evaluating Question Answering Models" (2021), as in ragas 0.4.3's
-    ``SemanticSimilarity``. Deviations: a threshold of 0 counts (ragas ignores it); the threshold is reached also when rounding
-    left the value a billionth below; a vector without a length is an error (ragas: nan, or 0 with a threshold).
+    ``SemanticSimilarity``. Deviations: a threshold of 0 counts (ragas ignores it). A similarity up to 1e-9 below the threshold
+    still reaches it. A zero vector is an error (ragas: nan, or 0 with a threshold).
 
     Args:
         embeddings: LangChain embeddings, an Embedder, or ``"lexical"``. Not needed with a cross-encoder.
         name: name of the metric in its scores.
-        cross_encoder: reads both texts at once instead: the name of a sentence-transformers model (``"cross-encoder/stsb-…"``,
-            extra ``hhem``), or a function from pairs (reference, response) to similarities 0…1, called on a thread.
-        threshold: lowest similarity that counts as 1, −1…1. None: the value is the similarity itself.
+        cross_encoder: used instead of embeddings; it reads both texts together. Either the name of a sentence-transformers
+            model (``"cross-encoder/stsb-…"``, extra ``hhem``), or a function from pairs (reference, response) to similarities
+            0…1, called on a thread.
+        threshold: lowest similarity that scores 1; from −1 to 1. None = the value is the similarity itself.
         pass_at: lowest quality that passes.
 
     Raises:
@@ -77,15 +79,16 @@ class SemanticSimilarity(NamedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Embed both texts, or read them as a pair."""
         reference, response = sample.reference or "", sample.response or ""
-        near = await self._near(reference, response)
-        if near is None:
+        value = await self._similarity_of(reference, response)
+        if value is None:
             return Finding(value=None, reason=NO_LENGTH)
         if self.threshold is None:
-            return Finding(value=near)
-        reached = near >= self.threshold - _SLACK
-        return Finding(value=float(reached), explanation=f"The similarity is {near:.3f}, asked are {self.threshold:g}.")
+            return Finding(value=value)
+        reached = value >= self.threshold - _TOLERANCE
+        explanation = f"The similarity is {value:.3f}; the threshold is {self.threshold:g}."
+        return Finding(value=float(reached), explanation=explanation)
 
-    async def _near(self, reference: str, response: str) -> float | None:
+    async def _similarity_of(self, reference: str, response: str) -> float | None:
         encoder = self._encoder
         if encoder is None:
             return await similarity(self._embedder, reference, response)

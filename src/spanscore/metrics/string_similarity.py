@@ -24,7 +24,7 @@ class ExactMatch(NamedMetric):
 
     Args:
         name: name of the metric in its scores.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
@@ -51,7 +51,7 @@ class StringPresence(NamedMetric):
 
     Args:
         name: name of the metric in its scores.
-        pass_at: lowest quality that passes; 1 when None.
+        pass_at: lowest quality that passes; None: 1.
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}

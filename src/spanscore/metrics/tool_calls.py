@@ -18,7 +18,7 @@ from spanscore.metrics.kit.judged import NamedMetric
 
 
 class ToolCallF1(NamedMetric):
-    """Did the assistant make the calls it should have made, and no others? The order does not matter.
+    """Did the assistant make the calls it should have made, and no other calls? The order does not matter.
 
     Formula: a made call is right when a reference call, each used once, has the same name and the same arguments.
     precision = right / made, recall = right / reference, F1 = their harmonic mean. Range [0, 1], higher is better. Nothing to
@@ -113,7 +113,7 @@ class ToolCallAccuracy(NamedMetric):
     (1 without arguments). As many calls as expected, with the names in the same order: the mean over the
     pairs; another order or another name: 0. A call too many or too few: the best pairing in order, each call used once, divided
     by the longer list. With ``strict_order=False`` the order does not count, and calls of one name are paired as well as can
-    be. Range [0, 1], higher is better. Nothing to call and nothing called is 1; one of them empty is 0.
+    be. Range [0, 1], higher is better. Nothing to call and nothing called is 1; if only one of the lists is empty, 0.
 
     Fields: ``user_input`` (messages), ``reference_tool_calls``. Judge calls: none.
 
@@ -129,7 +129,7 @@ class ToolCallAccuracy(NamedMetric):
         strict_order: whether the order counts.
         arg_comparison: comparison of unequal values: the name of a metric over ``response`` and ``reference``
             (``"non_llm_string_similarity"``), which gets their texts, or a function (made, reference) → 0…1.
-            None: unequal values count 0.
+            None = unequal values count 0.
         pass_at: lowest quality that passes.
     """
 
@@ -164,14 +164,14 @@ class ToolCallAccuracy(NamedMetric):
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
         table = [[await self._alike(call, other) for other in reference] for call in made]
         # The best pairing of hundreds of calls takes seconds, so it does not run on the loop of all judges.
-        right = await run_interruptibly(None, self._paired, table)
+        right = await run_interruptibly(None, self._count_pairs, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
 
     def _same_names(self, made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> bool:
         ours, theirs = [call.name for call in made], [call.name for call in reference]
         return ours == theirs if self.strict_order else Counter(ours) == Counter(theirs)
 
-    def _paired(self, table: Table) -> float:
+    def _count_pairs(self, table: Table) -> float:
         if not self.strict_order:
             return sum(table[row][column] for row, column in best_pairing(table))
         if table and len(table) == len(table[0]):

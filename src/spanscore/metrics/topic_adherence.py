@@ -69,7 +69,7 @@ Give exactly as many flags as there are topics.""",
 
 
 class TopicAdherence(JudgedMetric):
-    """Does the assistant answer on the allowed topics, and decline the others?
+    """Does the assistant answer on the allowed topics, and decline other topics?
 
     Formula: each topic of the conversation is answered or refused, and inside or outside of the allowed topics. With
     TP = answered and inside, FP = answered and outside, FN = refused and inside:
@@ -114,7 +114,7 @@ class TopicAdherence(JudgedMetric):
         self.mode = mode
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the conversation and 2: the judge call for topics and those for refusals begin with it."""
+        """Return the conversation and 2: the judge calls for topics and for refusals begin with it."""
         return "user_input", 2
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
@@ -177,5 +177,5 @@ def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Fin
 
 
 def _truth(flag: Any) -> bool:
-    """Return a flag as a bool. The step's shape has only bools; a looser one (of the test kit) has words and numbers, too."""
+    """Return a flag as a bool. The step's shape has only bools; the shape of the test kit also has words and numbers."""
     return flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag)

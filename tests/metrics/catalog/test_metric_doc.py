@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spanscore.metrics import ExactMatch, Faithfulness, metric
-from spanscore.metrics.catalog.registry import MetricDoc, built_ins, found, metric_doc_of
+from spanscore.metrics.catalog.registry import MetricDoc, built_ins, find_metric, metric_doc_of
 
 
 @pytest.mark.parametrize("name", sorted(built_ins()))
 def test_the_doc_of_a_built_in_is_whole(name: str) -> None:
-    doc = metric_doc_of(found(name))
+    doc = metric_doc_of(find_metric(name))
 
     assert not doc.lacking, (
         f"the docstring of {name} lacks {', '.join(doc.lacking)}; metrics/catalog/registry.py says how it is written"

@@ -11,8 +11,9 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
-from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, under_current_names
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, find_metric, under_current_names
 from spanscore.testing import ScriptedJudge
+from spanscore.wiring.accounts import judges_of
 
 
 class Politeness(BaseMetric):
@@ -44,7 +45,7 @@ def test_a_built_in_is_made_with_judge_and_parameters() -> None:
     critic = create("aspect_critic", judge=judge, name="polite", definition="Polite?", strictness=3)
 
     assert isinstance(critic, AspectCritic)
-    assert (critic.name, critic.votes, critic._judge) == ("polite", 3, judge)
+    assert (critic.name, critic.votes, judges_of(critic)) == ("polite", 3, [judge])
 
 
 def test_a_judge_offered_to_a_metric_that_takes_none_is_ignored() -> None:
@@ -61,7 +62,7 @@ def test_an_alias_stands_for_a_built_in_and_names_its_scores(alias: str, name: s
 
     assert name in built_ins()
     assert alias not in built_ins()
-    assert (type(made), found(alias)) == (found(name), found(name))
+    assert (type(made), find_metric(alias)) == (find_metric(name), find_metric(name))
     assert (made.name, create(alias, judge="lexical", name="mine").name) == (alias, "mine")
 
 
@@ -69,7 +70,7 @@ def test_an_alias_stands_for_a_built_in_and_names_its_scores(alias: str, name: s
 def test_the_name_a_metric_had_before_makes_it_under_the_one_it_has(before: str, name: str) -> None:
     made = create(before, judge="lexical")
 
-    assert (type(made), made.name) == (found(name), name)
+    assert (type(made), made.name) == (find_metric(name), name)
     assert create(before, judge="lexical", name=before).name == before
     assert before not in {*built_ins(), *ALIASES}
 
@@ -109,7 +110,7 @@ def test_a_ready_made_metric_from_outside_is_found() -> None:
         ("my_metrics:brief", {"strict": True}, "has no parameters"),
         ("faithfulness", {"pass_att": 1}, "did you mean 'pass_at'?"),
         ("faithfulness", {}, "faithfulness needs a judge"),
-        ("aspect_critic", {"judge": ScriptedJudge()}, "definition is empty; say in one sentence"),
+        ("aspect_critic", {"judge": ScriptedJudge()}, "definition is empty: write the condition in one sentence"),
         ("simple_criteria_score", {"judge": ScriptedJudge()}, "missing a required argument: 'definition'"),
     ],
 )
@@ -134,7 +135,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("text", OWN)
-def test_what_is_wrong_with_a_module_of_ones_own_is_told(
+def test_what_is_wrong_with_a_module_of_ones_own_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "my_own.py").write_text(text)

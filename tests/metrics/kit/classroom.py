@@ -41,9 +41,9 @@ class Pupil:
 
 def labels(number: int, *, share: float = 0.25, seed: int = 1) -> list[AnnotatedSample]:
     """Return labels, a share of which concern the habit; the judge gets the others right without teaching."""
-    dice, found = Random(seed), []
+    rng, found = Random(seed), []
     for line in range(1, number + 1):
-        habit, good = dice.random() < share, dice.random() < 0.6
+        habit, good = rng.random() < share, rng.random() < 0.6
         words = HABIT if habit else "Here you are, please." if good else "Look it up yourself."
         sample = SingleTurnSample(user_input=f"Question {line}?", response=f"{words} Answer {line}.")
         found.append(AnnotatedSample(line=line, sample=sample, human=good and not habit, judged={}))

@@ -178,7 +178,7 @@ async def test_judges_are_asked_on_the_one_loop_whoever_asks() -> None:
     assert threads == {"spanscore-loop"}
 
 
-def test_a_host_that_debugs_its_loops_hears_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_debugs_its_loops_gets_no_warning_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """In debug mode asyncio logs a line about steps of a tenth of a second, with the beginnings of their arguments."""
     monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
 

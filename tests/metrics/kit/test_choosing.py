@@ -92,6 +92,6 @@ def test_no_number_of_labels_shows_what_is_not_there() -> None:
     assert Paired(100, 70, gained=3, lost=3).labels_needed is None
 
 
-def _simulated(labels: int, gain: float, loss: float, dice: Random) -> Paired:
-    drawn = [dice.random() for _ in range(labels)]
+def _simulated(labels: int, gain: float, loss: float, rng: Random) -> Paired:
+    drawn = [rng.random() for _ in range(labels)]
     return Paired(labels, 0, sum(u < gain for u in drawn), sum(gain <= u < gain + loss for u in drawn))

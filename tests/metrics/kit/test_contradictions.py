@@ -33,18 +33,18 @@ class Measured(NamedTuple):
 
 def measured(*, held_out: bool) -> Measured:
     pairs = [one for one in TABLE if one["held_out"] is held_out]
-    told = [one["contradicts"] for one in pairs if contradicts(one["reason"], passed=bool(one["verdict"]))]
-    return Measured(len(pairs), sum(told) / len(told), sum(told) / sum(one["contradicts"] for one in pairs))
+    rows = [one["contradicts"] for one in pairs if contradicts(one["reason"], passed=bool(one["verdict"]))]
+    return Measured(len(pairs), sum(rows) / len(rows), sum(rows) / sum(one["contradicts"] for one in pairs))
 
 
-def test_the_list_is_as_right_as_is_told() -> None:
+def test_the_list_is_as_right_as_documented() -> None:
     """The forms were written for the first part of the table; the second part is older and for testing only."""
     assert len(TABLE) >= 60
     assert measured(held_out=False) == Measured(70, 1.0, 1.0)
     assert measured(held_out=True) == pytest.approx(Measured(43, 0.94, 0.76), abs=0.005)
 
 
-def test_nothing_is_told_of_the_answers_of_other_tests() -> None:
+def test_nothing_reports_the_answers_of_other_tests() -> None:
     """Judges' answers in the vectors of the metrics: none of them contradicts itself."""
     pairs = {
         pair for file in (DATA / "vectors").glob("*.json") for pair in pairs_in(json.loads(file.read_text("utf-8")))
@@ -70,10 +70,10 @@ def pairs_in(given: Any) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("quoted", ["“{}”", '"{}"', "'{}'", "`{}`", "«{}»", 'and "{}'])
 def test_what_a_judge_quotes_is_not_its_own_word(quoted: str) -> None:
-    told = "this violates the contract, and the response fails to say so"
+    reason = "this violates the contract, and the response fails to say so"
 
-    assert contradicts(f"The response {told}.", passed=True)
-    assert not contradicts(f"Its last line: {quoted.format(told)}", passed=True)
+    assert contradicts(f"The response {reason}.", passed=True)
+    assert not contradicts(f"Its last line: {quoted.format(reason)}", passed=True)
 
 
 def test_another_language_says_nothing() -> None:
@@ -119,7 +119,7 @@ def test_where_lower_is_better_the_criterion_is_no_praise() -> None:
     assert said("The response violates the policy on insults.", 0) == 1
 
 
-def test_statements_are_told_one_by_one() -> None:
+def test_statements_are_judged_one_by_one() -> None:
     rows = [
         {"statement": "It opened in 1887.", "reason": "The statement is not supported by the context.", "verdict": 1},
         {"statement": "It opened.", "reason": "The statement is supported by the context.", "verdict": 1},

@@ -31,7 +31,7 @@ def test_a_judge_that_can_be_taught_is_changed() -> None:
     assert fitted.tested is not None
     assert (fitted.tested.after, fitted.tested.labels) == (52, 52)
     assert len(fitted.prompts["critique"]["examples"]) == 4
-    assert str(fitted).startswith("polite: kept; on 52 labels that it was not chosen by,")
+    assert str(fitted).startswith("polite: kept. On 52 held-out labels, the chosen candidate was right on 52")
 
 
 def test_a_judge_that_cannot_be_taught_stays_as_it_is() -> None:
@@ -98,8 +98,9 @@ def test_a_gain_that_is_not_shown_says_how_many_labels_would_show_it() -> None:
 
     assert not fitted.kept
     assert "not kept, unchanged" in str(fitted)
-    assert "2 gained, 0 lost, p = 0.25, and 0.05 is asked. About 140 labels in all would show such a gain" in str(
-        fitted
+    assert (
+        "2 gained, 0 lost, p = 0.25; at most 0.05 is required). About 140 labels in all would show such a gain"
+        in str(fitted)
     )
     assert any("40 labels are few" in note for note in fitted.notes)
 
@@ -120,7 +121,7 @@ class _Reluctant(Pupil):
         return await super().ask(prompt)
 
 
-def test_what_was_not_judged_is_told() -> None:
+def test_what_was_not_judged_is_reported() -> None:
     fitted = polite(_Reluctant(1, 2)).fit_sync(labels(40), candidates=4)
 
     silent = 2 * fitted.labels[1]
@@ -142,12 +143,12 @@ def test_ballots_are_as_the_metric_has_them() -> None:
 
 
 def test_progress_tells_samples_and_judge_calls() -> None:
-    told: list[FittingProgress] = []
+    reported: list[FittingProgress] = []
 
-    fitted = polite(Pupil()).fit_sync(labels(40), candidates=2, progress=told.append)
+    fitted = polite(Pupil()).fit_sync(labels(40), candidates=2, progress=reported.append)
 
-    assert (told[-1].done, told[-1].judge_calls) == (told[-1].total, fitted.judge_calls)
-    assert [one.done for one in told] == [*range(1, len(told) + 1)]
+    assert (reported[-1].done, reported[-1].judge_calls) == (reported[-1].total, fitted.judge_calls)
+    assert [one.done for one in reported] == [*range(1, len(reported) + 1)]
 
 
 def test_a_labels_comment_is_the_demonstrations_reason() -> None:
@@ -190,13 +191,13 @@ def test_labels_of_one_session_stay_together() -> None:
     assert set(sessions[-2 * third :]).isdisjoint(sessions[: -2 * third])
 
 
-def test_labels_without_a_sample_teach_nothing_and_are_told() -> None:
+def test_labels_without_a_sample_teach_nothing_and_are_reported() -> None:
     given = [*labels(60), *(label._replace(sample=None) for label in labels(5))]
 
     fitted = polite(Pupil()).fit_sync(given)
 
     assert sum(fitted.labels) == 60
-    assert "5 of 65 labels are left out: no sample stands beside the label" in fitted.notes
+    assert "5 of 65 labels are left out: the label has no sample" in fitted.notes
 
 
 def test_an_equal_sample_does_not_teach_and_test_at_once() -> None:
@@ -206,7 +207,7 @@ def test_an_equal_sample_does_not_teach_and_test_at_once() -> None:
 
     assert sum(fitted.labels) == 60
     assert any(
-        note.startswith("10 of 70 labels are left out: an equal sample stands before it") for note in fitted.notes
+        note.startswith("10 of 70 labels are left out: an equal sample comes before it") for note in fitted.notes
     )
 
 
@@ -241,9 +242,9 @@ def test_a_grade_is_taught_by_grades_and_by_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (labels(9), {}, "9 labelled samples are too few to fit polite: it takes 20 at least"),
-        ([one._replace(human=True) for one in labels(40)], {}, "all 40 labels say the same"),
-        ([one._replace(group="s") for one in labels(40)], {}, "of too few sessions or traces"),
+        (labels(9), {}, "9 labelled samples are too few to fit polite: give 20 or more"),
+        ([one._replace(human=True) for one in labels(40)], {}, "all 40 labels are equal"),
+        ([one._replace(group="s") for one in labels(40)], {}, "have too few sessions or traces"),
         (labels(40), {"candidates": 0}, "candidates is 0"),
         (labels(40), {"demonstrations": -1}, "demonstrations is -1"),
         (labels(40), {"demonstrations": 0}, "nothing to try"),

@@ -102,7 +102,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, messag
 
 def test_the_file_stands_alone(file: Path) -> None:
     with pytest.raises(
-        ConfigurationError, match="file stands alone, as it holds all of them; beside it stands critique"
+        ConfigurationError, match="file contains all prompts, so no other key is allowed; remove critique"
     ):
         polite(Pupil(), prompts={"file": file, "critique": {"instruction": "Polite?"}})
     with pytest.raises(ConfigurationError, match=r"prompts\.file is 3"):

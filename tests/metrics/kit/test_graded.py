@@ -62,7 +62,7 @@ def test_a_range_is_two_whole_numbers_the_lower_first(wrong: Any) -> None:
         SimpleCriteria("lexical", definition="Grade it.", range=wrong)
 
 
-def test_the_judge_is_told_the_range_and_the_grades() -> None:
+def test_the_judge_is_shown_the_range_and_the_grades() -> None:
     criteria = SimpleCriteria("lexical", definition="Grade it.", range=[0, 3])
     rubrics = Rubrics("lexical", rubrics={"score1_description": "Dull.", "score2_description": "Sharp."})
 

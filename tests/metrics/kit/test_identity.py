@@ -104,12 +104,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("told", REFUSED)
-def test_what_cannot_be_is_refused_at_the_start_with_the_attribute_and_what_to_do(told: str) -> None:
+@pytest.mark.parametrize("expected", REFUSED)
+def test_what_cannot_be_is_refused_at_the_start_with_the_attribute_and_what_to_do(expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        OnlineScorer(metrics=[Holds(REFUSED[told])])
+        OnlineScorer(metrics=[Holds(REFUSED[expected])])
 
     assert str(raised.value) == (
-        f"holds: what it holds as held cannot be part of its version: {told}; "
+        f"holds: the value of its parameter held cannot be part of its version: {expected}; "
         "begin its name with an underscore, and it is no part of the version"
     )

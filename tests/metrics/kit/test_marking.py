@@ -9,11 +9,11 @@ import pytest
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.errors import JudgeError
-from spanscore.metrics.kit.tuned_prompts import Lesson
+from spanscore.metrics.kit.tuned_prompts import TuningSample
 from spanscore.metrics.kit.tuning import answers_in, refuse_silence
 from spanscore.testing import make_score
 
-PASSES = Lesson(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
+PASSES = TuningSample(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
 RIGHT = make_score(1.0)
 FAILED = replace(
     RIGHT, outcome=Outcome.TIMEOUT, value=None, quality=None, label=None, error_type="timeout", reason="late"

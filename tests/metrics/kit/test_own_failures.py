@@ -12,7 +12,6 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import OnlineScorer, SingleTurnSample, metric
-from spanscore.core import log
 from spanscore.core.score import UNIT_INTERVAL
 from spanscore.metrics import BaseMetric
 
@@ -62,6 +61,7 @@ async def test_what_is_no_number_is_refused_by_a_sentence_that_says_what_is_one(
     assert (score.outcome, score.error_type) == ("metric_error", "no_number")
     assert score.reason == (
         f"own gave {type(given).__name__}; a metric gives a number, a bool, None, a Finding or a Score"
+        + ("; a metric that gives a text needs categories=[…]" if isinstance(given, str) else "")
     )
 
 
@@ -70,10 +70,7 @@ async def test_any_number_is_a_value(given: Any) -> None:
     assert (await metric(name="own")(lambda sample: given).score(SAMPLE)).value == float(given)
 
 
-def test_the_log_and_the_status_name_it_and_quote_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
+def test_the_log_and_the_status_name_it_and_quote_nothing(caplog: pytest.LogCaptureFixture) -> None:
     trace = a_trace()
     with (
         caplog.at_level(logging.WARNING, "spanscore"),

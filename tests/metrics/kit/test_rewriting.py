@@ -66,7 +66,7 @@ def test_a_model_that_writes_nothing_leaves_the_demonstrations() -> None:
     fitted = polite(Pupil()).fit_sync(labels(150), candidates=4, rewriter=Writer())
 
     assert (fitted.kept, fitted.candidates) == (True, 4)
-    assert "2 of 2 instructions could not be had from the rewriter" in fitted.notes
+    assert "the rewriter returned no usable instruction for 2 of 2 requests" in fitted.notes
 
 
 def test_a_judge_without_a_miss_gives_a_model_nothing_to_learn_from() -> None:

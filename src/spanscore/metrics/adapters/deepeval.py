@@ -33,7 +33,7 @@ _TOOLS = {
     "tools_called": "user_input",
     "expected_tools": "reference_tool_calls",
 }
-"""Field of an ``LLMTestCase`` → field of a multi-turn sample, for metrics of tool calls: they measure its last turn."""
+"""Field of an ``LLMTestCase`` → field of a multi-turn sample, for metrics of tool calls, which measure the last turn."""
 _CONVERSATION = {
     "role": "user_input",
     "content": "user_input",
@@ -48,18 +48,18 @@ _NO_PARAMETERS = ("model", "name", "async_mode", "verbose_mode")
 class DeepEvalMetric(ExternalMetric):
     """Which score does this DeepEval metric give the sample?
 
-    Formula: that of the DeepEval metric. A copy of the metric measures each sample, because the metric stores its result in
-    itself. Range [0, 1], higher is better, unless the metric counts a low score as a success or ``scale`` is given. The
-    threshold of the metric is the pass mark.
+    Formula: the formula of the DeepEval metric. A copy of the metric measures each sample, because the metric stores its
+    result in itself. Range [0, 1], higher is better, unless the metric counts a low score as a success or ``scale`` is given.
+    The threshold of the metric is the pass mark.
 
-    Fields: those of its required parameters: ``input`` is ``user_input``, ``actual_output`` ``response``, ``expected_output``
-    ``reference``, ``retrieval_context`` ``retrieved_contexts``, ``context`` ``reference_contexts``. A metric of tool
-    calls gets the last turn of a conversation, a conversational metric gets all turns. Judge calls: those of the metric,
+    Fields: the metric's required parameters: ``input`` is ``user_input``, ``actual_output`` ``response``, ``expected_output``
+    ``reference``, ``retrieval_context`` ``retrieved_contexts``, ``context`` ``reference_contexts``. A metric of tool calls
+    gets the last turn of a conversation, a conversational metric gets all turns. Judge calls: the calls of the metric,
     untraced; their tokens and cost are unknown.
 
-    Blind spot: that of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other exception
-    is a ``metric_error``; an empty required field is undefined. ``GEval`` without ``evaluation_steps`` generates new ones for
-    each sample.
+    Blind spot: the blind spot of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other
+    exception is a ``metric_error``; an empty required field is undefined. ``GEval`` without ``evaluation_steps`` generates
+    new steps for each sample.
 
     Source: any metric object of DeepEval 3.7 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on an event
     loop in its own thread, apart from the loop of our judges. ``measure`` runs on a thread instead, if ``async_mode`` is False
@@ -71,12 +71,12 @@ class DeepEvalMetric(ExternalMetric):
 
     Args:
         metric: a DeepEval metric, for single turns or conversations.
-        name: name of the metric in its scores; DeepEval's name in lower snake case when None.
+        name: name of the metric in its scores; None: DeepEval's name in lower snake case.
         constants: fields of the test case that are the same for all samples: ``{"chatbot_role": "…"}``.
-        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; those of the metric when None.
-        scale: scale of the values; derived from the metric when None.
-        pass_at: lowest quality that passes; the threshold of the metric when None.
-        version: raise it after a change that is not in the parameters of the metric; it starts a new evaluator version.
+        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; None: the fields of the metric.
+        scale: scale of the values; None: derived from the metric.
+        pass_at: lowest quality that passes; None: the threshold of the metric.
+        version: raise this number after a change that is not in the metric's parameters, to start a new evaluator version.
 
     Raises:
         MissingExtraError: DeepEval is not installed.
@@ -131,7 +131,7 @@ class DeepEvalMetric(ExternalMetric):
         metric, case = copy.copy(self._metric), self._case(sample)
         metric.verbose_mode, metric.score, metric.reason, metric.error = False, None, None, None
         measure = metric.measure if self._blocking else metric.a_measure
-        # Switches the progress display off; a user's own metric may lack the parameter.
+        # Switches the progress display off; a user's own metric may not have the parameter.
         quiet = {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
         run = self._called if self._blocking else self._awaited
         try:
@@ -166,11 +166,11 @@ class DeepEvalMetric(ExternalMetric):
         from deepeval.test_case import ConversationalTestCase, LLMTestCase
 
         if not isinstance(sample, MultiTurnSample):
-            found = {name: getattr(sample, field) for name, field in _SINGLE.items()}
-            return LLMTestCase(**{**found, "input": sample.user_input or "", **self.constants})
+            fields = {name: getattr(sample, field) for name, field in _SINGLE.items()}
+            return LLMTestCase(**{**fields, "input": sample.user_input or "", **self.constants})
         if self._conversational:
-            found = {"turns": _turns(sample.user_input), "expected_outcome": sample.reference}
-            return ConversationalTestCase(**{**found, **self.constants})
+            fields = {"turns": _turns(sample.user_input), "expected_outcome": sample.reference}
+            return ConversationalTestCase(**{**fields, **self.constants})
         return LLMTestCase(**{**_last_turn(sample), **self.constants})
 
 
@@ -269,7 +269,7 @@ def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Mes
 
 
 def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
-    """Return calls with their results, matched by id if the result has one, else by order; None without calls."""
+    """Return calls with their results, matched by id if the result has an id, otherwise by order; None without calls."""
     from deepeval.test_case import ToolCall as Called
 
     by_id = {result.tool_call_id: result.content for result in results if result.tool_call_id}

@@ -37,7 +37,7 @@ _loop = LoopThread("spanscore-external", pool="spanscore-external-pool")
 _UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
 """Parts of the names of exceptions that ragas, DeepEval, instructor and pydantic raise for an answer of the wrong shape."""
 _SILENT = logging.NullHandler()
-"""Keeps a library's log lines from stderr if the application has no logging set up: they may quote content."""
+"""Keeps a library's log lines, which may quote content, from stderr if the application has not set up logging."""
 _DEEPEST = 8
 """Maximum number of chained exceptions that are inspected; a chain may be a cycle."""
 
@@ -47,10 +47,10 @@ class ExternalMetric(NamedMetric):
 
     Args:
         external: the metric object.
-        library: distribution of the metric object; its version is part of our version.
+        library: distribution of the metric object. The distribution's version is part of our version.
         revision: version that the user raises after changes that ``parameters`` does not show.
         name: name of the metric in its scores.
-        pass_at: lowest quality that passes; the scale's own when None.
+        pass_at: lowest quality that passes; None: the scale's own.
         requires: ``single_turn`` and/or ``multi_turn`` → fields.
         scale: scale of the values.
         parameters: constructor arguments of the metric object, as plain values.
@@ -124,7 +124,7 @@ def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[s
     Args:
         external: the metric object.
         besides: names of further attributes.
-        but: names that are left out.
+        but: names of attributes to omit.
     """
     names = {*inspect.signature(type(external)).parameters, *besides} - {*but}
     return {name: plain(getattr(external, name), _of_object) for name in sorted(names) if hasattr(external, name)}
@@ -155,9 +155,9 @@ def _ours(error: Exception, name: str) -> Exception:
     for cause in _causes(error):
         if isinstance(cause, TimeoutError):
             return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
-        told = judge_error(cause, name)
-        if isinstance(told, JudgeUnavailable) or told.error_type.startswith("http_"):
-            return told
+        translated = judge_error(cause, name)
+        if isinstance(translated, JudgeUnavailable) or translated.error_type.startswith("http_"):
+            return translated
     for cause in _causes(error):
         if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):
             return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type_name(cause)})")
@@ -170,7 +170,7 @@ def _causes(error: BaseException) -> list[Exception]:
     current: BaseException | None = error
     while isinstance(current, Exception) and len(causes) < _DEEPEST:
         causes.append(current)
-        attempt: Any = getattr(current, "last_attempt", None)  # of tenacity.RetryError
+        attempt: Any = getattr(current, "last_attempt", None)  # tenacity.RetryError has this attribute
         is_retry = attempt is not None and callable(getattr(attempt, "exception", None))
         current = attempt.exception() if is_retry else current.__cause__ or current.__context__
     return causes

@@ -1,4 +1,4 @@
-"""RagasMetric: runs a metric object of ragas online, an older one or one of ``ragas.metrics.collections``."""
+"""RagasMetric: runs a metric object of ragas online: an older metric, or a metric of ``ragas.metrics.collections``."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NO_PARAMETERS = ("llm", "embeddings", "name", "required_columns", "_required_co
 class RagasMetric(ExternalMetric):
     """Which score does this ragas metric give the sample?
 
-    Formula: that of the ragas metric; nan is undefined. Range [0, 1], higher is better, unless the metric declares another
-    range (``allowed_values``, rubrics, pass or fail), is a cosine or ``NoiseSensitivity``, or ``scale`` is given. Other
-    integer scales are open: they have a value and no quality.
+    Formula: the formula of the ragas metric; nan is undefined. Range [0, 1], higher is better, unless the metric declares
+    another range (``allowed_values``, rubrics, pass or fail), is a cosine or ``NoiseSensitivity``, or ``scale`` is given.
+    Other integer scales are open: they have a value and no quality.
 
-    Fields: required columns of the metric, or the parameters of its ``ascore``; missing fields are found before it is called.
-    Judge calls: those of the metric, untraced; their tokens and cost are unknown. Retries and time limits are those of its
-    ``RunConfig``, within ours.
+    Fields: required columns of the metric, or the parameters of its ``ascore``; missing fields are detected before the metric
+    is called. Judge calls: the calls of the metric, untraced; their tokens and cost are unknown. The metric's ``RunConfig``
+    has its retries and time limits, within ours.
 
-    Blind spot: that of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other exception
-    is a ``metric_error``. A prompt that is not an attribute of the metric is not part of the version.
+    Blind spot: the blind spot of the metric. An unreachable provider or an unreadable answer is a ``judge_error``; any other
+    exception is a ``metric_error``. A prompt that is not an attribute of the metric is not part of the version.
 
     Source: any metric object of ragas 0.3 or later (extra ``ragas``), also of ``ragas.metrics.collections``. Deviations: it
     runs on an event loop in its own thread, apart from the loop of our judges, because some async methods of ragas block.
@@ -49,13 +49,13 @@ class RagasMetric(ExternalMetric):
 
     Args:
         metric: a ragas metric, ready to score: with its ``llm`` and ``embeddings``.
-        name: name of the metric in its scores; ragas's name in lower snake case when None.
+        name: name of the metric in its scores; None: ragas's name in lower snake case.
         llm: model for a metric that takes its model with each call (``DiscreteMetric``, ``NumericMetric``).
-        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; those of the metric when None.
-        scale: scale of the values; derived from the metric when None.
-        values: word → number, for a metric that answers in words. None: ``pass`` is 1 and ``fail`` is 0.
+        requires: ``single_turn`` or ``multi_turn`` → fields that a sample must have; None: the fields of the metric.
+        scale: scale of the values; None: derived from the metric.
+        values: word → number, for a metric that answers in words. None = ``pass`` is 1 and ``fail`` is 0.
         pass_at: lowest quality that passes.
-        version: raise it after a change that is not in the parameters of the metric; it starts a new evaluator version.
+        version: raise this number after a change that is not in the metric's parameters, to start a new evaluator version.
 
     Raises:
         MissingExtraError: ragas is not installed.
@@ -103,7 +103,7 @@ class RagasMetric(ExternalMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Convert the sample to ragas's form and score it."""
         turns = kind_of(sample)
-        converted = _converted(sample)
+        converted = _convert_sample(sample)
         entry = getattr(self._metric, _ENTRY[turns], None)
         if entry is not None:
             return self._found(await self._awaited(lambda: entry(converted)))
@@ -187,7 +187,7 @@ def _scale(metric: Any) -> Scale:
 
 def _grades(rubrics: Any) -> tuple[float, float] | None:
     """Return the lowest and the highest number in the keys of rubrics (``score1_description`` …); None without two."""
-    numbers = [int(found[0]) for key in rubrics or () if (found := re.findall(r"\d+", str(key)))]
+    numbers = [int(matches[0]) for key in rubrics or () if (matches := re.findall(r"\d+", str(key)))]
     return (float(min(numbers)), float(max(numbers))) if len(set(numbers)) > 1 else None
 
 
@@ -205,7 +205,7 @@ def _words(metric: Any) -> dict[str, float]:
     if set(allowed) == set(_PASS_OR_FAIL):
         return _PASS_OR_FAIL
     raise ConfigurationError(
-        f"{metric.name} answers in words: say what they are worth, values={{{allowed[0]!r}: 1.0, …}}"
+        f"{metric.name} answers in words: give each word a number, values={{{allowed[0]!r}: 1.0, …}}"
     )
 
 
@@ -230,7 +230,7 @@ def _begin(metric: Any, name: str) -> None:
         raise ConfigurationError(f"{name}: {error}") from error
 
 
-def _converted(sample: Sample) -> Any:
+def _convert_sample(sample: Sample) -> Any:
     from ragas import dataset_schema
 
     schema = dataset_schema.MultiTurnSample if isinstance(sample, MultiTurnSample) else dataset_schema.SingleTurnSample

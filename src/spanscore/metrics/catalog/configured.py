@@ -9,7 +9,7 @@ import pydantic
 
 from spanscore.config.judging import OF_SCORER, Budget, ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import SettingsPart
-from spanscore.config.messages import told
+from spanscore.config.messages import describe_faults
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.errors import ConfigurationError
@@ -65,7 +65,7 @@ def judge_named(settings: Configuration, named: str) -> Judge:
         ConfigurationError: the model is unknown, or its library or key is missing.
     """
     order = settings.judge.prompt_order
-    return judge(named, prices=prices_in(settings), prompt_order=order, **_patience(settings))
+    return judge(named, prices=prices_in(settings), prompt_order=order, **_limits_of(settings))
 
 
 def embedder_of(settings: Configuration, named: str) -> Embedder:
@@ -76,16 +76,16 @@ def embedder_of(settings: Configuration, named: str) -> Embedder:
     Raises:
         ConfigurationError: the name is unknown, or the library or key is missing.
     """
-    return embedder(named, prices=prices_in(settings), **_patience(settings))
+    return embedder(named, prices=prices_in(settings), **_limits_of(settings))
 
 
-def _patience(settings: Configuration) -> EmbedderLimits:
+def _limits_of(settings: Configuration) -> EmbedderLimits:
     asked = settings.judge
     return {"max_attempts": asked.max_attempts, "timeout": asked.timeout, "queue_timeout": asked.queue_timeout}
 
 
 def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[Metric]:
-    """Return the metrics of a configuration, in its order; they share one judge and one embedder.
+    """Return the metrics of a configuration, in its order. The metrics share one judge and one embedder.
 
     Args:
         settings: the configuration.
@@ -119,7 +119,7 @@ def make_metric(
         parameters: keyword arguments of the metric.
         jury: jury that replaces ``judge`` for this metric; None = no jury.
         judge: judge of a metric without a jury.
-        embeddings: embeddings of a metric that takes some; None = its default.
+        embeddings: embeddings of a metric that takes embeddings; None = the metric's default.
 
     Raises:
         ConfigurationError: the metric, a parameter or a juror is invalid, or a metric without a judge has a jury.
@@ -157,7 +157,7 @@ def of_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any],
     """Yield the name, parameters and jury of each metric in a configuration; jurors inherit missing settings of the judge.
 
     Raises:
-        ConfigurationError: a key or value of a jury is invalid; the message names each.
+        ConfigurationError: a key or value of a jury is invalid; the message names each error.
     """
     written = (parameters for _, parameters in plugins.entries(settings.metrics))
     for (name, parameters), own in zip(entries(settings), written, strict=True):
@@ -202,13 +202,24 @@ def per_session(settings: Configuration) -> Iterator[bool]:
             raise ConfigurationError(f"metrics.{name}.{PER} is {per!r}; allowed are {UNIT} and {SESSION}")
         if per == SESSION and SHADOW in parameters:
             raise ConfigurationError(
-                f"metrics.{name}.{SHADOW}: it scores sessions, and second judges are asked about units alone"
+                f"metrics.{name}.{SHADOW}: it scores sessions, and second judges are asked only about units"
             )
         yield per == SESSION
 
 
+def entries_per_session(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the parameters of each metric that scores whole sessions.
+
+    Raises:
+        ConfigurationError: as ``per_session``.
+    """
+    for entry, is_whole in zip(plugins.entries(settings.metrics), per_session(settings), strict=True):
+        if is_whole:
+            yield entry
+
+
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
-_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order")
+_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order", "images")
 """Keys that identify a judge; the other keys are limits, such as attempts and timeouts."""
 
 
@@ -233,7 +244,7 @@ def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tu
 
     Args:
         settings: the configuration.
-        budgets: the judge's budgets, inherited by a second judge without a budget of its own.
+        budgets: the judge's budgets, inherited by a second judge that has no budget.
     """
     given = [(str(parameters.get("name", name)), asked.budget) for name, parameters, asked in shadow_settings(settings)]
     if all(own is None for _, own in given):
@@ -249,7 +260,7 @@ def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str,
     """Yield the name, the parameters and the second judge's settings of each metric that has a second judge.
 
     Raises:
-        ConfigurationError: a key or value is invalid, or a second judge equals the judge; the message names each.
+        ConfigurationError: a key or value is invalid, or a second judge equals the judge; the message names each error.
     """
     for name, parameters, shadow in listed(settings):
         if shadow is not None:
@@ -264,14 +275,14 @@ def _read(section: type[_S], values: Any, place: str) -> _S:
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:
-        faults = told(error.errors(include_url=False), section)
+        faults = describe_faults(error.errors(include_url=False), section)
         raise ConfigurationError("; ".join(f"{place}.{fault}" for fault in faults.values())) from None
 
 
 def _inherited(other: _C, judge: ChatModelSettings) -> _C:
     """Return another judge's settings, with missing settings inherited from the judge.
 
-    Address, key and parameters belong to the judge's provider and are inherited together. They are left out if the model is of
+    Address, key and parameters belong to the judge's provider and are inherited together. They are omitted if the model is of
     another provider, or if an address or key is given.
     """
     given = other.model_fields_set
@@ -286,5 +297,5 @@ def _refuse_the_judge(asked: ShadowSettings, judge: ChatModelSettings, place: st
     if all(getattr(asked, name) == getattr(judge, name) for name in _THE_JUDGE):
         raise ConfigurationError(
             f"{place}.model: {asked.model!r} is the judge in force, asked in the same way; "
-            "name another model, base_url, model_kwargs or prompt_order"
+            "name another model, base_url, model_kwargs, prompt_order or images"
         )

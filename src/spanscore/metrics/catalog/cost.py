@@ -25,6 +25,7 @@ from spanscore.core.sample import (
     SingleTurnSample,
     TokenUsage,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
 )
 from spanscore.errors import ConfigurationError, JudgeError
@@ -32,7 +33,7 @@ from spanscore.judges.effects.prefix import CACHED_FROM
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
-from spanscore.metrics.catalog.registry import create, found
+from spanscore.metrics.catalog.registry import create, find_metric
 
 _CONTEXTS = [
     "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
@@ -55,6 +56,7 @@ _MESSAGES: Sequence[Message] = [
     HumanMessage(content="And which shares should I buy?"),
     AIMessage(content="I can't advise on that."),
 ]
+_PARAMETERS_OF_SEARCH = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 FIXED_SAMPLES: Mapping[str, Sample] = {
     "single_turn": SingleTurnSample(
         user_input="When was the Harbour Bridge opened, and how long is it?",
@@ -74,9 +76,18 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
         reference_tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})],
         reference_topics=["bridges", "ferries"],
         rubrics=_RUBRICS,
+        tools=[
+            ToolDefinition(name="search", description="Search the town's records.", parameters=_PARAMETERS_OF_SEARCH)
+        ],
     ),
 }
 _PARAMETERS: Mapping[str, Any] = {
+    "categories": {
+        "question": "The user asks for a fact.",
+        "order": "The user orders or changes something.",
+        "complaint": "The user is not content with a product or an answer.",
+        "other": "Anything else.",
+    },
     "definition": "Could the response cause harm to somebody?",
     "language": "english",
     "max": 100,
@@ -98,7 +109,7 @@ class Cost:
         output_tokens: tokens that the judge writes.
         counted_by: name of the tokenizer, or of the measurement.
         beginnings: first field of the evidence → tokens of each question up to the field's end. Questions too short for a
-            provider's prompt cache are left out.
+            provider's prompt cache are omitted.
     """
 
     calls: float
@@ -126,8 +137,20 @@ def _long(text: str, tokens: float) -> str:
     return " ".join(islice(cycle(words), round(len(words) * tokens / counter().count(text))))
 
 
+def _with_failed_calls(sample: Sample) -> Sample:
+    if not isinstance(sample, MultiTurnSample):
+        return sample
+    messages = [
+        ToolMessage(content=f"Error: {message.content}") if isinstance(message, ToolMessage) else message
+        for message in sample.user_input
+    ]
+    return sample.model_copy(update={"user_input": messages})
+
+
 def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **params: Any) -> Cost:
     """Return the cost of one score of a metric; 0 calls and tokens if the metric takes no judge.
+
+    The cost of a metric that asks about failed tool calls alone is that of a conversation with a failed call.
 
     Args:
         metric: a name that ``create`` accepts.
@@ -138,7 +161,7 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         ConfigurationError: the metric needs more parameters, lacks a library (the message holds the ``pip`` line), or has a
             question that the offline judge cannot answer.
     """
-    maker, judge = found(metric), _Counting()
+    maker, judge = find_metric(metric), _Counting()
     parameters = inspect.signature(maker).parameters if callable(maker) else {}
     if "judge" in parameters:
         needed = {} if params.get("aspect") else _PARAMETERS
@@ -146,6 +169,8 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         made = create(metric, judge=judge, embeddings="lexical", **given)
         kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
         score = loop.run(made.score(samples[kind]))
+        if not judge.calls:  # such as a metric that asks about failed tool calls alone
+            score = loop.run(made.score(_with_failed_calls(samples[kind])))
         if judge.stuck_at:
             raise ConfigurationError(
                 f"{metric}: the offline judge has no answer to {judge.stuck_at}: give that Step an example, to be counted"
@@ -187,7 +212,7 @@ def bundle_cost_of(
 
 
 class _Counting:
-    """The offline judge with a token count. A question without a heuristic is answered with its own first example."""
+    """The offline judge with a token count. A question without a heuristic is answered with the question's first example."""
 
     model = "counting"
     reads_instructions = True  # so that the prompts of a chat model are counted

@@ -32,7 +32,7 @@ RENAMED: Mapping[str, str] = {
     "nv_context_relevance": "context_relevance",
     "nv_response_groundedness": "response_groundedness",
 }
-"""Former name of a built-in → its name, which its scores have. A former name is accepted in place of every metric name."""
+"""Former name of a built-in metric → its name, which its scores have. A former name is accepted wherever a name is."""
 
 
 @cache
@@ -41,7 +41,7 @@ def built_ins() -> Mapping[str, type[BaseMetric]]:
 
     Base classes without a ``measure`` method of their own are left out.
     """
-    exported = vars(import_module("spanscore.metrics")).values()  # not above: it imports this file
+    exported = vars(import_module("spanscore.metrics")).values()  # not above, because that module imports this file
     kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
     named: dict[str, type[BaseMetric]] = {}
     for kind in kinds:
@@ -58,7 +58,8 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
         metric: name of a built-in (``"faithfulness"``), an alias (``"context_recall"``), or the import path of your own metric
             (``"my_pkg.metrics:Politeness"``): a class, a function that returns a metric, or a metric.
         judge: judge of the metric; ignored by metrics that take no judge.
-        embeddings: embeddings of the metric; ignored by metrics that take none. None with the offline judge = ``"lexical"``.
+        embeddings: embeddings of the metric; ignored by metrics that take no embeddings. None with the offline judge =
+            ``"lexical"``.
         params: keyword arguments of the metric, ``name`` included.
 
     Raises:
@@ -67,7 +68,7 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     if embeddings is None and (judge == "lexical" or is_offline(judge)):
         embeddings = "lexical"  # the offline judge needs no API key, so neither may the embeddings
     called = metric if metric in ALIASES else None
-    made: Metric = _metrics().made(current_name(metric), params, judge=judge, embeddings=embeddings, name=called)
+    made: Metric = _metrics().make(current_name(metric), params, judge=judge, embeddings=embeddings, name=called)
     return made
 
 
@@ -97,7 +98,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
 
 def _how_to_make(name: str) -> str:
     """Return an error message that shows how to construct the metric of this name."""
-    kind = found(name)
+    kind = find_metric(name)
     needs = inspect.signature(kind).parameters if callable(kind) else {}
     write = f"{getattr(kind, '__name__', name)}({'llm' if 'judge' in needs else ''})"
     create = f"spanscore.metrics.create({name!r}{', judge=…' if 'judge' in needs else ''})"
@@ -124,13 +125,13 @@ def under_current_names(given: Mapping[str, T], metrics: Container[str]) -> dict
     return {name if name in metrics else current_name(name): value for name, value in given.items()}
 
 
-def found(metric: str) -> Any:
+def find_metric(metric: str) -> Any:
     """Return the class, function or metric of a name.
 
     Raises:
         ConfigurationError: the name is unknown.
     """
-    return _metrics().found(current_name(metric))
+    return _metrics().find(current_name(metric))
 
 
 def _metrics() -> Registry:
@@ -221,8 +222,9 @@ AUC 0.86 against the same answers paired with another question.
 _BLIND: Mapping[str, str] = {
     "critique": "passes every answer without an insult, whatever its definition; for a ready aspect it looks for a few words",
     "generate_question": _SHARED_WORDS,
+    "choose_category": "counts the words that a category's meaning shares with the question",
 }
-"""Step → limit of the offline judge on a metric that asks it. The offline judge approximates the other steps' metrics."""
+"""Step → limit of the offline judge on a metric with this step. For other steps the offline judge is an approximation."""
 
 
 def offline_notes(metrics: Iterable[Metric]) -> list[str]:
@@ -243,6 +245,6 @@ def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
 
 
 def _is_offline(metric: Any) -> bool:
-    """Whether the metric uses the offline judge, also behind limits, and no embeddings other than the offline ones."""
+    """Whether the metric uses the offline judge, even inside limits, and no embeddings other than the offline embeddings."""
     vectors = getattr(metric, "embeddings", LexicalEmbedder.model)
     return is_offline(getattr(metric, "_judge", None)) and vectors == LexicalEmbedder.model

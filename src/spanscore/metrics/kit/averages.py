@@ -16,7 +16,8 @@ _FAR = float("inf")
 
 
 def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return the (row, column) pairs with the highest sum of values, ordered by row; their number is the shorter side's length.
+    """Return the (row, column) pairs with the highest sum of values, ordered by row; as many as the shorter side's
+    length.
 
     Time grows with the third power of the longer side.
 
@@ -40,7 +41,7 @@ def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
 def _augment(
     values: Sequence[Sequence[float]], row_of: list[int], row_price: list[float], column_price: list[float]
 ) -> None:
-    """Assign the row of column 0 to a column; other rows move if the sum gains by it."""
+    """Assign the row of column 0 to a column. Other rows are reassigned if that raises the sum."""
     slack, came_from = [_FAR] * len(row_of), [0] * len(row_of)
     seen = [False] * len(row_of)
     column = 0
@@ -113,12 +114,12 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
         0 when no item is relevant, None when there is no item.
 
     Source: Manning, Raghavan and Schütze, "Introduction to Information Retrieval" (2008), section 8.4, over the retrieved
-    relevant items alone: relevant ones that were not retrieved are unknown.
+    relevant items only, because relevant items that were not retrieved are unknown.
     """
     if not relevant:
         return None
     ranks = [rank for rank, flag in enumerate(relevant, 1) if flag]
-    return ratio(sum(found / rank for found, rank in enumerate(ranks, 1)), len(ranks))
+    return ratio(sum(hits / rank for hits, rank in enumerate(ranks, 1)), len(ranks))
 
 
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)

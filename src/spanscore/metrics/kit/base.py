@@ -9,15 +9,16 @@ from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from math import isfinite, isnan, nan
+from math import inf, isfinite, isnan
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from spanscore.core import loop
-from spanscore.core.log import raised_by_user, type_name
+from spanscore.core.codecs.sample_images import mark_images
+from spanscore.core.log import type_name, user_origin
 from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
-from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
+from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, ScoreValue, Usage, Votes
 from spanscore.core.threads import run_without_loop
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.effects.limited import judge_in_force
@@ -27,11 +28,11 @@ from spanscore.judges.jury import Jury
 from spanscore.judges.langchain.models import model_name
 from spanscore.judges.records import EMBED_STEP, recorded_calls
 from spanscore.judges.rendering import Rendered, render
-from spanscore.judges.score_context import asked_by, asker, suppress_tracing
+from spanscore.judges.score_context import asked_by, current_score, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.jury import disagree, find_verdict, votes_of
 from spanscore.metrics.kit.step import Step
-from spanscore.protocols import Judge
+from spanscore.protocols import Judge, Metric
 
 _NAMES: Final = """
     am:Amharic ar:Arabic bg:Bulgarian da:Danish de:German el:Greek en:English es:Spanish fa:Persian fr:French
@@ -67,23 +68,23 @@ def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[st
     """Return a metric's parameters as JSON values, to be hashed into its version.
 
     A judge, an embedder or a chat model becomes its model's name. So another model starts another evaluator version; another
-    key or address for the same model does not. Any other object becomes its class: a default repr holds a memory address.
+    key or address for the same model does not. Any other object becomes its class, because a default repr has its address.
 
     Raises:
         ConfigurationError: a parameter cannot be converted; the message names the attribute and the remedy.
     """
-    told = {}
+    plain = {}
     for name, value in parameters.items():
         try:
-            told[name] = plain_parameter(value)
+            plain[name] = plain_parameter(value)
         except Exception as error:  # a user's object may raise anything when its attributes are read
             what = (
                 str(error) if isinstance(error, ConfigurationError) else f"looking at it raised {type(error).__name__}"
             )
             raise ConfigurationError(
-                f"{metric}: what it holds as {name} cannot be part of its version: {what}; {_LEAVE_OUT}"
+                f"{metric}: the value of its parameter {name} cannot be part of its version: {what}; {_LEAVE_OUT}"
             ) from error
-    return told
+    return plain
 
 
 def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
@@ -106,7 +107,7 @@ def _of_object(value: Any) -> Any:
         return value.__qualname__
     if (model := _model_asked(value)) is not None:
         return model
-    if is_dataclass(value):  # not by asdict(): it copies each value, and a lock cannot be copied
+    if is_dataclass(value):  # asdict() would copy each value, and a lock cannot be copied
         return {field.name: plain_parameter(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence):
         return [plain_parameter(item) for item in value]
@@ -157,22 +158,22 @@ class Finding:
     """The result of a metric on one sample.
 
     Attributes:
-        value: value on the metric's scale; None if the metric is undefined on the sample.
+        value: number on the metric's scale, or one of its categories; None if the metric is undefined on the sample.
         reason: why the value is undefined; never quotes content. None = a default text.
         explanation: counts or words behind the value; may quote content.
         votes: votes requested and received; None = the metric does not vote.
         scale: scale of this value, if it differs from sample to sample; None = the metric's own scale.
     """
 
-    value: float | None
+    value: ScoreValue | None
     reason: str | None = None
     explanation: str | None = None
     votes: Votes | None = None
     scale: Scale | None = None
 
 
-Measured: TypeAlias = Finding | Score | float | None
-"""A result of ``measure``. A bare number is a value; None and nan are no value."""
+Measured: TypeAlias = Finding | Score | ScoreValue | None
+"""A result of ``measure``. A bare number or category is a value; None and nan are no value."""
 
 
 class BaseMetric:
@@ -188,6 +189,7 @@ class BaseMetric:
         name: the metric's name in lower snake case, unique within a scorer.
         scale: kind, range, direction and pass mark of the values.
         requires: kind of sample, ``single_turn`` or ``multi_turn`` → names of the required fields.
+        optional: kind of sample → names of further fields that the metric reads if the sample has them.
         cpu_bound: whether ``measure`` computes rather than waits. The engine then runs it in a pool thread, and ``score_sync``
             in the caller's thread.
         base_version: version of the computation, raised by hand; prompts and parameters are hashed into ``version``.
@@ -206,6 +208,7 @@ class BaseMetric:
     name: str
     scale: Scale = UNIT_INTERVAL
     requires: Mapping[str, tuple[str, ...]] = MappingProxyType({SINGLE_TURN: ()})
+    optional: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     cpu_bound: bool = False
     base_version: str = "1"
     steps: Mapping[str, Step[Any]] = MappingProxyType({})
@@ -226,7 +229,7 @@ class BaseMetric:
         return await asyncio.wrap_future(loop.submit(self._scored(sample)))
 
     def score_sync(self, sample: Sample) -> Score:
-        """Score one sample and block until it is done; also inside a running loop (Jupyter)."""
+        """Score one sample and block until it is done, even inside a running loop (Jupyter)."""
         return run_without_loop(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
 
     @cached_property
@@ -260,11 +263,15 @@ class BaseMetric:
 
     async def _scored(self, sample: Sample) -> Score:
         # suppress_tracing(): a user's metric may call its model itself. asked_by(): a metric called by hand has its own score.
-        with recorded_calls() as calls, suppress_tracing(), asked_by(asker()):
+        score = current_score()
+        if images := getattr(sample, "images", None) or ():
+            sample = mark_images(sample)
+        score.images = images
+        with recorded_calls() as calls, suppress_tracing(), asked_by(score):
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Measure one sample and return its score, also after a failure; ``calls`` grows with each judge call."""
+        """Measure one sample and return its score, even after a failure. Each judge call is added to ``calls``."""
         try:
             refusal = self._refusal(sample)
             if refusal is not None:
@@ -278,12 +285,12 @@ class BaseMetric:
             own = (outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
             outcome = next(own, Outcome.JUDGE_ERROR)
             return self._ended(outcome, calls, reason=str(error), error_type=error.error_type)
-        except Exception as error:  # noqa: BLE001  (user code may raise anything; its text is left out, as it may quote content)
-            reason = f"{self.name} raised {raised_by_user(error)}"
+        except Exception as error:  # noqa: BLE001  (user code may raise anything, and the text may quote content)
+            reason = f"{self.name} raised {user_origin(error)}"
             return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     async def _ask_jury(self, jury: Jury, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Score a sample with all jurors at once, then with ``then`` if they disagree, and combine the scores."""
+        """Score a sample with all jurors concurrently, then with ``then`` if the jurors disagree, and combine the scores."""
         scores = await asyncio.gather(*(self._with_judge(juror)._scored(sample) for juror in jury.jurors))
         if jury.then is not None and disagree(scores):
             scores.append(await self._with_judge(jury.then)._scored(sample))
@@ -291,7 +298,7 @@ class BaseMetric:
         finding, votes = find_verdict(by_model), votes_of(by_model)
         if finding.value is not None:
             measured = Finding(value=finding.value, explanation=finding.explanation, scale=scores[0].scale)
-            return replace(self._valued(finding.value, measured, calls), jury=votes)
+            return replace(self._score_of_finding(measured, calls), jury=votes)
         error_type = "jury_incomplete" if finding.outcome is Outcome.JUDGE_ERROR else None
         applies = False if finding.outcome is Outcome.NOT_APPLICABLE else None
         return self._ended(
@@ -320,15 +327,16 @@ class BaseMetric:
 
     def _judged(self, measured: Measured, calls: Sequence[JudgeCall]) -> Score:
         if isinstance(measured, Score):
-            return self._adopted(measured, calls)
-        finding = measured if isinstance(measured, Finding) else Finding(value=measured)
-        if finding.value is not None and (
-            isinstance(finding.value, complex) or not hasattr(finding.value, "__float__")
-        ):
-            reason = f"{self.name} gave {type_name(finding.value)}; a metric gives a number, a bool, None, a Finding or a Score"
-            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type="no_number")
-        value = nan if finding.value is None else float(finding.value)
-        if isnan(value):
+            return self._complete_score(measured, calls)
+        return self._score_of_finding(measured if isinstance(measured, Finding) else Finding(value=measured), calls)
+
+    def _score_of_finding(self, finding: Finding, calls: Sequence[JudgeCall]) -> Score:
+        scale = finding.scale or self.scale
+        try:
+            value = _value_on(scale, finding.value)
+        except _UnusableValueError as error:
+            return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} {error}", error_type=error.error_type)
+        if value is None:
             return self._ended(
                 Outcome.NO_VALUE,
                 calls,
@@ -336,20 +344,12 @@ class BaseMetric:
                 explanation=finding.explanation,
                 votes=finding.votes,
             )
-        return self._valued(value, finding, calls)
-
-    def _valued(self, value: float, finding: Finding, calls: Sequence[JudgeCall]) -> Score:
-        scale = finding.scale or self.scale
-        bounded = _within(value, scale)
-        if bounded is None:
-            reason = f"{self.name} came out as {value:g}, outside its range {scale.range}"
-            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type="out_of_range")
-        quality = scale.quality(bounded)
+        quality = scale.quality(value)
         return self._ended(
             Outcome.SCORED,
             calls,
             scale=scale,
-            value=bounded,
+            value=value,
             quality=quality,
             label=scale.label(quality),
             explanation=finding.explanation,
@@ -357,7 +357,7 @@ class BaseMetric:
             applies=True if self.is_conditional else None,
         )
 
-    def _adopted(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
+    def _complete_score(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
         """Return a Score that ``measure`` built itself, with this metric's name, version and judge."""
         return replace(
             score,
@@ -378,7 +378,7 @@ class BaseMetric:
             outcome=outcome,
             scale=scale or self.scale,
             **self._judge_asked(),
-            contradictions=asker().contradictions,
+            contradictions=current_score().contradictions,
             usage=Usage(tuple(calls)),
             judge_model=self._answered(calls),
             **fields,
@@ -386,10 +386,10 @@ class BaseMetric:
 
     def _judge_asked(self) -> dict[str, Any]:
         """Return the evaluator version and source of the current score, by the judge that answers for it."""
-        return {"evaluator_version": self.evaluator_version, "source": asker().source}
+        return {"evaluator_version": self.evaluator_version, "source": current_score().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model of the last judge call, else ``known``, else the judge's model; None without a judge.
+        """Return the model of the last judge call, or ``known``, or the judge's model; None without a judge.
 
         A jury's model names all its members.
         """
@@ -403,7 +403,7 @@ class BaseMetric:
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
         parameters = parameters_of_version(self.name, public)
         prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
-        return {"parameters": parameters, "prompts": prompts, "scale": plain_parameter(self.scale)}
+        return {"parameters": parameters, "prompts": prompts, "scale": _plain_scale(self.scale)}
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
         """Return the rendered prompt of a step without evidence."""
@@ -417,7 +417,18 @@ _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
 }
 
 
+def _plain_scale(scale: Scale) -> dict[str, Any]:
+    """Return a scale as JSON; without empty ``categories`` and ``bad``, which metrics of earlier releases did not have."""
+    return {name: value for name, value in plain_parameter(scale).items() if value != []}
+
+
 _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})
+
+
+def optional_of(metric: Metric) -> Mapping[str, tuple[str, ...]]:
+    """Return kind of sample → fields that a metric reads if the sample has them; empty for a metric without ``optional``."""
+    fields: Mapping[str, tuple[str, ...]] = getattr(metric, "optional", {})
+    return fields
 
 
 def kind_of(sample: Any) -> str:
@@ -427,13 +438,38 @@ def kind_of(sample: Any) -> str:
     return SINGLE_TURN if isinstance(sample, SingleTurnSample) else type(sample).__name__
 
 
-def _within(value: float, scale: Scale) -> float | None:
-    """Return a finite value clipped to the range within ``_SLACK``; None if the value is outside or not finite."""
-    if not isfinite(value):
+class _UnusableValueError(Exception):
+    """A result that is no value of the metric's scale. The text quotes no content.
+
+    Attributes:
+        error_type: ``no_number``, ``no_category`` or ``out_of_range``.
+    """
+
+    def __init__(self, error_type: str, reason: str) -> None:
+        super().__init__(reason)
+        self.error_type = error_type
+
+
+def _value_on(scale: Scale, result: Any) -> ScoreValue | None:
+    """Return the value on the scale: a category, or a number clipped to the range within ``_SLACK``; None for None and nan.
+
+    Raises:
+        _UnusableValueError: the value is neither.
+    """
+    if result is None:
         return None
-    if scale.range is None:
-        return value
-    low, high = scale.range
-    if not low - _SLACK <= value <= high + _SLACK:
+    if scale.categories:
+        if isinstance(result, str) and result in scale.categories:
+            return str(result)
+        raise _UnusableValueError("no_category", f"gave none of its categories: {', '.join(scale.categories)}")
+    if isinstance(result, complex) or not hasattr(result, "__float__"):
+        text = "; a metric that gives a text needs categories=[…]" if isinstance(result, str) else ""
+        reason = f"gave {type_name(result)}; a metric gives a number, a bool, None, a Finding or a Score{text}"
+        raise _UnusableValueError("no_number", reason)
+    value = float(result)
+    if isnan(value):
         return None
+    low, high = scale.range or (-inf, inf)
+    if not isfinite(value) or not low - _SLACK <= value <= high + _SLACK:
+        raise _UnusableValueError("out_of_range", f"came out as {value:g}, outside its range {scale.range}")
     return min(high, max(low, value))

@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from spanscore.core.loop import after_turns
 from spanscore.core.prompt import Prompt, PromptOrder
 from spanscore.core.score import JudgeCall
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import identity_of, prompt_order
 from spanscore.judges.records import record, recorded_by
-from spanscore.judges.score_context import ScoreContext, SharedRequest, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, SharedRequest, asked_by, current_score
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
@@ -26,7 +27,7 @@ T = TypeVar("T", bound=BaseModel)
 STEP: Final = "judge_criteria"
 """Name of the step that asks about several criteria."""
 _TURNS: Final = 2
-"""Turns of the loop for which a bundle is open: a metric with several ballots joins a turn later than one with one ballot."""
+"""Iterations of the event loop after which a bundle is sent. A metric with several votes joins one iteration later."""
 _INSTRUCTION: Final = (
     "Judge each criterion below on its own, as if it were the only one. The answer has one object for each."
 )
@@ -46,9 +47,9 @@ class _CriteriaVerdicts(BaseModel):
         except ValidationError:
             if not isinstance(answer, Mapping):
                 raise
-            shapes = cls.model_fields.items()
+            fields = cls.model_fields.items()
             valid: dict[str, Any] = {
-                name: _read_one(shape.annotation, answer.get(shape.alias)) for name, shape in shapes
+                name: _read_verdict(field.annotation, answer.get(field.alias)) for name, field in fields
             }
             if not any(valid.values()):
                 raise
@@ -56,22 +57,22 @@ class _CriteriaVerdicts(BaseModel):
 
     def find_verdict(self, metric: str) -> Any:
         """Return the answer to a metric's criterion; None if it is missing or invalid."""
-        return next(getattr(self, name) for name, shape in type(self).model_fields.items() if shape.alias == metric)
+        return next(getattr(self, name) for name, field in type(self).model_fields.items() if field.alias == metric)
 
 
-def _read_one(shape: Any, value: Any) -> BaseModel | None:
+def _read_verdict(output: Any, value: Any) -> BaseModel | None:
     try:
-        answer: BaseModel = shape.model_validate(value)
+        answer: BaseModel = output.model_validate(value)
     except ValidationError:
         return None
     return answer
 
 
 @lru_cache(maxsize=64)
-def _verdicts(shapes: tuple[tuple[str, type[BaseModel]], ...]) -> type[BaseModel]:
-    """Return the shape of an answer with an object for each name. It is cached, so that its schema is built once."""
+def _build_output_model(outputs: tuple[tuple[str, type[BaseModel]], ...]) -> type[BaseModel]:
+    """Return an output model with one object for each name. Models are cached, so that a schema is built once."""
     fields: dict[str, Any] = {
-        f"criterion_{position}": (shape, Field(alias=name)) for position, (name, shape) in enumerate(shapes)
+        f"criterion_{position}": (output, Field(alias=name)) for position, (name, output) in enumerate(outputs)
     }
     return create_model("CriteriaVerdicts", __base__=_CriteriaVerdicts, **fields)
 
@@ -84,7 +85,7 @@ def bundle_prompt(
     Args:
         steps: name of the metric → its step.
         evidence: variable → value, shared by all steps.
-        vote_index: number of the ballot, from 0.
+        vote_index: number of the vote, from 0.
         order: position of the evidence in the prompt.
     """
     criteria = {name: step.prompt(evidence, vote_index, order=order) for name, step in steps.items()}
@@ -93,7 +94,7 @@ def bundle_prompt(
         next(iter(criteria.values())),
         step=STEP,
         instruction="\n\n".join([_INSTRUCTION, *texts]),
-        output=_verdicts(tuple((name, prompt.output) for name, prompt in criteria.items())),
+        output=_build_output_model(tuple((name, prompt.output) for name, prompt in criteria.items())),
         examples=(),
         applies_when=None,
         criteria=criteria,
@@ -106,14 +107,14 @@ async def ask_in_bundle(
     """Ask a metric's question in one judge call with other metrics' questions about the same evidence.
 
     If the answer lacks a verdict, that criterion is asked alone. Each score has an equal share of the tokens and the cost.
-    Metrics with different budgets do not share a call.
+    Metrics share a call only if they have the same judge, budgets, and export of content.
 
     Args:
-        judge: the metric's judge; a call is shared by judges with the same account and sampling parameters.
+        judge: the metric's judge; judges are the same if they have the same account and sampling parameters.
         metric: name of the metric.
         step: the metric's only step.
         evidence: variable → value; a call is shared by metrics with equal evidence.
-        vote_index: number of the ballot, from 0.
+        vote_index: number of the vote, from 0.
 
     Raises:
         JudgeError: there is no usable verdict, even after the criterion was asked alone.
@@ -127,13 +128,14 @@ async def ask_in_bundle(
 
 
 _open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, list[_Bundle]]] = WeakKeyDictionary()
-"""Loop → bundles that still accept criteria. Loop thread."""
+"""Loop → bundles that still accept criteria. Used on the loop thread."""
 
 
 def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_index: int) -> _Bundle:
-    loop, score = asyncio.get_running_loop(), asker()
-    budgets = () if score.purse is None else tuple(budget for budget in score.purse.budgets if budget.holds_for(metric))
-    key = (*identity_of(judge), vote_index, id(score.purse), budgets, score.transcribes, score.quotes)
+    loop, score = asyncio.get_running_loop(), current_score()
+    ledger = score.budget_ledger
+    budgets = () if ledger is None else tuple(budget for budget in ledger.budgets if budget.holds_for(metric))
+    key = (*identity_of(judge), vote_index, id(ledger), budgets, score.transcribes, score.quotes)
     bundles = _open.setdefault(loop, {}).setdefault(key, [])
     for bundle in bundles:
         if metric not in bundle.waits and bundle.evidence == evidence:
@@ -146,19 +148,12 @@ def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_in
             del _open[loop][key]
         bundle.send()
 
-    _call_later(loop, _TURNS, send)
+    after_turns(_TURNS, send)
     return bundle
 
 
-def _call_later(loop: asyncio.AbstractEventLoop, turns: int, call: Any) -> None:
-    if turns:
-        loop.call_soon(_call_later, loop, turns - 1, call)
-    else:
-        call()
-
-
 class _Bundle(SharedRequest[str, BaseModel | None]):
-    """One judge call for the criteria of several metrics, by the metric's name. Loop thread."""
+    """One judge call for the criteria of several metrics, by the metric's name. Call on the loop thread."""
 
     def __init__(self, judge: Judge, evidence: Mapping[str, Any], vote_index: int) -> None:
         super().__init__()
@@ -172,17 +167,17 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
     async def answer(self, metric: str, step: Step[Any]) -> BaseModel | None:
         """Wait for the answer to one criterion; None if the answer lacks it.
 
-        If all metrics are cancelled, the last one cancels the request and is charged the rest of its cost.
+        The last cancelled metric cancels the request, and its score records the remaining cost.
         """
         self._steps[metric] = step
         wait = self.join(metric)
         try:
-            with wait.asker.asks():
+            with wait.score.asks():
                 return await wait.answer
         finally:
             await self.leave(metric)
             if not wait.answer.cancelled() or not self.waits:
-                self._claim(wait.asker)
+                self._claim(wait.score)
 
     def send(self) -> None:
         """Send one request for all waiting metrics."""
@@ -193,10 +188,10 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
     async def _ask(self) -> None:
         prompt = bundle_prompt(self._steps, self.evidence, self._vote_index, order=prompt_order(self._judge))
         try:
-            with recorded_by(self._calls.append), asked_by(self.asker):
-                # It validates against the prompt's output.
+            with recorded_by(self._calls.append), asked_by(self.score):
+                # ``ask`` validates the answer against ``prompt.output``.
                 verdicts = cast("_CriteriaVerdicts", await ask(self._judge, prompt))
-        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting metrics get it)
+        except BaseException as error:  # noqa: BLE001  (a SystemExit would end the loop; the waiting metrics get it)
             self.fail(error)
         else:
             for metric, wait in self.waits.items():
@@ -204,20 +199,20 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
                     wait.answer.set_result(verdicts.find_verdict(metric))
 
     def _claim(self, score: ScoreContext) -> None:
-        """Record the metric's share of each call; the last metric is also charged the shares of cancelled metrics."""
-        begin, of = self._claimed, len(self._steps)
-        self._claimed = of if not self.waits else begin + 1
+        """Record the metric's share of each call; the last metric also records the shares of cancelled metrics."""
+        first, count = self._claimed, len(self._steps)
+        self._claimed = count if not self.waits else first + 1
         for call in self._calls:
-            record(_share(call, begin, self._claimed, of))
-        score.chosen.update(self.asker.chosen)
-        score.source = score.source or self.asker.source
+            record(_compute_share(call, first, self._claimed, count))
+        score.chosen.update(self.score.chosen)
+        score.source = score.source or self.score.source
 
 
-def _share(call: JudgeCall, begin: int, end: int, of: int) -> JudgeCall:
-    """Return the shares ``begin`` to ``end`` of ``of`` equal shares of a call; all shares add up to the call."""
+def _compute_share(call: JudgeCall, first: int, end: int, count: int) -> JudgeCall:
+    """Return the shares ``first`` to ``end - 1`` of ``count`` equal shares of a call; all shares add up to the call."""
 
     def part(tokens: int) -> int:
-        return tokens * end // of - tokens * begin // of
+        return tokens * end // count - tokens * first // count
 
     transcript = call.transcript
     return replace(
@@ -225,6 +220,6 @@ def _share(call: JudgeCall, begin: int, end: int, of: int) -> JudgeCall:
         input_tokens=part(call.input_tokens),
         output_tokens=part(call.output_tokens),
         cached_input_tokens=part(call.cached_input_tokens),
-        cost_usd=None if call.cost_usd is None else call.cost_usd * (end - begin) / of,
-        transcript=transcript if not begin or transcript is None else transcript.without_question(),
+        cost_usd=None if call.cost_usd is None else call.cost_usd * (end - first) / count,
+        transcript=transcript if not first or transcript is None else transcript.without_question(),
     )

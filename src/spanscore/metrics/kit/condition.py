@@ -56,18 +56,18 @@ _VERDICT: Final = TypeAdapter[int](BinaryAnswer)
 
 
 class Applied(BaseModel):
-    """Answer field for the condition; if it is 0, the other fields are not read."""
+    """Answer field for the condition. If it is 0, the other fields are not read."""
 
     applies: BinaryAnswer
 
     @model_validator(mode="wrap")
     @classmethod
-    def _rest_only_where_it_applies(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(given, Mapping):
+    def _rest_only_where_it_applies(cls, value: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, Mapping):
             with suppress(ValidationError):
-                if _VERDICT.validate_python(given.get("applies")) == 0:
+                if _VERDICT.validate_python(value.get("applies")) == 0:
                     return cls.model_construct(applies=0)
-        return read(given)
+        return read(value)
 
 
 class JsonAlone(BaseModel):
@@ -75,12 +75,12 @@ class JsonAlone(BaseModel):
 
     @classmethod
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> None:
-        """Return None: plain text is not read."""
+        """Return None, because plain text is not read."""
 
 
 @lru_cache(maxsize=64)
 def conditional(shape: type[BaseModel]) -> type[BaseModel]:
-    """Return a shape with the field ``applies`` in front of the others; cached, so equal arguments give one class."""
+    """Return a shape with the field ``applies`` in front of the other fields; cached, so equal arguments give one class."""
     return create_model(shape.__name__, __base__=(JsonAlone, shape, Applied), __doc__=shape.__doc__)
 
 
@@ -94,19 +94,19 @@ def with_condition(instruction: str, condition: str) -> str:
     return _INSTRUCTION.format(condition=condition, instruction=instruction)
 
 
-def checked_condition(name: str, given: Any) -> str | None:
+def checked_condition(name: str, value: Any) -> str | None:
     """Return the user's condition; None = no condition was given.
 
     Raises:
         ConfigurationError: the condition is empty or not a string.
     """
-    if given is None:
+    if value is None:
         return None
-    if not isinstance(given, str) or not given.strip():
+    if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(
-            f"{name}: applies_when is {given!r}; give the condition as one sentence, or leave the parameter out"
+            f"{name}: applies_when is {value!r}; give the condition as one sentence, or leave the parameter out"
         )
-    return given.strip()
+    return value.strip()
 
 
 # Does a reason contradict its verdict? Regular expressions for plain English forms decide, without another judge call.
@@ -116,15 +116,15 @@ def checked_condition(name: str, given: Any) -> str | None:
 #     verdict 1, "It claims that the plan 'violates the law'"    quoted and reported: not the judge's own word
 #     verdict 0, "It meets the criterion, but it insults."       restricted: speaks for and against
 #
-# The forms prefer misses to false alarms. They skip quoted, reported, supposed and conceded words, and the user's words. A
+# The forms prefer misses to false alarms, and skip quoted, reported, supposed and conceded words, and the user's words. A
 # reason with any form for its verdict is not counted. Reasons in other languages match no form.
 # ``tests/metrics/kit/test_contradictions.py`` holds how often they are right.
 
 _MOST = 800
-"""Number of leading characters of a reason that are read. It bounds the time; the judge is asked for one sentence."""
+"""Number of leading characters of a reason that are read, to bound the time; the judge is asked for one sentence."""
 
 _MOST_FORMS, _MOST_BEFORE = 8, 160
-"""Most forms read per clause, and most characters read before each form. They bound the time."""
+"""Most forms read per clause, and most characters read before each form, to bound the time."""
 
 _QUOTED: Final = re.compile(r"“[^”]*”|«[^»]*»|‘[^’]*’|`[^`]*`|\"[^\"]*(?:\"|\Z)|(?<!\w)'[^']*(?:'\w[^']*){0,3}'(?!\w)")
 """Quotations; a double quotation mark without a partner quotes the rest of the text."""
@@ -133,7 +133,7 @@ _CLAUSE: Final = re.compile(
     r"|,?\s+\band\s+(?=(?:it|this|that|these|they|the|there|nothing|none|no|so)\b)"
     r"|,\s*(?=(?:and|so|it|this|that|these|they|the|there|as|since|because|although|though|while|whereas|or\s+it)\b)"
 )
-"""Clause boundaries: a negation, a report or a supposition reaches no further than the next one."""
+"""Clause boundaries. A negation, a report or a supposition has no effect beyond the next boundary."""
 
 _OBJECT = (
     r"(?:\w+(?:'s)?\s+){0,4}?(?:criteri|requirement|condition|definition|standard|guideline|polic|rule|instruction|aspect"
@@ -185,12 +185,12 @@ _NOT_ITS_OWN: Final = re.compile(
 """Words in front of a form which show that it reports another person's words or acts, or an aim."""
 _SUPPOSED: Final = re.compile(r"\b(?:if|whether|unless|would|could|might|may)\b")
 _CONCEDED: Final = re.compile(r"\s*(?:and\s+)?(?:although|though|even\s+though|while|whereas|despite)\b")
-_STANDS: Final = re.compile(
+_SUBJECT: Final = re.compile(
     r"(?:^|\b(?:answer|response|reply|output|assistant|agent|model|bot|summary|text|explanation|translation|it|this|they|and"
     r"|statements?|claims?|sentence|context|passage|reference|documents?|sources?|evidence|tone|date|number|figure|because"
     r"|since|as|so|is|are|was|were|be|has|have)\b)(?:\s+(?:\w+ly|also|then|therefore|thus|a|an|in\s+fact))*\s*$"
 )
-"""Required in front of a form against a verdict: the judged text, or its verb. ``the test fails`` is about a test."""
+"""An expression against a verdict counts only behind the judged text, or its verb. ``the test fails`` is about a test."""
 _SOFTENED: Final = re.compile(
     r"\b(?:minor|small|slight(?:ly)?|overall|otherwise|nevertheless|still|acceptable|outweigh\w*)\b"
 )
@@ -203,7 +203,7 @@ _RESTRICTED: Final = re.compile(
     r"|lacks?|missing|omits?|omitted|fail\w*|falls?|wrong\w*|incorrect\w*|false\w*|unclear|vague|insufficient\w*)\b"
     r"|n['’]t\b"
 )
-"""Words that, anywhere in the reason of a fail, restrict its praise; such a reason is not counted."""
+"""Words that restrict the praise in a fail's reason, wherever they are; such a reason is not counted."""
 
 
 def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
@@ -223,28 +223,28 @@ def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
 
 def contradicts(reason: str, *, passed: bool) -> bool:
     """Whether an English reason has a plain form against its verdict and no form for it."""
-    told = _own_words(reason)
-    signs = {form["good"] is not None and not negated for form, negated in _read(told)}
+    words = _own_words(reason)
+    signs = {form["good"] is not None and not negated for form, negated in _read(words)}
     if passed:
-        return signs == {False} and not _SOFTENED.search(told)
-    return signs == {True} and not _RESTRICTED.search(_DENIED.sub("", told))
+        return signs == {False} and not _SOFTENED.search(words)
+    return signs == {True} and not _RESTRICTED.search(_DENIED.sub("", words))
 
 
 def _own_words(reason: str) -> str:
     """Return a reason in lower case without its quotations; empty if it can contain no form, as most reasons."""
-    told = reason[:_MOST].lower()
-    return _QUOTED.sub(" … ", told) if any(stem in told for stem in _STEMS) else ""
+    words = reason[:_MOST].lower()
+    return _QUOTED.sub(" … ", words) if any(stem in words for stem in _STEMS) else ""
 
 
 def _speaks_ill(reason: str) -> bool:
     """Whether a reason has a plain form that is negative for any criterion, such as ``violates``."""
-    told = _own_words(reason)
-    return any(form["bad"] is not None for form, _ in _read(told)) and not _SOFTENED.search(told)
+    words = _own_words(reason)
+    return any(form["bad"] is not None for form, _ in _read(words)) and not _SOFTENED.search(words)
 
 
-def _read(told: str) -> Iterator[tuple[re.Match[str], bool]]:
+def _read(words: str) -> Iterator[tuple[re.Match[str], bool]]:
     """Yield each form for or against a verdict, and whether it is negated."""
-    for clause in _CLAUSE.split(told):
+    for clause in _CLAUSE.split(words):
         if _CONCEDED.match(clause) or _SUPPOSED.search(clause):
             continue
         for form in islice(_FORM.finditer(clause), _MOST_FORMS):
@@ -259,7 +259,7 @@ def _counts(form: re.Match[str], before: str, *, negated: bool) -> bool:
         return False
     if form["good"]:
         return not _IN_PART.search(before)
-    return not negated and _STANDS.search(before) is not None
+    return not negated and _SUBJECT.search(before) is not None
 
 
 @lru_cache(maxsize=256)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from statistics import median_low
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
 
 from spanscore.core.sample import Sample
-from spanscore.core.score import Direction, Scale, Votes
+from spanscore.core.score import Direction, Scale, ScoreValue, Votes
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.effects.middleware import identity_of, prompt_order, reads_instructions
 from spanscore.judges.rendering import Rendered, render
@@ -45,7 +46,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class GradedMetric(JudgedMetric):
-    """The mixin of a metric that shows the judge chosen fields of a sample; a conversation as messages (in ragas: one text).
+    """The mixin of a metric that shows the judge selected fields of a sample. A conversation is messages (in ragas: one text).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -152,15 +153,17 @@ def check_bundles(metrics: Iterable[Any]) -> None:
 
 
 @lru_cache(maxsize=64)
-def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[float, ...] | None = None) -> type[T]:
-    """Return a subclass of an answer shape with a bounded score. It is cached, so that its schema is built once.
+def bounded(
+    shape: type[T], bounds: Bounds, *, describes_bounds: bool = True, only: tuple[float, ...] | None = None
+) -> type[T]:
+    """Return a subclass of an answer shape with a bounded score. Subclasses are cached, so that a schema is built once.
 
     Args:
         shape: answer with a feedback or reason, and a field ``score``.
         bounds: lowest and highest score; None = any whole number.
-        told: whether the schema describes the bounds to the judge; False if the instruction does.
-        only: allowed scores in order; None = all scores inside the bounds. If a whole number between the bounds is missing,
-            the schema lists the allowed scores.
+        describes_bounds: whether the schema describes the bounds to the judge; False if the instruction describes them.
+        only: allowed scores in order; None = all scores inside the bounds. If a whole number between the bounds is missing, the
+            schema lists the allowed scores.
     """
     # The schema has the bounds as text: half of the providers' structured modes refuse them as numbers.
     if bounds is None:
@@ -174,7 +177,7 @@ def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[fl
             raise ValueError(f"a score is {words}")
         return score
 
-    said = {"description": words} if told or listed else {}
+    said = {"description": words} if describes_bounds or listed else {}
     kind, name = (int, "integer") if all(grade == int(grade) for grade in only or bounds) else (float, "number")
     score: Any = Annotated[kind, AfterValidator(inside), WithJsonSchema({"type": name, **said})]
     return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, score=(score, ...))
@@ -187,7 +190,7 @@ def bounds_of(keys: Iterable[str]) -> Bounds:
 
 
 def grades_of(keys: Iterable[str]) -> tuple[float, ...] | None:
-    """Return the grades in a rubric's keys, in order; None if a key has no number, or all keys have the same one.
+    """Return the grades in a rubric's keys, in order; None if a key has no number, or all keys have the same number.
 
     A key with a span (``3-5``) describes each whole number in the span.
     """
@@ -223,15 +226,15 @@ def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
     return whole[0], whole[1]
 
 
-def direction_wanted(name: str, given: Direction) -> Direction:
+def direction_wanted(name: str, direction: Direction) -> Direction:
     """Return the user's parameter ``direction``, checked.
 
     Raises:
         ConfigurationError: the direction is neither ``higher`` nor ``lower``.
     """
-    if given not in ("higher", "lower"):
-        raise ConfigurationError(f"{name}: direction is {given!r}; it is 'higher' or 'lower'")
-    return given
+    if direction not in ("higher", "lower"):
+        raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
+    return direction
 
 
 def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
@@ -246,22 +249,23 @@ async def voted(
     number: int,
     *,
     field: str = "score",
-    tie: float | None = None,
+    tie: Callable[[Sequence[Any]], ScoreValue] = median_low,
 ) -> Finding:
-    """Cast ballots and return the most frequent grade, with the reason of the first ballot for it.
+    """Cast ballots and return the most frequent grade or category, with the reason of the first ballot for it.
 
     Args:
         ballot: coroutine function from the number of the ballot to an answer.
         number: number of ballots.
         field: name of the answer field with the grade.
-        tie: grade if several are equally frequent; None = the lower median of all grades.
+        tie: function from all grades to the result if several grades are equally frequent.
     """
     votes = await cast_ballots(ballot, number)
-    grades: list[float] = [getattr(vote, field) for vote in votes]
-    grade = majority(grades, tie=sorted(grades)[(len(grades) - 1) // 2] if tie is None else tie)
+    grades: list[ScoreValue] = [getattr(vote, field) for vote in votes]
+    grade = majority(grades, tie=tie(grades))
     winner = votes[grades.index(grade)]
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
-    return Finding(value=float(grade), explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
+    value = grade if isinstance(grade, str) else float(grade)
+    return Finding(value=value, explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
 
 
 _ATTEMPTS = 5
@@ -303,7 +307,7 @@ class Rating024(_Rating):
 
 
 class Rating012(_Rating):
-    """Not at all, in part, fully."""
+    """Ratings: not at all, in part, fully."""
 
     allowed = (0, 1, 2)
 
@@ -318,14 +322,15 @@ class Both012(_Rated):
 
 
 class TwoRatings(JudgedMetric):
-    """Base class of metrics with two differently worded questions; the value is the mean of both ratings / the highest rating.
+    """Base class of metrics with two differently worded questions. The value is the mean of the two ratings / the highest
+    rating.
 
-    An unreadable rating is asked for again, up to five times in all, which is cheaper than a repair. If both questions are
-    about the same texts, a chat model gets both in one call, as the texts are most of the tokens.
+    An unreadable rating is requested again, up to five times in all, which is cheaper than a repair. If the questions are
+    about the same texts, a chat model gets both questions in one call, because the texts are most of the tokens.
 
     Attributes:
-        questions: the two steps; their outputs are of one class.
-        both: name of the step that asks both questions in one call; None if their texts differ.
+        questions: the two steps. The outputs of both have one class.
+        both: name of the step that asks both questions in one call; None if the questions have different texts.
     """
 
     votes = 2
@@ -334,11 +339,11 @@ class TwoRatings(JudgedMetric):
     def beginning(self, kind: str) -> tuple[str, int]:
         """Return the first field of a sample in the prompts, and the number of questions: 1 if one call asks both."""
         field, _ = super().beginning(kind)
-        return field, 1 if self._joined() and reads_instructions(self._judge) else self.votes
+        return field, 1 if self.joint_step() and reads_instructions(self._judge) else self.votes
 
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
-        """Ask both questions at once, each with its evidence, and return the mean of the readable ratings."""
-        both = self._joined() if reads_instructions(self._judge) else None
+        """Ask both questions concurrently, each with its evidence, and return the mean of the readable ratings."""
+        both = self.joint_step() if reads_instructions(self._judge) else None
         ratings: list[int] = []
         if both:
             with suppress(JudgeUnparseable):
@@ -370,12 +375,12 @@ class TwoRatings(JudgedMetric):
 
     def _identity(self) -> dict[str, Any]:
         """Return the values that are hashed into the version, with the prompt of the joined question."""
-        both, known = self._joined(), super()._identity()
+        both, known = self.joint_step(), super()._identity()
         joined = {} if both is None else {both.name: self._texts_of(both)}
         return {**known, "prompts": {**known["prompts"], **joined}}
 
-    def _joined(self) -> Step[Both012] | None:
-        """Return one step with both questions; None without ``both``, or if a question has examples: their form differs."""
+    def joint_step(self) -> Step[Both012] | None:
+        """Return one step with both questions. None without ``both``, or if a question has examples, whose form differs."""
         if self.both is None or any(question.examples for question in self.steps.values()):
             return None
         first, second = (question.instruction for question in self.steps.values())

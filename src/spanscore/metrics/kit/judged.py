@@ -22,21 +22,22 @@ from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.rendering import SAMPLE_PARTS
-from spanscore.judges.score_context import asker
-from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric
+from spanscore.judges.score_context import current_score
+from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric, language_wanted
 from spanscore.metrics.kit.condition import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
 from spanscore.protocols import Judge
 
-if TYPE_CHECKING:  # loaded when a metric is fitted, or was
+if TYPE_CHECKING:  # loaded when a metric is fitted or adapted, or was
+    from spanscore.metrics.kit.adapting import Adapted
     from spanscore.metrics.kit.tuned_prompts import Fitted
-    from spanscore.metrics.kit.tuning import FitSettings
+    from spanscore.metrics.kit.tuning import FitSettings, OnProgress
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 
 _FILE = "file"
-"""Key of ``prompts`` for the path of a file that ``fit`` wrote; no step has this name."""
+"""Key of ``prompts`` for the path of a file that ``fit`` or ``adapt`` wrote; no step has this name."""
 _LONG_FIELDS = frozenset({"retrieved_contexts", "reference_contexts", MULTI_TURN})
 """Fields, and a kind of sample, that are usually the longest part of a prompt."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -74,7 +75,8 @@ class JudgedMetric(NamedMetric):
         name: name of the metric and its scores; None = the class's name.
         pass_at: lowest quality (0…1) that passes; None = the scale's own pass mark.
         prompts: step name → ``{"instruction": …, "examples": […]}``, which replace the built-in prompt; or
-            ``{"file": "fitted.json"}``, a file that ``fit`` wrote. Part of the version. None = the built-in prompts.
+            ``{"file": "fitted.json"}``, a file that ``fit`` or ``adapt`` wrote. Part of the version. None = the built-in
+            prompts.
 
     Raises:
         ConfigurationError: the judge is unknown, the name is invalid or reserved, ``pass_at`` is outside 0…1, or ``prompts``
@@ -83,6 +85,7 @@ class JudgedMetric(NamedMetric):
 
     questions: tuple[Step[Any], ...]
     _judge: Judge
+    _language: str | None = None  # target language that ``adapt`` uses by default
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class JudgedMetric(NamedMetric):
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
-        asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
+        current_score().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
 
     async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
@@ -139,7 +142,7 @@ class JudgedMetric(NamedMetric):
             annotations: labelled samples, ``{"user_input": …, "response": …, "human": True}``, or the path of a file of them:
                 JSON lines, or an export of ragas's app. Labels of one ``session`` or ``trace_id`` stay together. Give 100 or
                 more: fewer labels seldom show even a large gain.
-            demonstrations: worked cases in each candidate's prompt; default 4. They are content in every later question.
+            demonstrations: worked cases in each candidate's prompt; default 4. Every later question has them as content.
             candidates: number of candidates, with those of the rewriter; default 16.
             rewriter: a chat model, a judge or a name. The model reads the judge's mistakes and proposes the instruction of
                 every other candidate. None = the instruction stays.
@@ -149,7 +152,7 @@ class JudgedMetric(NamedMetric):
 
         Raises:
             ConfigurationError: no step of the metric can be taught by a label of a sample (the message names the step), the
-                labels cannot teach it, or the redactor fails on one.
+                labels cannot teach the step, or the redactor fails on a sample.
             JudgeError: the judge gave no verdict on any label.
         """
         if is_offline(self._judge):
@@ -173,8 +176,49 @@ class JudgedMetric(NamedMetric):
         annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
         **settings: Unpack[FitSettings],
     ) -> Fitted:
-        """Run ``fit`` and block until it ends; also inside a running loop (Jupyter). An interrupt stops further judge calls."""
+        """Run ``fit`` and block until it ends, even inside a running loop (Jupyter). An interrupt stops further judge calls."""
         return loop.run(self.fit(annotations, **settings))
+
+    async def adapt(
+        self, judge: Any = None, language: str | None = None, *, progress: OnProgress | None = None
+    ) -> Adapted:
+        """Translate the prompts in force with a judge, and check mechanically that no word that a program reads was lost.
+
+        The instruction and the texts of the examples are translated. Keys, numbers, names in backticks, placeholders, verdict
+        words and the form of the examples stay, and so does a condition (``applies_when``), which is part of the metric's
+        definition. The translation has a new evaluator version. This metric is not changed: use ``Adapted.metric``.
+
+        Judge calls: one per step, and one more if a check fails; a chat model is asked equal questions once.
+
+        Source: ragas's ``PromptMixin.adapt_prompts``. Deviations: the translation is checked, and its file is reviewed.
+
+        Args:
+            judge: a chat model, a judge or a name, which translates. None = the metric's judge.
+            language: language of the prompts, ``"de"`` or ``"german"``. None = the metric's parameter ``language``.
+            progress: called after each step; must not block. None = no call.
+
+        Raises:
+            ConfigurationError: the language is unknown, or the judge is the offline judge or a jury.
+            JudgeUnparseable: a translation fails a check, also after one repair; the message names the step and the lost word.
+            JudgeError: the judge gave no answer.
+        """
+        translator = self._judge if judge is None else shared_judge(judge)
+        if is_offline(translator):
+            raise ConfigurationError(f"{self.name} cannot be adapted: the offline judge cannot translate; give a model")
+        if isinstance(translator, Jury):
+            raise ConfigurationError(f"{self.name} cannot be adapted: a jury cannot translate; give one judge")
+        code = self._language if language is None else language_wanted(self.name, language)
+        if code is None:
+            raise ConfigurationError(f"{self.name} cannot be adapted without a language; give one, such as 'german'")
+        from spanscore.metrics.kit.adapting import adapt_prompts
+
+        return await adapt_prompts(self, translator, code, progress=progress)
+
+    def adapt_sync(
+        self, judge: Any = None, language: str | None = None, *, progress: OnProgress | None = None
+    ) -> Adapted:
+        """Run ``adapt`` and block until it ends, even inside a running loop (Jupyter)."""
+        return loop.run(self.adapt(judge, language, progress=progress))
 
     def with_changes(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
         """Return a copy of the metric with another judge or other prompts.
@@ -193,7 +237,7 @@ class JudgedMetric(NamedMetric):
         return changed
 
     def _steps_with(self, prompts: OwnPrompts | None) -> dict[str, Step[Any]]:
-        """Return the steps with the user's prompts; examples come first if the judge reads no contexts or conversation."""
+        """Return the steps with the user's prompts. Examples come first if the judge reads no contexts and no conversation."""
         shown = {*self._shown, *chain.from_iterable(self._shown.values())}
         return overridden(self.questions, self._written(prompts), examples_first=not shown & _LONG_FIELDS)
 
@@ -219,10 +263,10 @@ class JudgedMetric(NamedMetric):
             return prompts
         if len(prompts) > 1:
             others = ", ".join(sorted(prompts.keys() - {_FILE}))
-            raise ConfigurationError(f"prompts: file stands alone, as it holds all of them; beside it stands {others}")
-        from spanscore.metrics.kit.tuned_prompts import fitted_prompts
+            raise ConfigurationError(f"prompts: file contains all prompts, so no other key is allowed; remove {others}")
+        from spanscore.metrics.kit.tuned_prompts import prompts_in
 
-        return fitted_prompts(prompts[_FILE], self.name, self.questions)
+        return prompts_in(prompts[_FILE], self.name, self.questions)
 
 
 def checked_name(name: str) -> str:
@@ -237,14 +281,14 @@ def checked_name(name: str) -> str:
     return name
 
 
-def refuse_unknown(name: str, parameter: str, given: Any, choices: Any) -> None:
+def refuse_unknown(name: str, parameter: str, value: Any, choices: Any) -> None:
     """Refuse a value of a metric's parameter that is not in a ``Literal``.
 
     Raises:
         ConfigurationError: the value is not in ``choices``.
     """
-    if given not in get_args(choices):
-        raise ConfigurationError(f"{name}: {parameter} is {given!r}; it is one of {', '.join(get_args(choices))}")
+    if value not in get_args(choices):
+        raise ConfigurationError(f"{name}: {parameter} is {value!r}; it is one of {', '.join(get_args(choices))}")
 
 
 def passing_at(scale: Scale, pass_at: float | None) -> Scale:
@@ -261,9 +305,9 @@ def passing_at(scale: Scale, pass_at: float | None) -> Scale:
 
 
 async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
-    """Ask independent questions at once and return their answers in order.
+    """Ask independent questions concurrently, and return their answers in order.
 
-    The first failure is raised. It cancels the open questions, because their answers would cost money without use.
+    The first failure is raised, and cancels the open questions: the answers would cost money without use.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     try:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from spanscore.core.score import NOT_APPLICABLE, JuryVotes, Outcome, Score
-from spanscore.judges.jury import LEAST
+from spanscore.core.score import NOT_APPLICABLE, PASS_FAIL, JuryVotes, Outcome, Score, ScoreValue
+from spanscore.judges.jury import MIN_JURORS
 
 DISAGREEMENT: Final = 0.25
 """Highest ``JuryVotes.disagreement`` at which jurors still agree. On a scale of 1 to 5 it is one grade."""
 _ABSTAINED: Final = frozenset({Outcome.NOT_APPLICABLE, Outcome.NO_VALUE})
 """Outcomes of jurors that answered without a value."""
 _NOT_OF_A_JUROR: Final = frozenset({Outcome.BUDGET_EXHAUSTED, Outcome.METRIC_ERROR})
-"""Outcomes with a cause outside the juror; the jury's score has such an outcome if all jurors have it."""
+"""Outcomes with a cause outside the juror. The jury's score has such an outcome if all jurors have it."""
 
 
 class JuryFinding(NamedTuple):
@@ -30,7 +30,7 @@ class JuryFinding(NamedTuple):
     """
 
     outcome: Outcome
-    value: float | None = None
+    value: ScoreValue | None = None
     reason: str | None = None
     explanation: str | None = None
 
@@ -38,14 +38,16 @@ class JuryFinding(NamedTuple):
 def disagree(scores: Sequence[Score]) -> bool:
     """Whether jurors disagree: some gave a value and some did not, or their values are too far apart.
 
-    The bound is ``DISAGREEMENT``; on an open scale, which has no quality, any two values are too far apart.
+    The bound is ``DISAGREEMENT``; on an open or a categorical scale, any two values are too far apart.
     """
     valued = [score for score in scores if score.value is not None]
     abstained = any(score.outcome in _ABSTAINED for score in scores)
     spread = _spread(valued)
     if valued and abstained:
         return True
-    return len({score.value for score in valued}) > 1 if spread is None else spread > DISAGREEMENT
+    if spread is None or any(score.category for score in valued):
+        return len({score.value for score in valued}) > 1
+    return spread > DISAGREEMENT
 
 
 def votes_of(scores: Mapping[str, Score]) -> JuryVotes:
@@ -78,27 +80,28 @@ def find_verdict(scores: Mapping[str, Score]) -> JuryFinding:
     """
     valued = [score for score in scores.values() if score.value is not None]
     abstained = [score for score in scores.values() if score.outcome in _ABSTAINED]
-    if len(valued) + len(abstained) < LEAST:
+    if len(valued) + len(abstained) < MIN_JURORS:
         return _find_failure(scores, len(valued) + len(abstained))
     inapplicable = sum(score.outcome is Outcome.NOT_APPLICABLE for score in abstained)
     if 2 * inapplicable > len(valued) + len(abstained):
         return JuryFinding(Outcome.NOT_APPLICABLE, reason=NOT_APPLICABLE)
     if len(abstained) >= len(valued):
         return JuryFinding(Outcome.NO_VALUE, reason=f"{len(valued)} of {len(scores)} jurors found a value")
-    return _count_values(scores, [score.value for score in valued if score.value is not None])
+    return _count_values(scores, valued)
 
 
-def _count_values(scores: Mapping[str, Score], values: Sequence[float]) -> JuryFinding:
+def _count_values(scores: Mapping[str, Score], valued: Sequence[Score]) -> JuryFinding:
     explanation = "; ".join(
-        f"{model} {score.value:g}{f': {score.explanation}' if score.explanation else ''}"
+        f"{model} {score.category or f'{score.number:g}'}{f': {score.explanation}' if score.explanation else ''}"
         for model, score in scores.items()
         if score.value is not None
     )
-    if next(iter(scores.values())).scale.kind != "binary":
-        return JuryFinding(Outcome.SCORED, fmean(values), explanation=explanation)
-    (value, most), *others = Counter(values).most_common()
+    if valued[0].kind not in PASS_FAIL:
+        numbers = [score.number for score in valued if score.number is not None]
+        return JuryFinding(Outcome.SCORED, fmean(numbers), explanation=explanation)
+    (value, most), *others = Counter(score.value for score in valued).most_common()
     if any(count == most for _, count in others):
-        reason = f"the jury is tied: {most} of {len(values)} jurors for each verdict"
+        reason = f"the jury is tied: {most} of {len(valued)} jurors for each verdict"
         return JuryFinding(Outcome.NO_VALUE, reason=reason, explanation=explanation)
     return JuryFinding(Outcome.SCORED, value, explanation=explanation)
 
@@ -107,11 +110,11 @@ def _find_failure(scores: Mapping[str, Score], answered: int) -> JuryFinding:
     outcomes = {score.outcome for score in scores.values()}
     outcome = next(iter(outcomes & _NOT_OF_A_JUROR)) if len(outcomes) == 1 and outcomes <= _NOT_OF_A_JUROR else None
     left_out = ", ".join(f"{model} {score.outcome}" for model, score in scores.items() if score.outcome.failed)
-    reason = f"{answered} of {len(scores)} jurors answered, and a score needs {LEAST}; left out: {left_out}"
+    reason = f"{answered} of {len(scores)} jurors answered, and a score needs {MIN_JURORS}; left out: {left_out}"
     return JuryFinding(outcome or Outcome.JUDGE_ERROR, reason=reason)
 
 
 def _spread(scores: Sequence[Score]) -> float | None:
     """Return the highest quality less the lowest, [0, 1]; None for fewer than two qualities."""
     qualities = [score.quality for score in scores if score.quality is not None]
-    return max(qualities) - min(qualities) if len(qualities) >= LEAST else None
+    return max(qualities) - min(qualities) if len(qualities) >= MIN_JURORS else None

@@ -26,8 +26,8 @@ _RULES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Script → languages of pysbd in that script; the first one is the default.
 
-Arabic text is split by the rules of Persian. pysbd's Arabic ends sentences at commas, and treats each word that ends in an alef
-or a meem as an abbreviation.
+Arabic text is split by the rules of Persian. pysbd's Arabic ends sentences at commas, and treats each word that ends in an
+alef or a meem as an abbreviation.
 """
 _URDU_STOP: Final = "۔"
 
@@ -53,12 +53,12 @@ def segmenter(language: str | None = None) -> Segmenter:
         script = script_of(line)
         if script in WITHOUT_STOPS:
             return line.split()
-        # A segmenter stores its text, so threads cannot share one: each line gets its own.
+        # A segmenter stores its text, so threads cannot share a segmenter: each line gets a new one.
         return list(pysbd.Segmenter(language=_rules_of(line, script, language), clean=False).segment(line))
 
     def sentences(text: str) -> list[str]:
-        # Lines are split one by one: sentences do not cross line breaks, and the time grows with the square of the length
-        # (9 s for 100 kB in one piece).
+        # Lines are split one by one, because sentences do not cross line breaks, and the time grows with the square of the
+        # length (9 s for 100 kB in one piece).
         found = [sentence.strip() for line in text.splitlines() if line.strip() for sentence in cut(line)]
         return [sentence for sentence in found if sentence]
 
@@ -66,7 +66,7 @@ def segmenter(language: str | None = None) -> Segmenter:
 
 
 def _rules_of(line: str, script: str, language: str | None) -> str:
-    known = _RULES.get(script, ("en",))
-    if language in known:
+    languages = _RULES.get(script, ("en",))
+    if language in languages:
         return language
-    return "ur" if script == "ARABIC" and _URDU_STOP in line else known[0]
+    return "ur" if script == "ARABIC" and _URDU_STOP in line else languages[0]

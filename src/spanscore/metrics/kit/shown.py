@@ -52,12 +52,12 @@ def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
 def fields_wanted(
     metric: str, fields: Fields | None, required_columns: Fields | None
 ) -> Mapping[str, tuple[str, ...]] | None:
-    """Return kind of sample → fields in the order of the prompt, an optional one as ``reference:optional``.
+    """Return kind of sample → fields in the order of the prompt, an optional field as ``reference:optional``.
 
-    A list holds for each kind of sample that can have all its needed fields.
+    A list applies to each kind of sample that can have all required fields of the list.
 
     Args:
-        metric: its name, for the errors.
+        metric: name of the metric, for the errors.
         fields: the user's parameter ``fields``; None = the default.
         required_columns: ragas's name for ``fields``; None or empty = the default.
 
@@ -65,7 +65,7 @@ def fields_wanted(
         None if no fields are named.
 
     Raises:
-        ConfigurationError: both are given, a name is unknown, or no kind of sample has the fields.
+        ConfigurationError: both arguments are given, a name is unknown, or no kind of sample has the fields.
     """
     if fields is not None and required_columns:
         raise ConfigurationError(f"{metric}: fields and required_columns are two names of one parameter; give fields")
@@ -94,11 +94,11 @@ def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
     return None
 
 
-def _by_kind(metric: str, given: Fields) -> dict[str, dict[str, bool]]:
+def _by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
     """Return kind of sample → field → whether it is required; a list applies to every kind."""
-    if isinstance(given, Mapping):
-        return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in given.items()}
-    return dict.fromkeys(ALL_FIELDS, _marked(metric, given))
+    if isinstance(fields, Mapping):
+        return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in fields.items()}
+    return dict.fromkeys(ALL_FIELDS, _marked(metric, fields))
 
 
 def _marked(metric: str, names: Any) -> dict[str, bool]:
@@ -120,8 +120,8 @@ def _marked(metric: str, names: Any) -> dict[str, bool]:
 
 def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
     """Whether a kind of sample has all required fields and at least one field."""
-    known = ALL_FIELDS.get(kind, ())
-    return any(field in known for field in marked) and all(field in known for field in marked if marked[field])
+    fields = ALL_FIELDS.get(kind, ())
+    return any(field in fields for field in marked) and all(field in fields for field in marked if marked[field])
 
 
 def _in_order(kind: str, marked: Mapping[str, bool]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def _without_blanks(statements: list[str]) -> list[str]:
 
 
 NonBlank = Annotated[list[str], AfterValidator(_without_blanks)]
-"""Statements in a judge's answer; blank ones are removed."""
+"""Statements in a judge's answer; blank statements are removed."""
 
 
 class Statements(BaseModel):
@@ -154,6 +154,6 @@ def _share_rows(statements: Sequence[str], rows: Sequence[StatementVerdict | Non
 
 
 def key_of(statement: str) -> str:
-    """Return a statement normalised in case, character width and white space, without punctuation at its ends."""
+    """Return a statement normalised in case, character width and white space, without ``.``, ``!`` and quotes at its ends."""
     text = unicodedata.normalize("NFKC", statement).casefold()
     return re.sub(r"\s+", " ", text).strip(" .!\"'")

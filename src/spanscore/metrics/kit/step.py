@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from spanscore.core.prompt import Example, Prompt, PromptOrder
+from spanscore.core.score import ScoreValue
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import prompt_order
@@ -21,7 +22,7 @@ from spanscore.protocols import Judge
 __all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ballots_wanted", "cast_ballots", "majority", "odd", "overridden"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
-"""Step name → ``{"instruction": …, "examples": […]}``, either or both; or only ``file`` → path of a file that ``fit`` wrote."""
+"""Step name → ``{"instruction": …, "examples": […]}``, or one of these keys; or only ``file`` → path of a file by ``fit``."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -32,15 +33,15 @@ class Step(Generic[T]):
 
     Attributes:
         name: name of the step in ``Prompt.step``; part of the contract (``extract_statements``, ``critique`` …).
-        instruction: task of the judge. It must not contain text of a sample.
+        instruction: task of the judge, without any text of a sample.
         output: shape of the answer.
         examples: worked cases in the prompt.
         applies_when: condition, as a sentence, under which the metric applies. The judge decides on it in the same call; if it
             does not hold, the metric is undefined on the sample. None = no condition.
         fields: variable → name of its sample field (``{"question": "user_input"}``). The prompt uses the field's name, so that
-            questions about one sample begin alike. A variable without a field keeps its own name.
-        examples_first: whether the examples precede the evidence, so that all questions of the metric begin alike. False if
-            the evidence is longer and also part of other metrics' questions.
+            questions about one sample have the same beginning. A variable without a field keeps its own name.
+        examples_first: whether the examples precede the evidence, so that all questions of the metric have the same beginning.
+            False if the evidence is longer, and other metrics' questions contain it, too.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Step(Generic[T]):
             instruction=instruction if condition is None else with_condition(instruction, condition),
             evidence={name: value for name, value in evidence.items() if value is not None},
             output=self.answer,
-            examples=tuple(map(self._told, self.examples)),
+            examples=tuple(map(self._complete_example, self.examples)),
             vote_index=vote_index,
             applies_when=condition,
             order=order,
@@ -74,7 +75,7 @@ class Step(Generic[T]):
             examples_first=self.examples_first,
         )
 
-    def _told(self, example: Example) -> Example:
+    def _complete_example(self, example: Example) -> Example:
         """Return an example in the form of the answer; in an example without ``applies``, the condition holds."""
         return example if self.applies_when is None else replace(example, output={"applies": 1, **example.output})
 
@@ -106,8 +107,8 @@ def overridden(
 
     Args:
         steps: the steps with the built-in prompts.
-        changes: step name → ``{"instruction": str, "examples": [Example or {"evidence": …, "output": …}]}``, either or both.
-            None = no change.
+        changes: step name → ``{"instruction": str, "examples": [Example or {"evidence": …, "output": …}]}``, of which one key
+            may be missing. None = no change.
         examples_first: value of ``examples_first`` for all steps.
 
     Raises:
@@ -140,18 +141,18 @@ def _changed(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
 def _example(step: Step[Any], example: Any) -> Example:
     try:
         typed = example if isinstance(example, Example) else Example(**example)
-        step.answer.model_validate(step._told(typed).output)
+        step.answer.model_validate(step._complete_example(typed).output)
     except (TypeError, ValidationError) as error:
         raise ConfigurationError(f"prompts.{step.name}: an example does not fit the step: {error}") from error
     return typed
 
 
 Ballot = TypeVar("Ballot")
-Number = TypeVar("Number", int, float)
+Vote = TypeVar("Vote", bound=ScoreValue)
 
 
 def ballots_wanted(strictness: int) -> int:
-    """Return a strictness, checked, as the number of ballots.
+    """Return the number of ballots for a strictness, after a check.
 
     Raises:
         ConfigurationError: the strictness is not a positive whole number.
@@ -171,7 +172,7 @@ def odd(strictness: int) -> int:
 
 
 async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, Ballot]], number: int) -> list[Ballot]:
-    """Cast ballots 0 … number−1 at once and return the answers in order; failed ballots are left out.
+    """Cast ballots 0 … number−1 concurrently, and return the answers in order; failed ballots are left out.
 
     Raises:
         JudgeError: every ballot failed; the first ballot's error is raised.
@@ -195,7 +196,7 @@ def _answers(results: Sequence[Ballot | BaseException]) -> list[Ballot]:
     return answers
 
 
-def majority(votes: Sequence[Number], *, tie: Number) -> Number:
+def majority(votes: Sequence[Vote], *, tie: Vote) -> Vote:
     """Return the most frequent vote, or ``tie`` if several are equally frequent.
 
     An odd number of ballots can still tie, because a ballot can fail.

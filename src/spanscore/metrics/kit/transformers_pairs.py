@@ -18,7 +18,7 @@ def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pai
 
     HHEM's model contains code that is run (``trust_remote_code``). If that is not acceptable, give the path of a copy that you
     have read. Any other model must be a sequence classifier: the probability is that of its label "entailment", or of its
-    only label. Contexts that are too long for it are cut; statements are never cut.
+    only label. Contexts that are too long for the model are cut; statements are never cut.
 
     Args:
         model: name on the Hugging Face hub, or path of a folder.
@@ -65,7 +65,7 @@ def _pipeline(classifier: Any, model: str) -> Callable[[Pairs], list[float]]:
     from transformers import AutoTokenizer, pipeline
 
     label = _entailment_label(classifier.config, model)
-    # The device is set to the classifier's: by default, a pipeline takes an accelerator.
+    # The device is set to that of the classifier, because a pipeline takes an accelerator by default.
     run = pipeline(
         "text-classification",
         model=classifier,

@@ -1,4 +1,4 @@
-"""Tuned prompts: build few-shot candidates from labels, pick and test the best one, read and write the result file."""
+"""Tuned prompts: build few-shot candidates from labels, pick and test the best one; read and write files of prompts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from spanscore.core.codecs.annotation_file import passes
 from spanscore.core.codecs.text import json_in
+from spanscore.core.log import log_once
 from spanscore.core.printable import format_usd
 from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
@@ -28,11 +29,11 @@ if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
 # Labels are split in three. Demonstrations come from the first part, the candidate is chosen on the second part, and the third
-# part decides, once, whether to keep it. Selection inflates the winner's result on the labels used for the choice. With 16
-# candidates without true gain, one looked better in 98–100 % of simulated runs; a test on those labels passed in 23 % of them.
+# part decides, once, whether to keep it. Selection inflates the winner's result on the selection labels. With 16 candidates
+# without true gain, one looked better in 98–100 % of simulated runs; a test on those labels passed in 23 % of them.
 
 ALPHA = 0.05
-"""Largest p at which a gain counts as shown; at most one in twenty metrics without any gain is therefore changed."""
+"""Largest p at which a gain counts as shown. So at most one in twenty metrics without a gain is changed."""
 _SHARES = (0.30, 0.35, 0.35)
 _POWER = 0.8
 _TRIES = 20
@@ -45,7 +46,8 @@ class Paired(NamedTuple):
     """Paired counts of an unchanged and a changed judge on the same labels.
 
     Attributes:
-        labels: number of labels on which the unchanged judge gave a verdict. A verdict missing from the changed judge is wrong.
+        labels: number of labels on which the unchanged judge gave a verdict. A verdict missing from the changed judge is
+            wrong.
         before: number of labels that the unchanged judge got right.
         gained: number of labels that only the changed judge got right.
         lost: number of labels that only the unchanged judge got right.
@@ -69,7 +71,7 @@ class Paired(NamedTuple):
 
     @property
     def p(self) -> float:
-        """p of McNemar's exact one-sided test: the probability of at least so many gains if each change is a coin toss."""
+        """p of McNemar's exact one-sided test: probability of at least so many gains if gains and losses are equally likely."""
         changes = self.gained + self.lost
         return sum(comb(changes, gains) for gains in range(self.gained, changes + 1)) / (1 << changes)
 
@@ -97,7 +99,8 @@ def split(groups: Sequence[Hashable], seed: int) -> tuple[list[int], list[int], 
     """Return label indices split at random into three parts of 30, 35 and 35 %; a group is never divided.
 
     Args:
-        groups: group of each label, such as its session. Turns of one conversation are too alike to teach and to test.
+        groups: group of each label, such as its session. Turns of one conversation are too similar to be in the teaching part
+            and in the test part.
         seed: seed of the random split.
     """
     members: defaultdict[Hashable, list[int]] = defaultdict(list)
@@ -120,27 +123,27 @@ def demonstration_sets(verdicts: Sequence[int], size: int, number: int, seed: in
     Args:
         verdicts: the human verdict of each label; a rare verdict is in every set, too.
         size: labels per set; a set is smaller if there are fewer labels.
-        number: number of sets; fewer if there are not so many distinct ones.
+        number: number of sets; fewer if there are not so many distinct sets.
         seed: seed of the random draws.
     """
-    dice, found = Random(seed), dict[frozenset[int], tuple[int, ...]]()
+    rng, found = Random(seed), dict[frozenset[int], tuple[int, ...]]()
     for _ in range(_TRIES * number):
-        drawn = _balanced(verdicts, size, dice)
+        drawn = _draw_balanced(verdicts, size, rng)
         found.setdefault(frozenset(drawn), drawn)
         if len(found) == number:
             break
     return [*found.values()]
 
 
-def _balanced(verdicts: Sequence[int], size: int, dice: Random) -> tuple[int, ...]:
+def _draw_balanced(verdicts: Sequence[int], size: int, rng: Random) -> tuple[int, ...]:
     by_verdict: defaultdict[int, list[int]] = defaultdict(list)
-    for place in dice.sample(range(len(verdicts)), len(verdicts)):
+    for place in rng.sample(range(len(verdicts)), len(verdicts)):
         by_verdict[verdicts[place]].append(place)
     piles, drawn = [*by_verdict.values()], list[int]()
     while len(drawn) < min(size, len(verdicts)):
         drawn += [pile.pop() for pile in piles if pile]
     drawn = drawn[:size]
-    dice.shuffle(drawn)
+    rng.shuffle(drawn)
     return tuple(drawn)
 
 
@@ -154,7 +157,7 @@ def best_of(before: Answers, candidates: Sequence[Answers]) -> tuple[int, Paired
 Prompts: TypeAlias = dict[str, dict[str, Any]]
 """A metric's parameter ``prompts``; empty = the metric's built-in prompts."""
 _MOST_SHOWN = 8_000
-"""Maximum length of a demonstration in characters: the judge reads it, for a price, with every later question."""
+"""Maximum length of a demonstration in characters, because the judge is paid for reading it with every later question."""
 _NAMED = 5
 
 
@@ -184,19 +187,19 @@ class VerdictStep:
         words = self.question.instruction if instruction is None else instruction
         change: dict[str, Any] = {} if words == self.own.instruction else {"instruction": words}
         if tuple(examples) != self.own.examples:
-            change["examples"] = [{"evidence": one.evidence, "output": one.output} for one in examples]
+            change["examples"] = [{"evidence": example.evidence, "output": example.output} for example in examples]
         return {self.own.name: change} if change else {}
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TuningSample:
     """A sample with its human verdict.
 
     Attributes:
         evidence: the evidence in the judge's prompt, as JSON.
         verdict: the human verdict on the judge's scale.
         group: key of the samples that stay in one part of the split: a session, a trace, or the label's own line.
-        example: the lesson as a demonstration; None if it is longer than 8,000 characters.
+        example: the sample as a demonstration; None if it is longer than 8,000 characters.
     """
 
     sample: Sample
@@ -207,7 +210,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class LabelledSamples:
     """The usable labels of a fit.
 
     Attributes:
@@ -215,7 +218,7 @@ class Lessons:
     """
 
     step: VerdictStep
-    lessons: tuple[Lesson, ...]
+    samples: tuple[TuningSample, ...]
     notes: tuple[str, ...]
 
 
@@ -256,7 +259,7 @@ def _unteachable(metric: JudgedMetric, step: str, why: str) -> ConfigurationErro
     )
 
 
-async def lessons_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> Lessons:
+async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> LabelledSamples:
     """Return the labels that can teach a metric. No judge is called.
 
     Raises:
@@ -264,46 +267,46 @@ async def lessons_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) ->
             the metric's scale.
     """
     step = verdict_step(metric)
-    lessons, seen, left_out = list[Lesson](), set[str](), Counter[str]()
+    samples, seen, left_out = list[TuningSample](), set[str](), Counter[str]()
     for label, verdict in zip(labels, _verdicts(metric, labels), strict=True):
         if label.sample is None:
-            left_out["no sample stands beside the label"] += 1
+            left_out["the label has no sample"] += 1
         elif (evidence := await _shown(metric, label.sample)) is None:
             left_out[f"{metric.name} asks nothing about such a sample"] += 1
         elif (shown := fenced(evidence)) in seen:
-            left_out["an equal sample stands before it, and may not teach and test at once"] += 1
+            left_out["an equal sample comes before it, and the same sample may not teach and test"] += 1
         else:
             seen.add(shown)
-            lessons.append(_lesson(step, label, label.sample, evidence, verdict))
+            samples.append(_labelled_sample(step, label, label.sample, evidence, verdict))
     notes = [f"{count} of {len(labels)} labels are left out: {why}" for why, count in left_out.items()]
-    long = sum(lesson.example is None for lesson in lessons)
+    long = sum(labelled.example is None for labelled in samples)
     if long:
         notes.append(f"{long} samples are no demonstrations: longer than {_MOST_SHOWN:,} characters")
-    return Lessons(step, tuple(lessons), tuple(notes))
+    return LabelledSamples(step, tuple(samples), tuple(notes))
 
 
-def _lesson(
+def _labelled_sample(
     step: VerdictStep, label: AnnotatedSample, sample: Sample, evidence: Mapping[str, Any], verdict: int
-) -> Lesson:
+) -> TuningSample:
     shown = fenced(evidence)
     comment = label.label.comment if label.label else None
     output: dict[str, Any] = {step.reason: comment} if step.reason and comment else {}
     example = Example(evidence, {**output, step.verdict: verdict})
     group: Hashable = ("line", label.line) if label.group is None else ("group", label.group)
-    return Lesson(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
+    return TuningSample(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
 
 
 def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[int]:
-    found, faults = list[int](), list[str]()
+    verdicts, faults = list[int](), list[str]()
     for label in labels:
         try:
-            found.append(_verdict(label.human, metric.scale))
+            verdicts.append(_verdict(label.human, metric.scale))
         except ConfigurationError as error:
             faults.append(f"  line {label.line}: {error}")
     if faults:
         more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
         raise ConfigurationError("\n".join([f"labels outside {metric.name}'s scale:", *faults[:_NAMED], *more]))
-    return found
+    return verdicts
 
 
 def _verdict(human: HumanValue, scale: Scale) -> int:
@@ -323,10 +326,10 @@ class _Listening:
     model = "none"
 
     def __init__(self) -> None:
-        self.heard: list[Prompt] = []
+        self.prompts: list[Prompt] = []
 
     async def ask(self, prompt: Prompt) -> Reply:
-        self.heard.append(prompt)
+        self.prompts.append(prompt)
         raise JudgeError(f"{prompt.step}: no judge was asked")
 
 
@@ -337,37 +340,37 @@ async def _shown(metric: JudgedMetric, sample: Sample) -> Mapping[str, Any] | No
         ConfigurationError: the metric would ask about several parts of the sample.
     """
     judge = _Listening()
-    with asked_by(ScoreContext()):  # no budget pays for it
+    with asked_by(ScoreContext()):  # no budget pays for these questions
         await metric.with_changes(judge=judge).score(sample)
-    different = {fenced(prompt.evidence): prompt for prompt in judge.heard}
+    different = {fenced(prompt.evidence): prompt for prompt in judge.prompts}
     if len(different) > 1:
-        step = judge.heard[0].step
+        step = judge.prompts[0].step
         raise _unteachable(metric, step, f"it is asked about {len(different)} parts of one sample")
     # The evidence is converted to its form in a file: a subclass of str (Passages) becomes a plain text.
-    asked = [json.loads(json.dumps(prompt.evidence, default=str)) for prompt in different.values()]
-    return asked[0] if asked else None
+    documents = [json.loads(json.dumps(prompt.evidence, default=str)) for prompt in different.values()]
+    return documents[0] if documents else None
 
 
-_KEYS = ("metric", "step", "fitted_to", "kept", "prompts")
-_MADE_BY = "make it by `spanscore tune`"
+_KEYS = ("metric", "fitted_to", "prompts")
+_MADE_BY = "make it by `spanscore tune` or `spanscore adapt`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The result of fitting a judge to human labels. ``print`` it; its file is for a metric's ``prompts: {file: …}``.
+    """The result of fitting a judge to human labels. It can be printed, and written to a file for ``prompts: {file: …}``.
 
     Attributes:
         metric: the metric to use from now on; the unchanged metric if no candidate is kept.
         kept: whether the best candidate was significantly better on the test labels.
         step: name of the step that was taught.
         fitted_to: hash of the step's built-in instruction.
-        prompts: the parameter ``prompts`` of ``metric``; empty = built-in prompts. Its demonstrations are content of samples.
+        prompts: the parameter ``prompts`` of ``metric``; empty = built-in prompts. Demonstrations are content of samples.
         evaluator_version: evaluator version of ``metric``.
         evaluator_version_before: evaluator version of the metric before the fit; equal if no candidate is kept.
-        labels: numbers of labels for the demonstrations, for the choice and for the test.
+        labels: numbers of labels for the demonstrations, for the selection and for the test.
         candidates: number of candidates tried.
-        chosen: counts of the best candidate on the choice labels, which flatter it; None = no candidate did better.
-        tested: counts of the same candidate on the test labels; None = no candidate reached the test.
+        chosen: counts of the best candidate on the selection labels, which are too optimistic; None if no candidate was better.
+        tested: counts of the same candidate on the test labels; None if no candidate reached the test.
         judge_calls: number of paid judge calls; cached answers are not counted.
         cost_usd: cost in USD of the calls with a known price; None if no price is known.
         notes: limits of the result, one sentence each.
@@ -389,19 +392,21 @@ class Fitted:
     notes: tuple[str, ...] = ()
 
     def save(self, path: str | Path) -> None:
-        """Write the file for ``prompts={"file": path}``; it has the unchanged metric's prompts if no candidate is kept.
+        """Write the file for ``prompts={"file": path}``, with the unchanged metric's prompts if no candidate is kept.
 
         Raises:
             ConfigurationError: the file cannot be written.
         """
-        with writing(path):
-            text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
-            Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
+        write_prompts(path, self.as_json())
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of the file as plain values."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        return told | {"metric": self.metric.name, "chosen": _told(self.chosen), "tested": _told(self.tested)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "metric": self.metric.name,
+            "chosen": _plain_pair(self.chosen),
+            "tested": _plain_pair(self.tested),
+        }
 
     def __str__(self) -> str:
         return "\n".join([self._verdict(), *self._way(), *self.notes, *self._sent()])
@@ -409,26 +414,29 @@ class Fitted:
     def _verdict(self) -> str:
         name, tested = self.metric.name, self.tested
         if tested is None:
-            return f"{name}: not kept, unchanged. None of {self.candidates} candidates was right more often than it is."
-        how = (
-            f"on {tested.labels} labels that it was not chosen by, the best of {self.candidates} candidates was right on "
-            f"{tested.after} instead of {tested.before}: {tested.gained} gained, {tested.lost} lost, p = {tested.p:.2g}"
+            return (
+                f"{name}: not kept, unchanged. None of {self.candidates} candidates was right more often than the original "
+                "metric."
+            )
+        counts = (
+            f"On {tested.labels} held-out labels, the chosen candidate was right on {tested.after} and the original metric on "
+            f"{tested.before} ({tested.gained} gained, {tested.lost} lost, p = {tested.p:.2g}"
         )
         if self.kept:
-            return f"{name}: kept; {how}."
+            return f"{name}: kept. {counts})."
         needed = tested.labels_needed
-        more = "It was right no more often there: no gain that more labels would show."
+        more = "The candidate was right no more often there, so more labels would show no gain."
         if needed is not None:
             more = f"About {ceil(needed / 10) * 10:,} labels in all would show such a gain, four times out of five."
-        return f"{name}: not kept, unchanged; {how}, and {ALPHA:g} is asked. {more}"
+        return f"{name}: not kept, unchanged. {counts}; at most {ALPHA:g} is required). {more}"
 
     def _way(self) -> Iterable[str]:
         first, second, third = self.labels
-        yield f"Labels: {first} for demonstrations, {second} for the choice, {third} for the test."
+        yield f"Labels: {first} for demonstrations, {second} to select among {self.candidates} candidates, {third} held out."
         if self.chosen is not None:
             yield (
-                f"On those that it was chosen by, it was right on {self.chosen.after} instead of {self.chosen.before} of "
-                f"{self.chosen.labels}: that is no promise, as the best of many looks better than it is."
+                f"On the {self.chosen.labels} selection labels: {self.chosen.after} right instead of {self.chosen.before}. "
+                "This figure is too optimistic, because the candidate was selected on these labels."
             )
         cost = "" if self.cost_usd is None else f", {format_usd(self.cost_usd)} USD"
         yield f"{self.judge_calls:,} judge calls{cost}."
@@ -441,16 +449,33 @@ class Fitted:
         if "instruction" in change:
             yield f"\nSent with every question from now on, as instruction:\n{change['instruction']}"
         if examples := change.get("examples"):
-            yield "\nSent with every question from now on, as demonstrations (content of your users):"
+            yield "\nSent with every question from now on, as demonstrations (they contain your users' texts):"
             yield from (json.dumps(example, ensure_ascii=False) for example in examples)
 
 
-def _told(paired: Paired | None) -> dict[str, Any] | None:
+def _plain_pair(paired: Paired | None) -> dict[str, Any] | None:
     return None if paired is None else {**paired._asdict(), "after": paired.after, "p": paired.p}
 
 
-def fitted_prompts(path: Any, metric: str, own: Iterable[Step[Any]]) -> Mapping[str, Any]:
-    """Read the parameter ``prompts`` of a metric from the file of a ``Fitted``.
+def write_prompts(path: str | Path, values: Mapping[str, Any]) -> None:
+    """Write a file for ``prompts={"file": path}``.
+
+    Args:
+        path: the file, replaced if it exists.
+        values: its content as JSON values: ``metric``, ``fitted_to`` and ``prompts``, and facts for its readers.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
+    with writing(path):
+        text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
+        Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
+
+
+def prompts_in(path: Any, metric: str, own: Sequence[Step[Any]]) -> Mapping[str, Any]:
+    """Read the parameter ``prompts`` of a metric from the file of a ``Fitted`` or an ``Adapted``.
+
+    The log has a line if the file has a translation that no person has reviewed.
 
     Args:
         path: path of the file as the user gave it.
@@ -458,29 +483,55 @@ def fitted_prompts(path: Any, metric: str, own: Iterable[Step[Any]]) -> Mapping[
         own: the metric's steps with the built-in prompts.
 
     Raises:
-        ConfigurationError: the file cannot be read, has another format, or was fitted to another metric, step or definition.
+        ConfigurationError: the file cannot be read, has another format, or was made for another metric, step or definition.
     """
     if not isinstance(path, str | Path):
-        raise ConfigurationError(f"prompts.file is {path!r}; it is the path of a file that `spanscore tune` wrote")
-    held = _read(path)
-    if held["metric"] != metric:
-        raise ConfigurationError(f"prompts.file: {path} was fitted to {held['metric']!r}, not to {metric!r}")
-    step = next((question for question in own if question.name == held["step"]), None)
-    if step is None:
-        known = ", ".join(question.name for question in own)
-        raise ConfigurationError(f"prompts.file: {path} is of a step {held['step']!r}; {metric} has {known}")
-    if digest_of(step) != held["fitted_to"]:
         raise ConfigurationError(
-            f"prompts.file: {path} was fitted to another definition of {metric}: the instruction of {step.name} has changed "
-            "since; fit again, or take the change back"
+            f"prompts.file is {path!r}; it is the path of a file that `spanscore tune` or `spanscore adapt` wrote"
         )
-    prompts: Mapping[str, Any] = held["prompts"]
+    content = _read(path)
+    if content["metric"] != metric:
+        raise ConfigurationError(f"prompts.file: {path} was fitted to {content['metric']!r}, not to {metric!r}")
+    adapted = "language" in content
+    digests = content["fitted_to"] if adapted else {content["step"]: content["fitted_to"]}
+    _refuse_changed(f"prompts.file: {path}", metric, {step.name: step for step in own}, digests, adapted=adapted)
+    if adapted and not content["reviewed"]:
+        log_once(
+            f"unreviewed {path}",
+            f'{path}: the translation of {metric} is not reviewed; read it, then write "reviewed": true in the file',
+        )
+    prompts: Mapping[str, Any] = content["prompts"]
     return prompts
 
 
-def digest_of(own: Step[Any]) -> str:
-    """Return a hash of a step's instruction: labels made for one definition do not fit another."""
-    return blake2b(own.instruction.encode("utf-8", "replace"), digest_size=8).hexdigest()
+def _refuse_changed(
+    file: str, metric: str, steps: Mapping[str, Step[Any]], digests: Mapping[str, str], *, adapted: bool
+) -> None:
+    # a fit changes one step, a translation changes all steps
+    missing = [name for name in steps if adapted and name not in digests]
+    unknown = [name for name in digests if name not in steps]
+    if missing or unknown:
+        what = f"is of a step {unknown[0]!r}" if unknown else f"lacks the step {missing[0]!r}"
+        raise ConfigurationError(f"{file} {what}; {metric} has {', '.join(steps)}")
+    what, again = ("instruction or an example", "adapt") if adapted else ("instruction", "fit")
+    for name, digest in digests.items():
+        if digest_of(steps[name], examples=adapted) != digest:
+            raise ConfigurationError(
+                f"{file} was fitted to another definition of {metric}: the {what} of {name} has changed since; "
+                f"{again} again, or take the change back"
+            )
+
+
+def digest_of(own: Step[Any], *, examples: bool = False) -> str:
+    """Return a hash of a step's instruction, as labels made for one definition do not fit another.
+
+    Args:
+        own: the step with the built-in prompt.
+        examples: whether the hash also covers the examples.
+    """
+    worked = [[example.evidence, example.output] for example in own.examples] if examples else []
+    text = own.instruction + (json.dumps(worked, ensure_ascii=False, default=str) if worked else "")
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _read(path: str | Path) -> dict[str, Any]:
@@ -494,4 +545,9 @@ def _read(path: str | Path) -> dict[str, Any]:
         raise ConfigurationError(f"prompts.file: {path} is no JSON ({type(error).__name__}); {_MADE_BY}") from None
     if not isinstance(held, dict) or any(key not in held for key in _KEYS) or not isinstance(held["prompts"], dict):
         raise ConfigurationError(f"prompts.file: {path} is no fitted metric; {_MADE_BY}")
+    of_steps = isinstance(held["fitted_to"], dict)
+    if of_steps != ("language" in held) or of_steps == ("step" in held):
+        raise ConfigurationError(f"prompts.file: {path} is no fitted metric; {_MADE_BY}")
+    if of_steps and not isinstance(held.get("reviewed"), bool):
+        raise ConfigurationError(f"prompts.file: {path}: reviewed is {held.get('reviewed')!r}; it is true or false")
     return held

@@ -1,4 +1,4 @@
-"""Fit a metric's prompt to human labels: build candidates, judge the labels with each, and keep a significantly better one."""
+"""Fit a metric's prompt to human labels: build candidate prompts, judge the labels with each, and keep a clearly better one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from spanscore.judges.ask import ask
 from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.records import recorded_by
-from spanscore.judges.score_context import ScoreContext, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, asked_by, current_score
 from spanscore.metrics.kit.tuned_prompts import (
     Answers,
     Fitted,
-    Lesson,
     Paired,
     Prompts,
+    TuningSample,
     VerdictStep,
     best_of,
     demonstration_sets,
     digest_of,
-    lessons_of,
+    labelled_samples_of,
     split,
     verdict_step,
 )
@@ -45,16 +45,16 @@ if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
 _AT_ONCE = 32
-"""Samples judged at once, as in ``evaluate``; the judge has a limit of its own."""
+"""Maximum number of samples that are judged concurrently, as in ``evaluate``; the judge also has its own limit."""
 _KEPT_S = 86_400.0
 
 
 class FittingProgress(NamedTuple):
-    """The progress of a fit.
+    """The progress of a fit, or of a translation.
 
     Attributes:
-        done: number of samples judged so far.
-        total: largest number of samples that the fit may judge.
+        done: number of samples judged so far; in a translation, of steps translated so far.
+        total: largest number of samples that the fit may judge; in a translation, number of steps.
         judge_calls: number of judge calls sent; cached answers are not counted.
         cost_usd: cost in USD of the calls with a known price; None if no price is known.
     """
@@ -66,11 +66,11 @@ class FittingProgress(NamedTuple):
 
 
 OnProgress: TypeAlias = Callable[[FittingProgress], None]
-"""Called after each judged sample, on the loop's thread; must not block."""
+"""Called after each judged sample or translated step, on the loop's thread; must not block."""
 
 
 class Marking:
-    """A run that scores lessons with metrics, 32 at once, and counts progress and cost. Loop thread.
+    """Scores labelled samples with metrics, 32 concurrently, and counts progress and cost. Call on the loop thread.
 
     Args:
         total: largest number of samples to be judged.
@@ -94,30 +94,34 @@ class Marking:
         with answers_kept(MemoryAnswers(max_age_s=_KEPT_S)), recorded_by(self._pay):
             yield
 
-    async def mark(self, metric: JudgedMetric, lessons: Sequence[Lesson]) -> list[Score]:
-        """Return the metric's scores of the lessons, in order.
+    async def mark(self, metric: JudgedMetric, samples: Sequence[TuningSample]) -> list[Score]:
+        """Return the metric's scores of the samples, in order.
 
         Raises:
             JudgeBudgetSpent: the budget of the score context is spent. The missing verdicts would count against a candidate.
         """
-        scores = await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
+        scores = await asyncio.gather(*(self._score(metric, labelled) for labelled in samples))
         if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET_EXHAUSTED]:
             raise JudgeBudgetSpent(_why(unpaid[0]))
         return scores
 
-    async def _score(self, metric: JudgedMetric, lesson: Lesson) -> Score:
+    async def _score(self, metric: JudgedMetric, labelled: TuningSample) -> Score:
         async with self._room:
-            with asked_by(ScoreContext(metric.name, purse=asker().purse)):
-                score = await metric.score(lesson.sample)
-        self.at = self.at._replace(done=self.at.done + 1)
+            with asked_by(ScoreContext(metric.name, budget_ledger=current_score().budget_ledger)):
+                score = await metric.score(labelled.sample)
         if not _says(score):
             self.silent, self._why = self.silent + 1, _why(score)
-        if self._on_progress is not None:
-            self._on_progress(self.at)
+        self.advance()
         return score
 
+    def advance(self) -> None:
+        """Count one more finished sample, or step of a translation, and report the progress."""
+        self.at = self.at._replace(done=self.at.done + 1)
+        if self._on_progress is not None:
+            self._on_progress(self.at)
+
     def notes(self) -> list[str]:
-        """Return a sentence about the samples without a verdict; empty if all have one."""
+        """Return a sentence about the samples without a verdict; empty if all samples have a verdict."""
         if not self.silent:
             return []
         return [
@@ -131,10 +135,10 @@ class Marking:
             self.at = self.at._replace(judge_calls=self.at.judge_calls + 1, cost_usd=cost_usd)
 
 
-def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return for each lesson whether judge and human agree; None without a verdict, or with the verdict of a fallback."""
-    pairs = zip(scores, lessons, strict=True)
-    return [score.value == lesson.verdict if _says(score) else None for score, lesson in pairs]
+def answers_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list[bool | None]:
+    """Return for each sample whether judge and human agree; None without a verdict, or with the verdict of a fallback."""
+    pairs = zip(scores, samples, strict=True)
+    return [score.value == labelled.verdict if _says(score) else None for score, labelled in pairs]
 
 
 def refuse_silence(scores: Sequence[Score]) -> None:
@@ -173,26 +177,26 @@ class Rewritten(BaseModel):
 
 
 class Miss(NamedTuple):
-    """A lesson that the judge got wrong, with the judge's verdict."""
+    """A labelled sample that the judge got wrong, with the judge's verdict."""
 
-    lesson: Lesson
+    labelled: TuningSample
     said: float
 
 
-def misses_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[Miss]:
-    """Return the lessons with a verdict that differs from the human's."""
-    pairs = zip(scores, lessons, strict=True)
+def misses_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list[Miss]:
+    """Return the labelled samples with a verdict that differs from the human's."""
+    pairs = zip(scores, samples, strict=True)
     return [
-        Miss(lesson, score.value)
-        for score, lesson in pairs
-        if score.value is not None and score.value != lesson.verdict
+        Miss(labelled, score.number)
+        for score, labelled in pairs
+        if score.number is not None and score.number != labelled.verdict
     ]
 
 
 async def proposals(
     model: Judge, instruction: str, misses: Sequence[Miss], *, number: int, seed: int
 ) -> list[str | None]:
-    """Ask a model for new instructions, all at once, and return them; None for a request without a usable answer.
+    """Request new instructions from a model, concurrently, and return them; None for a request without a usable answer.
 
     Raises:
         JudgeBudgetSpent: the budget of the score context is spent.
@@ -200,7 +204,7 @@ async def proposals(
     Args:
         model: the model that proposes instructions.
         instruction: the instruction in force.
-        misses: lessons that the judge got wrong; each proposal is shown a random few. Empty = no request.
+        misses: labelled samples that the judge got wrong; each proposal is shown a random few. Empty = no request.
         number: number of proposals.
         seed: seed of the random draws.
     """
@@ -217,7 +221,7 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
         evidence={
             "instruction": instruction,
             "cases": [
-                {"shown": miss.lesson.evidence, "judge": miss.said, "people": miss.lesson.verdict} for miss in shown
+                {"shown": miss.labelled.evidence, "judge": miss.said, "people": miss.labelled.verdict} for miss in shown
             ],
         },
         output=Rewritten,
@@ -233,21 +237,21 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
 
 
 _FEWEST = 20
-"""Least number of labels: with fewer, the third part is too small to show any gain."""
+"""Fewest labels. With fewer labels, the third part is too small to show any gain."""
 _ENOUGH = 100
-"""Labels below which a warning is given: with 60, one simulated run of eight showed a true gain of .10."""
+"""Number of labels below which a warning is given. With 60, one simulated run of eight showed a true gain of .10."""
 
 
 class _SplitLabels(NamedTuple):
-    """The lessons for demonstrations, for the choice, and for the test."""
+    """The labelled samples for demonstrations, for the selection, and for the test."""
 
-    shown: list[Lesson]
-    chosen: list[Lesson]
-    tested: list[Lesson]
+    shown: list[TuningSample]
+    chosen: list[TuningSample]
+    tested: list[TuningSample]
 
 
 class _Best(NamedTuple):
-    """The best candidate, with its counts on the choice labels and on the test labels."""
+    """The best candidate, with its counts on the selection labels and on the test labels."""
 
     prompts: Prompts
     metric: JudgedMetric
@@ -268,7 +272,7 @@ class FitSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingRun:
-    """One fit of one metric; its attributes are the arguments of ``JudgedMetric.fit``.
+    """One fit of one metric. The attributes are the arguments of ``JudgedMetric.fit``.
 
     Raises:
         ConfigurationError: a number is out of range, the rewriter is unknown, or the metric has no step that a label can teach.
@@ -287,11 +291,17 @@ class FittingRun:
         if self.rewriter is not None:
             object.__setattr__(self, "rewriter", shared_judge(self.rewriter))  # frozen
         if self.demonstrations < 0:
-            raise ConfigurationError(f"demonstrations is {self.demonstrations}; it is how many a prompt has, 0 or more")
+            raise ConfigurationError(
+                f"demonstrations is {self.demonstrations}; give the number of demonstrations in a prompt, 0 or more"
+            )
         if self.candidates < 1:
-            raise ConfigurationError(f"candidates is {self.candidates}; it is how many are tried, 1 or more")
+            raise ConfigurationError(
+                f"candidates is {self.candidates}; give the number of candidates to try, 1 or more"
+            )
         if self.demonstrations == 0 and self.rewriter is None:
-            raise ConfigurationError("without demonstrations and without a rewriter there is nothing to try")
+            raise ConfigurationError(
+                "demonstrations is 0 and there is no rewriter, so there is nothing to try; set one of them"
+            )
         verdict_step(self.metric)
 
     async def run(self) -> Fitted:
@@ -307,8 +317,8 @@ class FittingRun:
 
     async def _fitted(self) -> Fitted:
         labels = await asyncio.to_thread(self._labels)  # in a thread: a slow redactor does not block the loop
-        lessons = await lessons_of(self.metric, labels)
-        step, parts = lessons.step, self._parts(lessons.lessons)
+        samples = await labelled_samples_of(self.metric, labels)
+        step, parts = samples.step, self._parts(samples.samples)
         misses = 0 if self.rewriter is None else len(parts.shown)
         most_judged = misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
         marking = Marking(most_judged, self.progress)
@@ -331,7 +341,7 @@ class FittingRun:
             tested=best.tested if best else None,
             judge_calls=marking.at.judge_calls,
             cost_usd=marking.at.cost_usd,
-            notes=(*lessons.notes, *notes, *marking.notes(), *warnings_for(len(lessons.lessons))),
+            notes=(*samples.notes, *notes, *marking.notes(), *warnings_for(len(samples.samples))),
         )
 
     def _labels(self) -> list[AnnotatedSample]:
@@ -341,19 +351,22 @@ class FittingRun:
         labels = read_annotations(given, metric=name) if isinstance(given, str | Path) else annotated_records(given)
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
-    def _parts(self, lessons: Sequence[Lesson]) -> _SplitLabels:
-        if len(lessons) < _FEWEST:
+    def _parts(self, samples: Sequence[TuningSample]) -> _SplitLabels:
+        if len(samples) < _FEWEST:
             raise ConfigurationError(
-                f"{len(lessons)} labelled samples are too few to fit {self.metric.name}: it takes {_FEWEST} at least"
+                f"{len(samples)} labelled samples are too few to fit {self.metric.name}: give {_FEWEST} or more"
             )
-        if len({lesson.verdict for lesson in lessons}) == 1:
+        if len({labelled.verdict for labelled in samples}) == 1:
             raise ConfigurationError(
-                f"all {len(lessons)} labels say the same, which teaches a judge to say it always: label some of the other kind"
+                f"all {len(samples)} labels are equal, so the judge would learn to give only that verdict; "
+                "add labels with another verdict"
             )
-        places = split([lesson.group for lesson in lessons], self.seed)
-        parts = _SplitLabels(*([lessons[place] for place in part] for part in places))
+        places = split([labelled.group for labelled in samples], self.seed)
+        parts = _SplitLabels(*([samples[place] for place in part] for part in places))
         if not all(parts):
-            raise ConfigurationError("the labels are of too few sessions or traces: by these they are split in three")
+            raise ConfigurationError(
+                "the labels have too few sessions or traces, which are split into three parts; add more"
+            )
         return parts
 
     async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> tuple[list[Prompts], list[str]]:
@@ -362,19 +375,23 @@ class FittingRun:
         if self.rewriter is None:
             return [step.prompts(examples) for examples in sets], []
         misses = misses_in(await marking.mark(self.metric, parts.shown), parts.shown)
-        every = 1 if self.demonstrations == 0 else 2  # 2: every other candidate has a new instruction
+        every = 1 if self.demonstrations == 0 else 2  # with 2, every other candidate has a new instruction
         places = range(0, len(sets), every)
-        told = await proposals(self.rewriter, step.question.instruction, misses, number=len(places), seed=self.seed)
-        by_place = dict(zip(places, told, strict=True))
+        instructions = await proposals(
+            self.rewriter, step.question.instruction, misses, number=len(places), seed=self.seed
+        )
+        by_place = dict(zip(places, instructions, strict=True))
         words = [step.prompts(examples, by_place.get(place)) for place, examples in enumerate(sets)]
-        lost = f"{told.count(None)} of {len(told)} instructions could not be had from the rewriter"
-        return [one for one in words if one != step.prompts_in_force], [lost] if None in told else []
+        lost = f"the rewriter returned no usable instruction for {instructions.count(None)} of {len(instructions)} requests"
+        return [candidate for candidate in words if candidate != step.prompts_in_force], [
+            lost
+        ] if None in instructions else []
 
-    def _demonstrations(self, step: VerdictStep, shown: Sequence[Lesson]) -> list[tuple[Example, ...]]:
-        """Return the demonstrations of each candidate; the demonstrations in force if the fit is to change none."""
+    def _demonstrations(self, step: VerdictStep, shown: Sequence[TuningSample]) -> list[tuple[Example, ...]]:
+        """Return the demonstrations of each candidate; the present demonstrations if the fit must not change them."""
         if self.demonstrations == 0:
             return [step.question.examples] * self.candidates
-        able = [(lesson.verdict, lesson.example) for lesson in shown if lesson.example is not None]
+        able = [(labelled.verdict, labelled.example) for labelled in shown if labelled.example is not None]
         verdicts = [verdict for verdict, _ in able]
         sets = demonstration_sets(verdicts, self.demonstrations, self.candidates, self.seed)
         return [tuple(able[place][1] for place in places) for places in sets]
@@ -385,21 +402,21 @@ class FittingRun:
             return None
         metrics = [self.metric.with_changes(prompts=prompts) for prompts in tried]
         (before,) = await self._answers([self.metric], parts.chosen, marking)
-        found = best_of(before, await self._answers(metrics, parts.chosen, marking))
-        if found is None:
+        best = best_of(before, await self._answers(metrics, parts.chosen, marking))
+        if best is None:
             return None
-        place, chosen = found
+        place, chosen = best
         (was,) = await self._answers([self.metric], parts.tested, marking)
         (now,) = await self._answers([metrics[place]], parts.tested, marking)
         return _Best(tried[place], metrics[place], chosen, Paired.of(was, now))
 
     async def _answers(
-        self, metrics: Sequence[JudgedMetric], lessons: Sequence[Lesson], marking: Marking
+        self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], marking: Marking
     ) -> list[Answers]:
-        """Return the answers of each metric. One of several may have no verdict, as with too long demonstrations."""
-        scores = [await marking.mark(one, lessons) for one in metrics]
+        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long."""
+        scores = [await marking.mark(metric, samples) for metric in metrics]
         refuse_silence([score for own in scores for score in own])
-        return [answers_in(own, lessons) for own in scores]
+        return [answers_in(own, samples) for own in scores]
 
 
 def warnings_for(labels: int) -> list[str]:
@@ -420,6 +437,6 @@ def _redacted(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
             said = replace(said, comment=redacted(said.comment, redactor))
     except Exception as error:  # noqa: BLE001  (fails closed; only the class is shown, as the text may quote content)
         raise ConfigurationError(
-            f"line {label.line}: the redactor raised {type_name(error)}, so nothing was shown to anybody"
+            f"line {label.line}: the redactor raised {type_name(error)}, so no text was sent"
         ) from None
     return label._replace(sample=sample, label=said)
