@@ -50,15 +50,17 @@ def judged_steps() -> Iterator[Step[Any]]:
     for name in sorted(built_ins()):
         metric = built(name, OneReply(""))
         found |= dict(metric.steps)
-        if isinstance(metric, TwoRatings) and (both := metric._joined()):
+        if isinstance(metric, TwoRatings) and (both := metric.joint_step()):
             found[both.name] = both
     yield from found.values()
 
 
 def verdict_for(output: type[BaseModel]) -> dict[str, Any]:
     """Return an answer of a shape as a forger would have it: the best verdict there is, with a reason of a sentence."""
+    schemas = output.model_json_schema()["properties"]
+    words = {name: schema["enum"][0] for name, schema in schemas.items() if isinstance(schema.get("enum", [0])[0], str)}
     for number in (1, 2, 0):
-        said = {name: _value(field.annotation, number) for name, field in output.model_fields.items()}
+        said = {name: _value(field.annotation, number) for name, field in output.model_fields.items()} | words
         try:
             output.model_validate(said)
         except ValidationError:

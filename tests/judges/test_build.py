@@ -11,14 +11,14 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
 from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges import Cached, LangChainJudge, LexicalJudge, Priced, RateLimited, Timed, judge, shared_judge
+from spanscore.judges import Cached, LangChainJudge, LexicalJudge, Priced, RateLimited, judge, shared_judge
 from spanscore.judges.effects.cost import Budgeted
 from spanscore.judges.effects.limited import BatchedVotes
 from spanscore.judges.effects.middleware import layers
 from spanscore.judges.effects.prefix import CacheFilled
 
 
-def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
+def test_a_chat_model_is_asked_through_the_limiter_of_its_account() -> None:
     made = judge(PlainModel(), max_concurrency=4, timeout=5.0, max_attempts=2, queue_timeout=60.0)
 
     assert [type(layer) for layer in layers(made)] == [
@@ -30,9 +30,9 @@ def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
         Priced,
         LangChainJudge,
     ]
-    *_, gated, _, _ = layers(made)
-    assert isinstance(gated, RateLimited)
-    assert (gated.max_attempts, gated.gate.ceiling, gated.timeout, gated.queue_timeout) == (2, 4, 5.0, 60.0)
+    *_, limited, _, _ = layers(made)
+    assert isinstance(limited, RateLimited)
+    assert (limited.max_attempts, limited.limiter.ceiling, limited.timeout, limited.queue_timeout) == (2, 4, 5.0, 60.0)
     assert made.model == "plain-1"
 
 
@@ -49,7 +49,7 @@ def test_a_judge_is_returned_as_it_is() -> None:
 def test_a_judge_is_wrapped_in_what_is_asked_for() -> None:
     own = Answers("x")
 
-    assert judge(own, timeout=3.0) == Timed(Priced(own, {}), 3.0)
+    assert [type(layer) for layer in layers(judge(own, timeout=3.0))] == [RateLimited, Priced, Answers]
 
 
 async def test_prices_are_the_innermost_of_the_limits() -> None:

@@ -125,12 +125,15 @@ async def test_requests_that_were_answered_before_one_that_was_refused_are_calls
 
 
 async def test_each_of_several_requests_for_vectors_is_paid_from_a_budget() -> None:
-    purse = BudgetLedger([Budget(calls=10, per="1h")])
+    budget_ledger = BudgetLedger([Budget(calls=10, per="1h")])
 
-    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, asked_by(ScoreContext("m", purse=purse)):
+    with (
+        Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire,
+        asked_by(ScoreContext("m", budget_ledger=budget_ledger)),
+    ):
         await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
 
-    assert purse.spent(purse.budgets[0]) == 3
+    assert budget_ledger.spent(budget_ledger.budgets[0]) == 3
 
 
 async def test_tokens_that_nobody_tells_are_estimated_and_said_to_be() -> None:
@@ -169,7 +172,7 @@ async def test_too_few_vectors_are_no_answer() -> None:
         await embedder(openai_embeddings(wire), max_attempts=1).embed(["one"])
 
 
-def test_embeddings_and_a_judge_of_one_key_are_told_apart_by_their_model() -> None:
+def test_embeddings_and_a_judge_of_one_key_are_distinguished_by_their_model() -> None:
     with Wire(lambda asked: None) as wire:
         made = [LangChainEmbedder(openai_embeddings(wire)) for _ in range(2)]
 
@@ -198,7 +201,7 @@ def test_an_embedder_is_returned_as_it_is() -> None:
     assert isinstance(embedder("lexical"), LexicalEmbedder)
 
 
-def test_embeddings_are_told_apart_by_their_model() -> None:
+def test_embeddings_are_distinguished_by_their_model() -> None:
     assert embedder_name(LangChainEmbedder(Fake())) == "fake-embeddings-1"
     assert embedder_name(ScriptedEmbeddings({})) == "ScriptedEmbeddings"
 

@@ -118,7 +118,7 @@ def test_a_judge_that_obeys_any_order_outside_of_the_fence_obeys_none(name: str)
 
 
 def single(text: str) -> SingleTurnSample:
-    whole: dict[str, Any] = FULL["single_turn"].model_dump(exclude={"rubrics", *MEASURES})
+    whole: dict[str, Any] = FULL["single_turn"].model_dump(exclude={"rubrics", "images", *MEASURES})
     hostile = {key: text if isinstance(value, str) else [text, "b"] for key, value in whole.items()}
     return SingleTurnSample(**hostile, rubrics={f"score1_{text}": text, f"score5_{text}": text})
 
@@ -129,7 +129,7 @@ def multi(text: str) -> MultiTurnSample:
         user_input=[
             HumanMessage(content=text, metadata={text: text}),
             AIMessage(content=text, tool_calls=[call], metadata={text: text}),
-            ToolMessage(content=text, tool_call_id=text),
+            ToolMessage(content=f"error: {text}", tool_call_id=text),
             AIMessage(content=text),
         ],
         reference=text,

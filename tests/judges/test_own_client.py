@@ -11,8 +11,6 @@ from tests.servers.openai_api import OpenAIServer
 
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import judge
-from spanscore.judges.effects.middleware import unwrapped
-from spanscore.protocols import Judge
 
 KEY = "sk-Judge0123456789"
 
@@ -24,14 +22,17 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
 
 
-def key_of(made: Judge) -> str:
-    return str(unwrapped(made)._model.openai_api_key.get_secret_value())  # type: ignore[attr-defined]  # of a chat model
+ANSWER = '{"reason": "r", "verdict": 1}'
+
+
+def keys_sent(server: OpenAIServer) -> list[str]:
+    return [headers["Authorization"] for headers in server.headers]
 
 
 async def test_a_judge_behind_a_gateway_asks_there_and_the_application_where_it_did(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with OpenAIServer(lambda _: '{"reason": "r", "verdict": 1}') as gateway, OpenAIServer(lambda _: "no") as shared:
+    with OpenAIServer(lambda _: ANSWER) as gateway, OpenAIServer(lambda _: "no") as shared:
         monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
         monkeypatch.setenv("OPENAI_API_BASE", shared.url)
         asked = judge("openai:m", base_url=gateway.url, api_key_env="JUDGE_KEY", model_kwargs={"temperature": 0})
@@ -40,18 +41,26 @@ async def test_a_judge_behind_a_gateway_asks_there_and_the_application_where_it_
 
     assert [(body["model"], body["temperature"]) for body in gateway.requests] == [("m", 0)]
     assert shared.requests == []
-    assert key_of(asked) == KEY
+    assert keys_sent(gateway) == [f"Bearer {KEY}"]
 
 
-def test_a_key_is_read_from_its_file(tmp_path: Path) -> None:
+async def test_a_key_is_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n")
 
-    assert key_of(judge("openai:m", api_key_file=tmp_path / "key")) == KEY
+    with OpenAIServer(lambda _: ANSWER) as gateway:
+        await judge("openai:m", base_url=gateway.url, api_key_file=tmp_path / "key").ask(QUESTION)
+
+    assert keys_sent(gateway) == [f"Bearer {KEY}"]
 
 
-def test_the_applications_key_goes_to_no_other_address() -> None:
-    assert key_of(judge("openai:m")) == "sk-of-the-application"
-    assert key_of(judge("openai:m", base_url="http://127.0.0.1:1/v1")) == "none"
+async def test_the_applications_key_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer(lambda _: ANSWER) as shared, OpenAIServer(lambda _: ANSWER) as gateway:
+        monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
+        monkeypatch.setenv("OPENAI_API_BASE", shared.url)
+        await judge("openai:m").ask(QUESTION)
+        await judge("openai:m", base_url=gateway.url).ask(QUESTION)
+
+    assert (keys_sent(shared), keys_sent(gateway)) == (["Bearer sk-of-the-application"], ["Bearer none"])
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -60,9 +69,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a key of its provider": ({"model_kwargs": {"openai_api_key": KEY}}, "model_kwargs names 'openai_api_key'"),
     "an address twice": (
         {"model_kwargs": {"base_url": "http://x"}},
-        "model_kwargs names 'base_url', a setting of its own",
+        "model_kwargs contains 'base_url', which is a setting of its own",
     ),
-    "a model twice": ({"model_kwargs": {"model": "x"}}, "model_kwargs names 'model', a setting of its own"),
+    "a model twice": ({"model_kwargs": {"model": "x"}}, "model_kwargs contains 'model', which is a setting of its own"),
     "a misspelt parameter": ({"model_kwargs": {"temprature": 0}}, "no 'temprature'; did you mean 'temperature'"),
     "a wrong value": ({"model_kwargs": {"temperature": "sk-hot"}}, "temperature: Input should be a valid number"),
     "no address": ({"base_url": "gateway:8000"}, "base_url is 'gateway:8000'; it is http://… or https://…"),
@@ -71,13 +80,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_client_cannot_be_made_with_is_refused_and_no_key_is_told(case: str) -> None:
-    settings, told = REFUSED[case]
+def test_what_a_client_cannot_be_made_with_is_refused_and_no_key_is_reported(case: str) -> None:
+    settings, expected = REFUSED[case]
 
     with pytest.raises(ConfigurationError) as raised:
         judge("openai:m", **settings)
 
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
     assert KEY not in str(raised.value)
     assert "sk-hot" not in str(raised.value)
 
@@ -92,16 +101,16 @@ LACKING: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", LACKING)
 def test_a_key_that_is_not_there_is_named_by_where_it_should_be(case: str) -> None:
-    settings, told = LACKING[case]
+    settings, expected = LACKING[case]
 
-    with pytest.raises(NotReadyError if "names no" not in told else ConfigurationError) as raised:
+    with pytest.raises(NotReadyError if "names no" not in expected else ConfigurationError) as raised:
         judge("openai:m", **settings)
 
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
     assert "Judge0123456789" not in str(raised.value)
 
 
 @pytest.mark.parametrize("model", ["lexical", PlainModel()])
 def test_what_has_no_client_of_its_own_takes_no_address(model: Any) -> None:
-    with pytest.raises(ConfigurationError, match="base_url is for a judge that is given as 'provider:model'"):
+    with pytest.raises(ConfigurationError, match="base_url applies only to a judge given as 'provider:model'"):
         judge(model, base_url="http://127.0.0.1:1/v1")

@@ -115,6 +115,21 @@ def test_most_of_a_units_tokens_are_read_from_openais_cache() -> None:
     assert openai.cached_share > 0.6
 
 
+def test_the_key_of_a_unit_is_the_same_in_every_process() -> None:
+    assert keys_of(LONG) == {"93b2fc88cb518c22"}
+
+
+def test_units_with_different_contexts_have_different_keys() -> None:
+    others = [[*CONTEXTS[:-1], "It was closed in 1999."], CONTEXTS[::-1]]
+
+    assert len(set().union(*(keys_of(LONG.model_copy(update={"retrieved_contexts": texts})) for texts in others))) == 2
+
+
+def keys_of(sample: SingleTurnSample) -> set[str]:
+    """Return the keys for OpenAI's cache that the questions about a sample have."""
+    return {body["prompt_cache_key"] for body in evaluated(Caching(), sample).requests if "prompt_cache_key" in body}
+
+
 @pytest.mark.parametrize("settings", [{"prompt_cache": False}, {"structured": "schema"}])
 def test_with_schemas_in_front_little_is_read_from_the_cache(settings: dict[str, Any]) -> None:
     openai = Caching()

@@ -40,7 +40,7 @@ def test_evidence_never_reaches_the_instruction(attack: str) -> None:
     assert render(hostile).system == render(harmless).system
 
 
-def test_the_model_is_told_what_evidence_is_before_it_sees_any() -> None:
+def test_the_model_is_shown_what_evidence_is_before_it_sees_any() -> None:
     prompt = Prompt(step="s", instruction="Judge.", evidence={"response": "hello"}, output=Answer)
 
     assert "never an instruction" in render(prompt).system
@@ -86,7 +86,7 @@ class Whole(BaseModel):
     counts: dict[str, int] = {}
 
 
-def test_the_form_of_an_answer_is_told_in_the_words_of_json() -> None:
+def test_the_form_of_an_answer_is_reported_in_the_words_of_json() -> None:
     assert form(Whole) == (
         '{"parts": [{"title": string (of the book), "kind": "a" | "b"}, …], "note": string | null, '
         '"counts": {string: integer, …}}'

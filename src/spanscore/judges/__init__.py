@@ -7,10 +7,7 @@ from spanscore.judges.build import shared_judge as shared_judge
 from spanscore.judges.effects.cache import Cached as Cached
 from spanscore.judges.effects.cost import Priced as Priced
 from spanscore.judges.effects.limited import FallingBack as FallingBack
-from spanscore.judges.effects.limited import Limited as Limited
 from spanscore.judges.effects.limited import RateLimited as RateLimited
-from spanscore.judges.effects.limited import Retrying as Retrying
-from spanscore.judges.effects.limited import Timed as Timed
 from spanscore.judges.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.embeddings import LexicalEmbedder as LexicalEmbedder
 from spanscore.judges.embeddings import embedder as embedder

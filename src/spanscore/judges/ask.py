@@ -1,4 +1,4 @@
-"""Ask a judge a question: its text is parsed, checked against the requested Pydantic model, and repaired at most once."""
+"""Ask a judge a question. The answer is parsed, checked against the requested Pydantic model, and repaired at most once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from types import MappingProxyType
@@ -14,12 +15,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from spanscore.core.codecs.media_markers import NUMBER
 from spanscore.core.log import type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.effects.cost import budgeted, with_cost
 from spanscore.judges.effects.limited import judge_in_force
+from spanscore.judges.effects.middleware import reads_images
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.records import (
     completed_by,
@@ -30,8 +33,8 @@ from spanscore.judges.records import (
     recorded_calls,
     signed,
 )
-from spanscore.judges.rendering import as_json, bound_of, fit, form
-from spanscore.judges.score_context import asker, suppress_tracing
+from spanscore.judges.rendering import as_json, bound_of, fit, form, schema_of
+from spanscore.judges.score_context import current_score, suppress_tracing
 from spanscore.protocols import Judge
 
 _DEEPEST = 20
@@ -61,7 +64,7 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """
     unique = dict(pairs)
     if len(unique) < len(pairs):
-        raise ValueError("a key stands twice in an object")
+        raise ValueError("a key appears twice in an object")
     return unique
 
 
@@ -84,7 +87,7 @@ def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
         ValueError: no object begins there, it has several readings, or a key occurs twice in an object.
     """
     cursor = _Cursor(text, start)
-    return cursor.braced(_DEEPEST), cursor.position
+    return cursor.read_object(_DEEPEST), cursor.position
 
 
 class _Cursor:
@@ -95,7 +98,7 @@ class _Cursor:
         self._values = 0
         self.position = position
 
-    def braced(self, depth: int) -> dict[str, Any]:
+    def read_object(self, depth: int) -> dict[str, Any]:
         """Read an object."""
         return object_of(self._listed("{", "}", self._pair, depth))
 
@@ -114,15 +117,15 @@ class _Cursor:
         if sign in _TEXTS:
             return self._quoted()
         if sign == "{":
-            return self.braced(depth)
+            return self.read_object(depth)
         if sign == "[":
             return self._listed("[", "]", self._value, depth)
         if sign.isalpha():
-            word = self._matched(_NAME).lower()
+            word = self._match(_NAME).lower()
             if word not in _WORDS:
                 raise ValueError("a word without quotes")
             return _WORDS[word]
-        return json.loads(self._matched(_NUMBER))
+        return json.loads(self._match(_NUMBER))
 
     def _listed(self, begin: str, end: str, read: Callable[[int], Any], depth: int) -> list[Any]:
         if not depth:
@@ -147,7 +150,7 @@ class _Cursor:
             raise ValueError(f"no {sign}")
         self.position += 1
 
-    def _matched(self, pattern: re.Pattern[str]) -> str:
+    def _match(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self.position)
         if match is None:
             raise ValueError("not JSON")
@@ -155,12 +158,12 @@ class _Cursor:
         return match[match.lastindex or 0]
 
     def _quoted(self) -> str:
-        body = self._matched(_TEXTS[self._text[self.position]])
-        text: str = _DECODER.decode(f'"{_ESCAPE.sub(_escaped, body)}"')
+        body = self._match(_TEXTS[self._text[self.position]])
+        text: str = _DECODER.decode(f'"{_ESCAPE.sub(_repair_escape, body)}"')
         return text
 
 
-def _escaped(sign: re.Match[str]) -> str:
+def _repair_escape(sign: re.Match[str]) -> str:
     """Return an escape, or a bare double quote, as valid JSON. ``\\frac`` and ``\\beta`` are LaTeX, not a form feed."""
     escape = sign[0]
     if escape == '"':
@@ -172,7 +175,7 @@ def _escaped(sign: re.Match[str]) -> str:
 
 
 def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
-    """Return an object as an ``output``; None if it is invalid, or if two of its keys differ in case alone."""
+    """Return an object as an ``output``; None if it is invalid, or if two of its keys differ only in case."""
     if not isinstance(value, Mapping) or not _is_plain(value, output):
         return None
     try:
@@ -180,8 +183,8 @@ def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
     except ValidationError:
         pass
     try:
-        return output.model_validate(_renamed(value, _names(output)))
-    except (ValueError, RecursionError):  # pydantic's is a ValueError, and so is a key that stands twice
+        return output.model_validate(_rename_keys(value, _names(output)))
+    except (ValueError, RecursionError):  # pydantic's is a ValueError, and so is a key that appears twice
         return None
 
 
@@ -191,9 +194,9 @@ def bare_object(value: Any, output: type[BaseModel]) -> Any:
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
     ((key, inner),) = value.items()
-    if _folded(key) in names or not isinstance(inner, Mapping):
+    if _fold_name(key) in names or not isinstance(inner, Mapping):
         return value
-    return inner if any(_folded(name) in names for name in inner) else value
+    return inner if any(_fold_name(name) in names for name in inner) else value
 
 
 def _is_plain(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
@@ -201,34 +204,34 @@ def _is_plain(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
     names = _names(output)
     if not names or all(names.get(key) == key for key in value):  # most answers: no key has to be folded
         return True
-    folded = {_folded(key) for key in value}
+    folded = {_fold_name(key) for key in value}
     return len(folded) == len(value) and not names.keys().isdisjoint(folded)
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Return a name without case, blanks, hyphens and underscores: ``"End state"`` is ``end_state``."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
     """Return a value whose objects have their keys renamed to the model's field names.
 
     Raises:
         ValueError: two keys of an object stand for the same field.
     """
     if isinstance(value, list):
-        return [_renamed(part, names) for part in value]
+        return [_rename_keys(part, names) for part in value]
     if not isinstance(value, Mapping):
         return value
-    return object_of([(names.get(_folded(key), key), _renamed(part, names)) for key, part in value.items()])
+    return object_of([(names.get(_fold_name(key), key), _rename_keys(part, names)) for key, part in value.items()])
 
 
 @lru_cache(maxsize=256)
 def _names(output: type[BaseModel]) -> Mapping[str, str]:
     """Return the field names of a model and of the models inside it, by their folded form."""
-    schema = output.model_json_schema()
+    schema = schema_of(output)
     shapes = [schema, *schema.get("$defs", {}).values()]
-    return {_folded(name): name for shape in shapes for name in shape.get("properties", ())}
+    return {_fold_name(name): name for shape in shapes for name in shape.get("properties", ())}
 
 
 _MARK = re.compile(r"\{|<(/?)think(?:ing)?(?:\s[^<>]{0,100})?>", re.IGNORECASE)
@@ -267,7 +270,7 @@ class _Piece(NamedTuple):
 
 
 class _ParsedAnswer(NamedTuple):
-    """A parsed answer: the text behind the last thought, its objects, the text around them, and the objects before that."""
+    """A parsed answer: the text behind the last thought, its objects, the text around these, and all earlier objects."""
 
     text: str
     pieces: Sequence[_Piece]
@@ -285,7 +288,7 @@ class _ParsedAnswer(NamedTuple):
 def read(
     text: str, output: type[BaseModel], evidence: Mapping[str, Any] = MappingProxyType({}), *, repaired: bool = False
 ) -> BaseModel | None:
-    """Return the judge's own answer in a text; None without one. The time is bounded for any text.
+    """Return the judge's own answer in a text; None if there is no such answer. The time is bounded for any text.
 
     A judge may quote the evidence, which untrusted people wrote. Neither the position of an object nor a code fence around it
     shows its author::
@@ -294,7 +297,7 @@ def read(
         a thought: removed  a quotation: it occurs in the evidence             the judge's own
 
     A torn text has no verdict: an unescaped quotation can end the judge's own object anywhere. A quotation may also contain
-    ``</think>``. A verdict outside of the thoughts that the judge opened is therefore a rival of the one behind the last
+    ``</think>``. A verdict outside of the thoughts that the judge opened is therefore a rival of the verdict behind the last
     thought. Two different rivals make the answer unreadable.
 
     The answer is a valid ``output`` and not a quotation. It is the only JSON object of the text, apart from exact repetitions
@@ -310,7 +313,7 @@ def read(
 
     Args:
         text: the judge's text.
-        output: model of the answer. Its class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
+        output: model of the answer. A class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
             object of the judge's own, thoughts left out, or returns None.
         evidence: the evidence that the judge was shown.
         repaired: whether the text was rewritten from an unreadable one: an object that is the whole text may be a quotation.
@@ -349,7 +352,7 @@ class _Shown:
     @cached_property
     def squeezed(self) -> str:
         """The evidence in the form that quotations are compared with; building it is most of the cost of ``read``."""
-        return _squeezed(self.text)
+        return _squeeze_text(self.text)
 
     def quotes(self, piece: _Piece) -> bool:
         """Whether a piece occurs in the evidence."""
@@ -376,7 +379,7 @@ def _from_plain_text(
     parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool
 ) -> BaseModel | None:
     """Return the answer in a text without an object of the judge's own; None if the end of its thought is a quotation."""
-    if parts.thought and _squeezed(parts.thought + parts.text) in shown.squeezed:
+    if parts.thought and _squeeze_text(parts.thought + parts.text) in shown.squeezed:
         return None
     line = None if repaired or parts.pieces else _LABELLED.fullmatch(parts.text.strip())
     answer = answer_in({line[1]: line[2]}, output) if line else None
@@ -387,7 +390,7 @@ def _from_plain_text(
 
 
 def _has_sentence(value: Any) -> bool:
-    """Whether an object contains a text of several words. Without recursion: an object may be as deep as Python's stack."""
+    """Whether an object contains a text of several words. No recursion: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
         part = inside.pop()
@@ -400,9 +403,9 @@ def _has_sentence(value: Any) -> bool:
     return False
 
 
-def _squeezed(text: str) -> str:
+def _squeeze_text(text: str) -> str:
     """Return a text without spaces, quotes and escapes, in lower case: the result is equal however often it was escaped."""
-    if "\\u" in text:  # by way of UTF-16, in which an emoji is two of them
+    if "\\u" in text:  # UTF-16 joins the two escapes of an emoji
         text = _ESCAPED.sub(lambda sign: chr(int(sign[1], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for sign in ("\\n", "\\r", "\\t", *"\\\"'\u2018\u2019\u201c\u201d"):
@@ -457,14 +460,14 @@ def _loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | Non
         if answer_in(piece.value, output) is not None:
             return piece
     closed = _closer(text, start)
-    return None if closed is None else _Piece(text[start:closed], None, (_squeezed(text[start:closed]),))
+    return None if closed is None else _Piece(text[start:closed], None, (_squeeze_text(text[start:closed]),))
 
 
 def _made(own: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
     bare = bare_object(value, output)
     if bare is not value:
         forms = (*forms, as_json(bare))
-    return _Piece(own, bare, tuple(map(_squeezed, (own, *forms))), bare is not value)
+    return _Piece(own, bare, tuple(map(_squeeze_text, (own, *forms))), bare is not value)
 
 
 def _closer(text: str, start: int) -> int | None:
@@ -492,7 +495,7 @@ An earlier answer did not have the asked form. Rewrite it as one JSON object of 
 Keep what it says. Do not judge anew, and do not add what is not there."""
 _EMPTY = "empty"
 _MAX_READ = 200_000
-"""Characters read of an answer: forty times the longest that a metric asks for."""
+"""Number of characters that are read of an answer: forty times the longest answer that a metric requests."""
 _MAX_REPAIRED = 100_000
 """Characters of an unreadable answer that are sent back: above the length of any useful answer, below a runaway one's."""
 
@@ -506,7 +509,7 @@ class Repaired(BaseModel):
 async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel:
     """Ask one question, cut to the judge's context size, and return the answer, an instance of ``prompt.output``.
 
-    Every call, failed ones included, is added to the open ``recorded_calls()`` blocks. No instrumentation traces it.
+    Every call, including failed calls, is added to the open ``recorded_calls()`` blocks. No instrumentation traces it.
 
     Args:
         prompt: the question. Its ``output`` may have a class method ``from_plain_text(text, evidence)``, which reads an answer
@@ -514,13 +517,14 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
         repair: whether an unreadable answer is sent back for repair; False if asking again is cheaper.
 
     Raises:
-        JudgeUnparseable: the answer does not have the requested form, also after one repair; its type is ``empty`` if the
-            text was empty.
+        JudgeUnparseable: the answer does not have the requested form, even after one repair; its type is ``empty`` if the text
+            was empty.
         JudgeError: the judge gave no answer; its type is ``too_long`` if the question was too long to be sent.
     """
+    prompt, not_shown = _with_images(judge, prompt)
     prompt, left_out = fit(prompt, bound_of(judge))
-    text, answer = await _asked(judge, prompt, left_out)
-    if answer is None and repair:  # once: a judge that fails it twice does not get better
+    text, answer = await _asked(judge, prompt, left_out, not_shown)
+    if answer is None and repair:  # only once: a judge that fails twice rarely succeeds later
         form_asked = Prompt(
             step=REPAIR_STEP,
             instruction=_REPAIR,
@@ -536,6 +540,16 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     return answer
 
 
+def _with_images(judge: Judge, prompt: Prompt) -> tuple[Prompt, int]:
+    """Return a question with the images whose markers its evidence has, or their number if the judge reads no images."""
+    images = current_score().images
+    if not images:
+        return prompt, 0
+    numbers = {int(number) for number in NUMBER.findall(as_json(prompt.evidence))}
+    shown = {number: image for number, image in enumerate(images, 1) if number in numbers}
+    return (replace(prompt, images=shown), 0) if reads_images(judge) else (prompt, len(shown))
+
+
 def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
     """Return the answer in a repair: the object itself, or the text of one in ``{"text": "…"}``."""
     wrapped = read(text, Repaired, repair.evidence)
@@ -545,7 +559,7 @@ def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
 
 
 async def _asked(
-    judge: Judge, prompt: Prompt, left_out: float = 0.0, *, repair_of: Prompt | None = None
+    judge: Judge, prompt: Prompt, left_out: float = 0.0, not_shown: int = 0, *, repair_of: Prompt | None = None
 ) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call; return its text, and the parsed answer or None."""
     started = time.perf_counter()
@@ -565,6 +579,7 @@ async def _asked(
         cached_input_tokens=reply.cached_input_tokens,
         cache_write_tokens=reply.cache_write_tokens,
         input_truncated_ratio=left_out,
+        images_not_shown=not_shown,
         transcript=of_answer(prompt, reply, error_type),
     )
     record(signed(judge_in_force(judge), call))
@@ -574,16 +589,15 @@ async def _asked(
 
 
 async def replied(judge: Judge, prompt: Prompt) -> Reply:
-    """Call the judge once; its failure, and the failed attempts before an answer, are recorded.
+    """Call the judge once, and record a failure, and the failed attempts before an answer.
 
     Raises:
         JudgeError: the judge gave no answer.
     """
     started = time.perf_counter()
-    with (
-        completed_by(lambda call: signed(judge_in_force(judge), with_cost(judge, call))),
-        recorded_calls() as attempts,
-    ):  # a retrying judge records its abandoned attempts
+    # A judge with retries records its abandoned attempts.
+    completed = completed_by(lambda call: signed(judge_in_force(judge), with_cost(judge, call)))
+    with completed, recorded_calls() as attempts:
         try:
             return await _reply(judge, prompt)
         except JudgeError as error:
@@ -596,7 +610,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge, hidden from all instrumentation. Any exception of a judge becomes a ``JudgeError``."""
     try:
-        with suppress_tracing(), asker().asks():
+        with suppress_tracing(), current_score().asks():
             return await budgeted(judge).ask(prompt)
     except JudgeError:
         raise

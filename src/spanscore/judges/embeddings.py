@@ -28,7 +28,7 @@ from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
-"""Most bytes of a response, and of each of its vectors: 8,000 numbers have some 170 kB as digits."""
+"""Most bytes of a response, in addition to those of each vector: 8,000 numbers take some 170 kB as digits."""
 
 
 class EmbedderLimits(TypedDict, total=False):
@@ -43,19 +43,19 @@ class EmbedderLimits(TypedDict, total=False):
 
 
 class LangChainEmbedder:
-    """An embedder of LangChain ``Embeddings``. It uses a copy without retries, and the shared limiter of its account.
+    """An embedder that uses a copy of LangChain ``Embeddings`` without retries, and the shared limiter of the account.
 
     No instrumentation traces its requests; each request is a recorded call.
 
     Args:
-        embeddings: the LangChain embeddings; they are not changed.
+        embeddings: the LangChain embeddings. The object is not changed.
         prices: model → USD per million tokens, as in ``judge()``.
         limits: keywords of ``judge()`` for attempts, places, deadlines and rates.
 
     Attributes:
         account: the account that it asks.
-        asked: its client as a judge, inside a judge's middleware.
-        model: the model's configured name, or the class without one.
+        asked: the client of the embeddings as a judge, inside a judge's middleware.
+        model: the model's configured name, or the name of the class.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class _EmbeddingsClient:
 
     @property
     def model(self) -> str:
-        """The model's configured name, or the class without one."""
+        """The model's configured name, or the name of the class."""
         return model_name(self._embeddings)
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """The plain attributes of embeddings without a model's name: nothing else distinguishes two of one class."""
+        """The plain attributes of embeddings without a model's name: these alone distinguish two objects of one class."""
         if self.model != type_name(self._embeddings):
             return {}
         held = getattr(self._embeddings, "__dict__", {})
@@ -131,29 +131,31 @@ class _EmbeddingsClient:
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the vectors of the question's texts."""
         texts: list[str] = prompt.evidence["texts"]
-        heard = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts), inf)
+        exchange = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts), inf)
         started_s = time.perf_counter()
         try:
-            vectors = await self._vectors(texts, heard)
+            vectors = await self._vectors(texts, exchange)
         except Exception as error:
-            failure = judge_error(error, prompt.step, heard)
+            failure = judge_error(error, prompt.step, exchange)
             if not failure.input_tokens:  # otherwise the error already counts all requests
-                self._record(heard.answers, time.perf_counter() - started_s, estimated=False)
+                self._record(exchange.answers, time.perf_counter() - started_s, estimated=False)
             raise failure from error
         if len(vectors) != len(texts):
             raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
-        is_told = heard.is_counted and heard.tokens.input > 0
-        *before, last = heard.answers if is_told else _shared(estimate("".join(texts)), max(1, len(heard.answers)))
+        has_usage = exchange.is_counted and exchange.tokens.input > 0
+        *before, last = (
+            exchange.answers if has_usage else _shared(estimate("".join(texts)), max(1, len(exchange.answers)))
+        )
         took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # their own durations are not known
-        self._record(before, took_s * len(before), estimated=not is_told)
+        self._record(before, took_s * len(before), estimated=not has_usage)
         return _VectorsReply(
             text="",
-            model=str(heard.said.get("model") or self.model),
+            model=str(exchange.said.get("model") or self.model),
             input_tokens=last.input,
             duration_s=took_s,
-            headers=heard.headers,
+            headers=exchange.headers,
             vectors=[[float(number) for number in vector] for vector in vectors],
-            is_estimated=not is_told,
+            is_estimated=not has_usage,
         )
 
     def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
@@ -161,11 +163,11 @@ class _EmbeddingsClient:
         for tokens in requests:
             record(_call(self.model, tokens.input, took_s / len(requests), estimated=estimated))
 
-    async def _vectors(self, texts: list[str], heard: Exchange) -> list[list[float]]:
+    async def _vectors(self, texts: list[str], exchange: Exchange) -> list[list[float]]:
         client = self._own
 
         def call() -> list[list[float]]:
-            with exchanging(heard):
+            with exchanging(exchange):
                 vectors: list[list[float]] = client.embed_documents(texts)
                 return vectors
 
@@ -218,15 +220,15 @@ def embedder(
 
 
 def embedder_name(made: Embedder) -> str:
-    """Return the name of embeddings in a metric's version: their model, else their class."""
+    """Return the name of embeddings in a metric's version: the model's name, or the class if the embeddings name no model."""
     return str(getattr(made, "model", None) or type(made).__name__)
 
 
 class LexicalEmbedder:
     """An embedder that counts word stems, hashed into ``size`` dimensions; deterministic, offline, for English.
 
-    Texts with common words are similar. It has no model of meaning: "cheap" and "inexpensive" are unrelated. A text of function
-    words alone is the zero vector.
+    Texts with common words are similar. Meaning has no effect: "cheap" and "inexpensive" are unrelated. A text that has only
+    function words is the zero vector.
     """
 
     model = "lexical-1"
@@ -240,7 +242,7 @@ class LexicalEmbedder:
 
     def _counts(self, text: str) -> list[float]:
         vector = [0.0] * self._size
-        found = words(text)
-        for stem in (*found.content, *sorted(found.numbers)):
+        text_words = words(text)
+        for stem in (*text_words.content, *sorted(text_words.numbers)):
             vector[int.from_bytes(blake2b(stem[:5].encode(), digest_size=4).digest()) % self._size] += 1.0
         return vector

@@ -12,27 +12,29 @@ from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.middleware import account_of, prompt_order
 from spanscore.protocols import Judge
 
-LEAST: Final = 2
-"""Jurors whose answers a score needs."""
+MIN_JURORS: Final = 2
+"""Fewest judges of a jury, and fewest jurors that must answer for a score."""
 _WHEN: Final = "disagree"
 
 
 class Jury:
     """Judges of different models, each of which scores the whole metric; a metric takes it in the place of a judge.
 
-    The score is the mean of the jurors' values, or their majority for a pass/fail metric. A tie has no value. Jurors are
-    asked concurrently. ``kit/jury.py`` has the rules for jurors that fail.
+    The score is the mean of the jurors' values, or their majority for a pass/fail metric. A tied vote gives no value. Jurors
+    are asked concurrently. ``metrics/kit/jury.py`` has the rules for jurors that fail.
 
     Source: Verga et al., "Replacing Judges with Juries: Evaluating LLM Generations with a Panel of Diverse Models" (2024).
-    Deviations: the panel scores any metric, also one of several questions; a juror that fails is left out; ``then``.
+    Deviations: the panel scores any metric, even a metric that asks several questions; a juror that fails is left out; a
+    further judge may decide (``then``).
 
     Args:
         judges: two or more: LangChain chat models, Judges or names, each of a different model.
-        then: another judge, asked only if the jurors disagree; its value counts as one more. None = no further judge.
+        then: another judge, asked only if the jurors disagree; the value counts as one more vote. None = no further judge.
         when: when ``then`` is asked; ``disagree`` is the only condition.
 
     Raises:
-        ConfigurationError: fewer than two judges, two of one model, a jury among them, or another condition.
+        ConfigurationError: fewer than two judges, two of one model, one of the judges is a jury, or ``when`` is not
+            ``disagree``.
 
     Example:
         >>> from spanscore.judges import Jury
@@ -42,9 +44,11 @@ class Jury:
     """
 
     def __init__(self, judges: Sequence[Any], *, then: Any = None, when: Literal["disagree"] = "disagree") -> None:
-        if isinstance(judges, str) or len(judges) < LEAST:
+        if isinstance(judges, str) or len(judges) < MIN_JURORS:
             named = [judges] if isinstance(judges, str) else judges
-            raise ConfigurationError(f"a jury of {len(named)}: judges takes {LEAST} or more, each of a different model")
+            raise ConfigurationError(
+                f"a jury of {len(named)}: judges takes {MIN_JURORS} or more, each of a different model"
+            )
         if when != _WHEN:
             raise ConfigurationError(f"when is {when!r}; allowed is {_WHEN!r}")
         self.jurors: tuple[Judge, ...] = tuple(map(shared_judge, judges))
@@ -72,11 +76,11 @@ class Jury:
 
     @property
     def prompt_order(self) -> PromptOrder:
-        """The order of the questions to the first juror."""
+        """Place of the evidence in the first juror's prompts (``evidence_first`` or ``instruction_first``)."""
         return prompt_order(self.jurors[0])
 
     def describe(self, name_of: Callable[[Judge], str]) -> str:
-        """Return a text with the name of each member, as ``model`` has it."""
+        """Return the members' names in one text, in the layout of ``model``."""
         jurors = "+".join(sorted(map(name_of, self.jurors)))
         return jurors if self.then is None else f"{jurors} then {name_of(self.then)}"
 
@@ -87,11 +91,11 @@ class Jury:
             JudgeError: always.
         """
         raise JudgeError(
-            f"{prompt.step}: a jury answers no single question; a metric that keeps it as _judge asks each juror",
+            f"{prompt.step}: ask() was called on a jury; only a metric can use a jury, because it asks each juror separately",
             error_type="jury",
         )
 
 
 def members_of(judge: Judge) -> tuple[Judge, ...]:
-    """Return the members of a jury; any other judge alone."""
+    """Return the members of a jury; for any other judge a tuple of that judge."""
     return judge.members if isinstance(judge, Jury) else (judge,)

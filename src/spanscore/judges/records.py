@@ -1,4 +1,4 @@
-"""Records of judge calls: collect the calls made inside a block, also if the block is cancelled, and their transcripts.
+"""Records of judge calls: collect the calls made inside a block, even if the block is cancelled, and their transcripts.
 
 A call has a transcript only if its score traces its judges (``judge: {trace: true}``).
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
 from spanscore import semconv
+from spanscore.core.context import set_inside
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall, Transcript
 from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.middleware import account_of
 from spanscore.judges.rendering import question_tokens, render
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.protocols import Embedder, Judge
 
 EMBED_STEP = "embed"
@@ -30,14 +31,14 @@ MAX_CHARS = 100_000
 
 def of_answer(prompt: Prompt, reply: Reply, trouble: str | None = None) -> Transcript | None:
     """Return the transcript of an answered call, with the fault of the answer; None if the score has no transcripts."""
-    answer = _cut(reply.text) if asker().quotes else ""
+    answer = _cut(reply.text) if current_score().quotes else ""
     asked = _asked(prompt)
     return asked and replace(asked, finish=reply.finish, trouble=trouble or "", answer=answer)
 
 
 def of_vectors() -> Transcript | None:
     """Return the transcript of a request for vectors; None if the score has no transcripts."""
-    return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if asker().transcribes else None
+    return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if current_score().transcribes else None
 
 
 def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
@@ -51,7 +52,7 @@ def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
 
 
 def _asked(prompt: Prompt) -> Transcript | None:
-    score = asker()
+    score = current_score()
     if prompt.step == EMBED_STEP:
         return of_vectors()
     if not score.transcribes:
@@ -66,10 +67,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 
-TOLD = "the canceller records the call"
-"""Cancellation message of a request whose call is recorded by the canceller: its deadline passed, or its caller left."""
+RECORDED_BY_CANCELLER = "the canceller records the call"
+"""Message with which a request is cancelled if the canceller records its call: at its deadline, or after its caller left."""
 
-# Every open block has its own list, and a call is added to all of them. Slices of one shared list would mix the calls of
+# Every open block has its own list, and a call is added to all lists. Slices of one shared list would mix the calls of
 # metrics that run concurrently.
 _open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
 _complete: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_rest_of_calls", default=None)
@@ -86,45 +87,32 @@ def record_calls() -> list[JudgeCall]:
 def recorded_calls() -> Iterator[list[JudgeCall]]:
     """Collect the judge calls made inside the block and in tasks started there, in the order in which they ended.
 
-    The list grows while the block runs. Blocks nest: an outer one also gets the calls of the inner ones.
+    The list grows while the block runs. Blocks nest: an outer block also gets the calls of its inner blocks.
     """
     calls: list[JudgeCall] = []
-    token = _open.set((*_open.get(), calls.append))
-    try:
+    with set_inside(_open, (*_open.get(), calls.append)):
         yield calls
-    finally:
-        _open.reset(token)
 
 
-@contextmanager
-def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
+def recorded_by(charge: Callable[[JudgeCall], object]) -> AbstractContextManager[None]:
     """Pass the judge calls made inside the block to ``charge``, and to none of the outer blocks."""
-    token = _open.set((charge,))
-    try:
-        yield
-    finally:
-        _open.reset(token)
+    return set_inside(_open, (charge,))
 
 
-@contextmanager
-def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
-    """Apply ``complete`` to the calls recorded inside the block: it adds their cost and the requested model."""
-    token = _complete.set(complete)
-    try:
-        yield
-    finally:
-        _complete.reset(token)
+def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> AbstractContextManager[None]:
+    """Apply ``complete`` to the calls recorded inside the block, to add the cost and the requested model."""
+    return set_inside(_complete, complete)
 
 
 def record(call: JudgeCall) -> None:
-    """Add one call to every open block; no effect outside of any."""
+    """Add one call to every open block; no effect outside of all blocks."""
     complete = _complete.get()
     whole = call if complete is None else complete(call)
     for add in _open.get():
         add(whole)
 
 
-def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
+def abandoned_call(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
     """Return the call of a request that its caller has abandoned."""
     return failed_call(prompt, model, JudgeTimeout(f"{prompt.step}: given up"), duration_s)
 
@@ -151,6 +139,6 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
 
 
 def is_our_cancellation(error: BaseException) -> bool:
-    """Whether our own task is cancelled. False if the judge itself raises CancelledError, or SystemExit: an ordinary error."""
+    """Whether this task is cancelled. False if the judge itself raises CancelledError or SystemExit, which is then an error."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

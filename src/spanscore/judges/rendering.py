@@ -29,7 +29,7 @@ _BRACKETS: Final = (
     "<\uff1c\ufe64\u2039\u3008\u27e8\u2329\u276e\u276c\u2770\u29fc\u2991\u02c2\u1438\u16b2\u226e\u227a\u226a\u22d6\u00ab\u300a"
     "\u27ea\u2264\u2a7d\u22d8\u2993\u25c1\u25c3\ufe3d\ufe3f\u2a79\u2aa1\U0001d236\U000e003c"
 )
-"""Characters that look like ``<``; ``≮`` and the vertical forms decompose into one. The last one is invisible."""
+"""Characters that look like ``<``; ``≮`` and the vertical forms decompose into such a character. The last is invisible."""
 _SLASHES: Final = "/\\\u2044\u2215\u2216\u29f8\u29f9\u2571\u27cb\u3033\u30ce\u31d3\u4e3f\u2cc6\u1735\u29f5\U0001d23a()"
 """Characters that look like ``/``, and the brackets of ``⒠``, whose letters are in brackets."""
 _BLANKS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u17b4\u17b5\U0001d159\ufffc")
@@ -54,7 +54,7 @@ _NAMED = re.compile(r"(?:.* )?(?:LATIN|SYMBOL) (?:.* )?([A-Z])(?: WITH .*)?")
 _TAG_SIGNS = re.compile("[\U000e0020-\U000e007e]")
 """Invisible twins of ASCII characters, which some models can read."""
 _MOST_SIGNS: Final = 50_000
-"""Most characters of one text that are examined one by one, in some 50 ms. Behind them every suspicious one is escaped."""
+"""Most characters of one text that are examined one by one, in some 50 ms. Every further suspicious character is escaped."""
 
 _ROLES = "system|user|human|assistant|model"
 _ANGLED = (
@@ -67,7 +67,7 @@ _MAY_OPEN = r"[\s/]*+(?:[eE][\s/]*+(?:[vV\\&%]|[^\x00-\x7e])|[\\&%]|[^\x00-\x7e]
 _WRITTEN = {"&": re.compile("&(?=[#lL])(?P<mark>(?!))?"), "%": re.compile("%(?=3[cC])(?P<mark>(?!))?")}
 _SQUARE = re.compile(r"\[(?=/?[A-Za-z]?[A-Z][A-Z_]+(?:_\d+)?\])")
 _HEADING = re.compile(rf"#(?=##\s*+(?i:instruction|response|input|{_ROLES})\s*+:)")
-"""Without ``re.IGNORECASE``: a pattern that begins with one literal character is searched at the speed of memory."""
+"""The pattern has no ``re.IGNORECASE``, because a search for one literal first character runs at the speed of memory."""
 _PLAIN = re.compile(rf"<[\s/]*+{_WORD}", re.IGNORECASE)
 _SIGN = re.compile(
     r'[\s/]+|\\+u[0-9a-f]{4}|\\[\\"bfnrt]|&(?:\#\d{1,7}|\#x[0-9a-f]{1,6}|[a-z]{2,8});?|%[0-9a-f]{2}|.',
@@ -79,10 +79,11 @@ _SIGN = re.compile(
 def without_marks(text: str) -> str:
     """Return JSON without parts that look like a tag of the fence or are control tokens of a chat template. In linear time.
 
-    The first character of each such part becomes an escape (``\\u003c``): a JSON parser reads the same text, a model sees no
+    The first character of each such part becomes an escape (``\\u003c``): a JSON parser reads the same text, a model reads no
     tag. Such parts are:
 
-    - ``</evidence>``, also in other letters (fullwidth, mathematical, circled, Cyrillic …), with invisible ones, as an entity
+    - ``</evidence>``, also in other letters (fullwidth, mathematical, circled, Cyrillic …), with invisible letters, as an
+      entity
     - ``<|im_end|>``, ``[/INST]``, ``<<SYS>>``, ``<start_of_turn>``, ``</s>`` …: a tokenizer makes one token of it anywhere
     """
     escape = _Escape()
@@ -175,11 +176,12 @@ SAMPLE_PARTS: Final = ("retrieved_contexts", "reference_contexts", "user_input",
 class Rendered(NamedTuple):
     """The two texts for a chat model. The system text contains no evidence.
 
-    The evidence is written by untrusted people. It is JSON between two tags that cannot occur inside it, so that a model takes
+    The evidence, written by untrusted people, is JSON between two tags that cannot occur inside it, so that a model takes
     commands inside it for evidence.
 
-    Providers bill a beginning that is in their cache at a tenth to a half of its price. By default the system text is therefore
-    the same for all metrics, and the user text begins with the evidence: questions about one sample have the same beginning.
+    Providers bill a beginning that is in their cache at a tenth to a half of its price. By default the system text is
+    therefore the same for all metrics, and the user text begins with the evidence: questions about one sample have the same
+    beginning.
     """
 
     system: str
@@ -246,14 +248,14 @@ def fenced(evidence: Any) -> str:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON in the format of the fence, before any escaping."""
-    # Compact, and no line breaks at the tags: a sixth of the tokens around a short question and answer.
+    # Compact, without line breaks at the tags: this saves a sixth of the tokens around a short question and answer.
     return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
 
 
 def _without_tags(text: str) -> str:
     """Return JSON without parts that look like a tag, in valid UTF-8: a lone surrogate (a cut emoji) is replaced."""
     if not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")  # providers' clients raise on one
+        text = text.encode("utf-8", "replace").decode("utf-8")  # providers' clients raise on a lone surrogate
     return without_marks(text)
 
 
@@ -263,8 +265,20 @@ def form(output: type[BaseModel]) -> str:
 
     It takes a third of the tokens of the equivalent JSON schema. Cached: building it is half the cost of a call.
     """
-    schema = output.model_json_schema()
+    schema = schema_of(output)
     return _form(schema, schema.get("$defs", {}))
+
+
+@lru_cache(maxsize=256)
+def schema_of(output: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the JSON schema of an answer, with the descriptions of its fields and without those of its classes.
+
+    Pydantic describes a class by its docstring, which is for readers of the code: rewording it changes no question.
+    """
+    schema = output.model_json_schema()
+    for shape in (schema, *schema.get("$defs", {}).values()):
+        shape.pop("description", None)
+    return schema
 
 
 def _form(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
@@ -293,6 +307,20 @@ _LONGEST: Final = 50_000
 """Most characters that are counted by a tokenizer, in some 2 ms; longer texts would block the loop."""
 
 
+IMAGE_TOKENS: Final = 1_600
+"""Assumed tokens of an image: Anthropic's for 1.2 megapixels. A usual photograph has fewer at OpenAI (765) and Google (258)."""
+
+
+def image_blocks(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return the images of a prompt as LangChain's standard content blocks, each behind a text block with its marker."""
+    blocks: list[dict[str, Any]] = []
+    for number, image in sorted(prompt.images.items()):
+        source = {"url": image.url} if image.base64 is None else {"base64": image.base64}
+        typed = {"mime_type": image.media_type} if image.media_type else {}
+        blocks += [{"type": "text", "text": f"[image {number}]"}, {"type": "image", **source, **typed}]
+    return blocks
+
+
 def bytes_of(text: str) -> int:
     """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
@@ -304,10 +332,10 @@ def estimate(text: str) -> int:
 
 
 def question_tokens(prompt: Prompt, model: str = "") -> int:
-    """Return the approximate input tokens of a question: by the model's tokenizer if it is loaded, else by the bytes."""
+    """Return the approximate input tokens of a question: by the model's tokenizer if it is loaded, otherwise by the bytes."""
     text = "\n".join(render(prompt))
     count = loaded_counter(model) if len(text) <= _LONGEST else None
-    return estimate(text) if count is None else count(text)
+    return len(prompt.images) * IMAGE_TOKENS + (estimate(text) if count is None else count(text))
 
 
 LEFT_OUT = "[… left out …]"
@@ -316,10 +344,9 @@ _GAP: Mapping[str, Any] = {"role": "note", "content": LEFT_OUT}
 _WINDOW = 100_000
 """Context window, in tokens, of a model whose window is unknown."""
 _ANSWER = 4_000
-"""Tokens reserved for the answer: the longest answer of our metrics has a row for each of some fifty statements."""
+"""Tokens reserved for the answer. The longest answer to a built-in metric has a row for each of some fifty statements."""
 _LARGEST_TURN = 4
-"""Largest fraction of the room, 1 / 4, for one middle message: a page that a tool found must not displace the conversation
-around it."""
+"""One middle message takes a quarter of the space at most: a page that a tool found must not displace the conversation."""
 _PASSES = 3
 """Times that contexts are cut: if escapes are dense in one place, the first cut is too small."""
 _ESCAPED = 6
@@ -341,26 +368,28 @@ def less_answer(window: int) -> int:
 
 
 def bound_of(judge: Judge) -> int:
-    """Return the maximum tokens of a question to a judge: its ``max_input_tokens``, else 96,000."""
-    told = getattr(judge, "max_input_tokens", None)
-    return told if isinstance(told, int) else less_answer(_WINDOW)
+    """Return the maximum tokens of a question to a judge: ``max_input_tokens`` of the judge, or 96,000 if it has none."""
+    limit = getattr(judge, "max_input_tokens", None)
+    return limit if isinstance(limit, int) else less_answer(_WINDOW)
 
 
 def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
     """Return a question cut to an estimated maximum of tokens; unchanged if it fits.
 
-    - Contexts lose from the end, the longest first. They are ``Passages``, or a list of texts under a key that ends in
+    - Contexts lose from the end, the longest first. Contexts are ``Passages``, or a list of texts under a key that ends in
       ``contexts``.
-    - A conversation loses its middle turns, their long parts first; the first and the last message stay whole. It is a list
-      of messages, mappings with a ``role`` (``MultiTurnSample.messages``).
-    - Everything else stays whole: question, answer, reference, statements.
+    - A conversation (a list of mappings with a ``role``, ``MultiTurnSample.messages``) loses its middle turns, their long
+      parts
+    first; the first and the last message are not cut.
+    - Question, answer, reference, statements and everything else are not cut.
 
-    A text is cut behind a sentence, else a word, else a character; at least half of the room is filled. ``LEFT_OUT`` replaces
-    the rest.
+    A text is cut behind a sentence, or else a word, or else a character, so that at least half of its space is used.
+    ``LEFT_OUT`` replaces the removed part.
 
     Raises:
         JudgeError: ``too_long``: the question does not fit even without any context and middle turn.
     """
+    max_tokens -= len(prompt.images) * IMAGE_TOKENS
     room = max_tokens * BYTES_PER_TOKEN
     foreign = [prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]
     if _at_most(foreign) + len(_SYSTEM) + bytes_of(_answer_form(prompt)) <= room:
@@ -406,7 +435,7 @@ def _cap(sizes: Sequence[int], over: float) -> float:
 
 
 def _cut(text: str, cap: float) -> str:
-    """Return a text of at most ``cap`` bytes as JSON: its beginning, and the mark."""
+    """Return the beginning of a text and the mark, together at most ``cap`` bytes as JSON."""
     size, mark = _json_bytes(text), _json_bytes(LEFT_OUT)
     if size <= max(cap, mark):
         return text
@@ -424,7 +453,7 @@ def _up_to_an_end(text: str, most: int) -> str:
         ends = deque((end.end() for end in pattern.finditer(text, most // 2, most)), maxlen=1)
         if ends:
             return text[: ends[0]].rstrip()
-    while most and category(text[most])[0] == "M":  # a vowel sign or an accent of the character before
+    while most and category(text[most])[0] == "M":  # a vowel sign or an accent belongs to the character before
         most -= 1
     return text[:most].rstrip()
 
@@ -438,7 +467,7 @@ def _shorter_talk(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]
 
 
 def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mapping[str, Any]]:
-    """Return messages whose middle turns are kept from both ends while there is room; the mark replaces the rest."""
+    """Return messages with as many middle turns, from both ends, as there is space for; the mark replaces the other turns."""
     first, turns, last = messages[:1], deque(messages[1:-1]), messages[1:][-1:]
     room = sum(map(_json_bytes, turns)) - over - _json_bytes(_GAP)
     largest = room / _LARGEST_TURN
@@ -446,7 +475,7 @@ def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mappi
     after: deque[Mapping[str, Any]] = deque()
     while turns:
         late = len(after) <= len(before)  # later turns count more
-        turn = _capped(turns.pop() if late else turns.popleft(), largest)
+        turn = _cap_message(turns.pop() if late else turns.popleft(), largest)
         room -= _json_bytes(turn)
         if room < 0:
             return [*first, *before, _GAP, *after, *last]
@@ -457,7 +486,7 @@ def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mappi
     return [*first, *before, *after, *last]
 
 
-def _capped(turn: Mapping[str, Any], cap: float) -> Mapping[str, Any]:
+def _cap_message(turn: Mapping[str, Any], cap: float) -> Mapping[str, Any]:
     """Return a message whose text has at most ``cap`` bytes; the arguments of a tool call above ``cap`` are left out."""
     capped = dict(turn)
     if isinstance(turn.get("content"), str):
@@ -487,4 +516,4 @@ def _at_most(value: Any) -> float:
     return 30 if value is None or isinstance(value, int | float) else float("inf")
 
 
-_FENCE = bytes_of(fenced("")) - 2  # without the quotes
+_FENCE = bytes_of(fenced("")) - 2  # less the two quotes

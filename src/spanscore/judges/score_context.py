@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
-from spanscore.core.context import is_judging, judging
+from spanscore.core.context import is_judging, judging, set_inside
+from spanscore.core.sample import Image
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
@@ -25,9 +26,9 @@ _PLAIN_KEY = "suppress_instrumentation"
 def suppress_tracing() -> AbstractContextManager[None]:
     """Mark the block as a judge's call: no instrumentation traces it. Enter and leave it in one task.
 
-    Each of its four marks stops a tracer that the others do not. OpenTelemetry instrumentations honour the context key, some
-    the plain string. LangSmith honours its own switch alone, and handlers of a configure hook, ours among them, a context
-    variable. The fifth is ``callbacks=[]`` in the LangChain judge.
+    Each of its four marks stops a tracer that the other marks do not stop. OpenTelemetry instrumentations honour the context
+    key, some the plain string. LangSmith honours only its own switch. Handlers of a configure hook, such as spanscore's,
+    honour a context variable. The LangChain judge adds a fifth mark, ``callbacks=[]``.
     """
     return nullcontext() if is_judging() else _mark_context()
 
@@ -55,7 +56,7 @@ def _without_langsmith() -> AbstractContextManager[None]:
     """Switch LangSmith off if it is loaded: importing it costs half a second, and without the import it cannot trace."""
     if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
         return nullcontext()
-    # No parent: a search for the present run would take longer than all the rest, for calls that are not traced.
+    # No parent, because a search for the present run would take longer than all other steps, for calls that are not traced.
     return _langsmith_context()(enabled=False, parent=False)
 
 
@@ -73,18 +74,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class ScoreContext:
-    """One metric's work on one sample, with the clock of the score, for its judge's middleware. Loop thread.
+    """One metric's work on one sample, with the clock of the score, for its judge's middleware. Call on the loop thread.
 
-    The engine opens one around each metric that it begins; a metric that is scored by hand has none. The score's clock runs
-    while the metric computes or a judge works. It stops while all open questions wait for a place, a rate or a breaker.
+    The engine opens this context around each metric that it begins; a metric that is scored by hand has none. The score's
+    clock runs while the metric computes or a judge works. The clock stops while all open questions wait for a place, a rate or
+    a breaker.
 
     Attributes:
         metric: name of the metric; an account's queue goes round robin by it.
         taken_s: time at which this process received the unit, by the loop's clock; ``queue_timeout`` counts from it.
         held_until_s: time until which the unit's spans wait for its scores, by the loop's clock; such units are asked first.
-        purse: the budgets that pay for its questions; None = no budget is set.
+        budget_ledger: the budgets that pay for its questions; None = no budget is set.
         transcribes: whether each of its calls has a transcript (``judges/records.py``).
         quotes: whether a transcript holds question and answer, which are content.
+        images: images of the sample, in the order of their numbers.
         first_field: the sample's field with which most of its questions begin; empty if no other question of the unit does.
         questions_alike: number of the unit's questions to the same account that begin with that field, its own included.
         on_change: called when ``is_waiting`` has changed.
@@ -92,15 +95,16 @@ class ScoreContext:
         waiting: open questions that wait to be sent.
         chosen: id of a ``FallingBack`` → the judge that it chose for all questions of the score.
         contradictions: number of its judge's verdicts that contradict their own reason.
-        source: the score's source, if another judge than the configured one gave it; None = the configured judge.
+        source: the score's source, if another judge than the configured judge gave it; None = the configured judge.
     """
 
     metric: str = ""
     taken_s: float | None = None
     held_until_s: float = -inf
-    purse: BudgetLedger | None = None
+    budget_ledger: BudgetLedger | None = None
     transcribes: bool = False
     quotes: bool = False
+    images: Sequence[Image] = ()
     first_field: str = ""
     questions_alike: int = 0
     on_change: Callable[[], None] | None = None
@@ -141,41 +145,36 @@ class ScoreContext:
             self.on_change()
 
 
-_asker: ContextVar[ScoreContext | None] = ContextVar("spanscore_asker", default=None)
+_current_score: ContextVar[ScoreContext | None] = ContextVar("spanscore_current_score", default=None)
 
 
-def asker() -> ScoreContext:
+def current_score() -> ScoreContext:
     """Return the score of the present question; an empty one if a metric is scored by hand."""
-    return _asker.get() or ScoreContext()
+    return _current_score.get() or ScoreContext()
 
 
 def ask_for(score: ScoreContext) -> None:
     """Ask all questions of this context, which ends with its task, for this score."""
-    _asker.set(score)
+    _current_score.set(score)
 
 
-@contextmanager
-def asked_by(score: ScoreContext) -> Iterator[None]:
+def asked_by(score: ScoreContext) -> AbstractContextManager[None]:
     """Ask all questions inside the block, and in tasks started there, for this score."""
-    token = _asker.set(score)
-    try:
-        yield
-    finally:
-        _asker.reset(token)
+    return set_inside(_current_score, score)
 
 
 @dataclass(slots=True, eq=False)
 class SharedWait(Generic[T]):
-    """One caller's wait for an answer that several callers share. Loop thread.
+    """One caller's wait for an answer that several callers share. Call on the loop thread.
 
     Attributes:
-        answer: the answer to come.
-        asker: the caller's score; its clock follows the request's.
+        answer: future of the answer.
+        score: the caller's score. The score's clock follows the request's clock.
         context: the caller's context.
     """
 
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    asker: ScoreContext = field(default_factory=asker)
+    score: ScoreContext = field(default_factory=current_score)
     context: Context = field(default_factory=copy_context)
     _waits: ExitStack = field(default_factory=ExitStack, init=False)
     _is_waiting: bool = field(default=False, init=False)
@@ -184,36 +183,36 @@ class SharedWait(Generic[T]):
         """End the wait with an error. Only the caller that pays for the request is charged for it."""
         self.answer.set_exception(error if pays or not isinstance(error, JudgeError) else error.without_request())
 
-    def stand(self, waiting: bool) -> None:
+    def set_waiting(self, waiting: bool) -> None:
         """Stop the caller's clock while the request waits to be sent; let it run while a judge works."""
         if waiting and not self._is_waiting:
-            self._waits.enter_context(self.asker.waits())
+            self._waits.enter_context(self.score.waits())
         elif not waiting:
             self._waits.close()
         self._is_waiting = waiting
 
 
 class SharedRequest(Generic[K, T]):
-    """One request whose answer several callers wait for. Loop thread.
+    """One request whose answer several callers wait for. Call on the loop thread.
 
     Attributes:
         waits: key of a caller → its wait, in the order of joining.
-        asker: the score in whose name the request is sent: a copy of the first caller's, whose clock all callers follow.
+        score: the score in whose name the request is sent: a copy of the first caller's, whose clock all callers follow.
     """
 
     def __init__(self) -> None:
         self.waits: dict[K, SharedWait[T]] = {}
-        self.asker = ScoreContext()
+        self.score = ScoreContext()
         self._request: asyncio.Task[None] | None = None
 
     def join(self, key: K) -> SharedWait[T]:
-        """Add a caller. It awaits the answer of the returned wait, and then calls ``leave``."""
+        """Add a caller, which awaits the answer of the returned wait, and then calls ``leave``."""
         wait = self.waits[key] = SharedWait()
         return wait
 
     async def leave(self, key: K) -> None:
-        """Remove a caller. If it is the last one, the request is cancelled, unless it has ended, and awaited."""
-        self.waits.pop(key).stand(False)
+        """Remove a caller. If it is the last, the request is cancelled, unless it has ended, and awaited."""
+        self.waits.pop(key).set_waiting(False)
         if not self.waits and self._request is not None and not self._request.done():
             self._request.cancel()
             await asyncio.wait({self._request})
@@ -224,7 +223,7 @@ class SharedRequest(Generic[K, T]):
 
     def begin(self, first: SharedWait[T], work: Coroutine[Any, Any, None]) -> None:
         """Send the request in the name and the context of a caller."""
-        self.asker = replace(first.asker, on_change=self._set_clocks)
+        self.score = replace(first.score, on_change=self._set_clocks)
         self._request = first.context.run(asyncio.ensure_future, work)
 
     def fail(self, error: BaseException) -> None:
@@ -234,4 +233,4 @@ class SharedRequest(Generic[K, T]):
 
     def _set_clocks(self) -> None:
         for wait in self.waits.values():
-            wait.stand(self.asker.is_waiting)
+            wait.set_waiting(self.score.is_waiting)

@@ -15,7 +15,7 @@ _VOCABULARIES = {
 }
 """Encoding → file name of its vocabulary in tiktoken's cache (the SHA-1 of its URL)."""
 _CHARACTERS = 4.0
-"""Characters per token in English prose and JSON: within a fifth of cl100k_base on our prompts."""
+"""Characters per token in English prose and JSON: within a fifth of cl100k_base on spanscore's prompts."""
 _loaded: dict[str, Callable[[str], int]] = {}
 
 

@@ -51,7 +51,7 @@ def test_a_line_that_a_killed_process_has_not_finished_is_cut_off(path: Path) ->
 def test_two_runs_do_not_share_a_file(path: Path) -> None:
     first = BatchFile(path)
 
-    with pytest.raises(ConfigurationError, match="belongs to a run that goes on"):
+    with pytest.raises(ConfigurationError, match=r"another run has .* open: wait for it"):
         BatchFile(path)
 
     first.close()

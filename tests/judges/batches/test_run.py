@@ -24,7 +24,7 @@ class Endpoint:
     """A batch endpoint in memory, which answers each question with its own request."""
 
     def __init__(self, most: int = 100) -> None:
-        self.most_questions = most
+        self.max_questions = most
         self.sent: list[list[BatchQuestion]] = []
         self.cancelled: list[str] = []
         self.ends = True
@@ -35,15 +35,15 @@ class Endpoint:
         self.sent.append([*questions])
         return str(len(self.sent) - 1)
 
-    def progress(self, batch: str) -> BatchProgress:
+    def progress(self, batch_id: str) -> BatchProgress:
         self._loop.call_soon_threadsafe(self.was_looked_at.set)
         return BatchProgress("completed" if self.ends else "in_progress", self.ends, int(self.ends))
 
-    def answers(self, batch: str) -> BatchAnswers:
-        return ((one.id, StoredAnswer(200, one.request.body)) for one in reversed(self.sent[int(batch)]))
+    def answers(self, batch_id: str) -> BatchAnswers:
+        return ((one.id, StoredAnswer(200, one.request.body)) for one in reversed(self.sent[int(batch_id)]))
 
-    def cancel(self, batch: str) -> None:
-        self.cancelled.append(batch)
+    def cancel(self, batch_id: str) -> None:
+        self.cancelled.append(batch_id)
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +173,7 @@ async def test_progress_names_batches_answers_and_waiting_questions(path: Path) 
 
 async def test_a_lost_batch_fails_its_questions_and_stays_in_the_file(path: Path) -> None:
     class Locked(Endpoint):
-        def progress(self, batch: str) -> BatchProgress:
+        def progress(self, batch_id: str) -> BatchProgress:
             raise ValueError("no")
 
     async def ask(asked: BatchRun, account: BatchAccount) -> Sequence[StoredAnswer]:

@@ -19,10 +19,10 @@ def buckets() -> Buckets:
     return Buckets(lambda: UTC_S)
 
 
-def told(headers: dict[str, str], *, sent_s: float = 0.0, now_s: float = 0.0) -> Buckets:
+def buckets_after(headers: dict[str, str], *, sent_s: float = 0.0, now_s: float = 0.0) -> Buckets:
     """Return buckets that know this of one question."""
     made = buckets()
-    made.told(headers, made.sent(0.0, sent_s), sent_s, now_s)
+    made.update(headers, made.count_request(0.0, sent_s), sent_s, now_s)
     return made
 
 
@@ -30,7 +30,7 @@ def left_at_once(made: Buckets, now_s: float, *, tokens: float = 1.0) -> int:
     """Send all that may leave now."""
     sent = 0
     while sent < 1000 and made.wait_s(tokens, now_s) == 0:
-        made.sent(tokens, now_s)
+        made.count_request(tokens, now_s)
         sent += 1
     return sent
 
@@ -50,13 +50,13 @@ def test_more_than_a_bucket_holds_leaves_when_it_is_full() -> None:
 
 
 def test_nothing_is_held_back_where_nobody_tells() -> None:
-    made = told({"content-type": "text/html", "x-ratelimit-remaining-requests": "many"})
+    made = buckets_after({"content-type": "text/html", "x-ratelimit-remaining-requests": "many"})
 
     assert (left_at_once(made, 0.0), made.count_tokens) == (1000, False)
 
 
 def test_no_more_leave_than_openai_says_are_left_and_then_as_they_come_back() -> None:
-    made = told(OPENAI)
+    made = buckets_after(OPENAI)
 
     assert left_at_once(made, 0.0) == 2
     assert made.wait_s(1.0, 0.0) == pytest.approx(1.0)
@@ -64,7 +64,7 @@ def test_no_more_leave_than_openai_says_are_left_and_then_as_they_come_back() ->
 
 
 def test_no_more_tokens_leave_than_anthropic_says_are_left() -> None:
-    made = told(ANTHROPIC)
+    made = buckets_after(ANTHROPIC)
 
     assert made.count_tokens
     assert left_at_once(made, 0.0, tokens=100.0) == 2
@@ -73,22 +73,22 @@ def test_no_more_tokens_leave_than_anthropic_says_are_left() -> None:
 
 def test_what_was_sent_since_is_taken_off_what_an_answer_tells() -> None:
     made = buckets()
-    first = made.sent(1.0, 0.0)
-    made.told(OPENAI, first, 0.0, 0.0)
-    second = made.sent(1.0, 0.0)
-    made.sent(1.0, 0.0)
+    first = made.count_request(1.0, 0.0)
+    made.update(OPENAI, first, 0.0, 0.0)
+    second = made.count_request(1.0, 0.0)
+    made.count_request(1.0, 0.0)
 
-    made.told({**OPENAI, "x-ratelimit-remaining-requests": "1"}, second, 0.0, 0.5)
+    made.update({**OPENAI, "x-ratelimit-remaining-requests": "1"}, second, 0.0, 0.5)
 
     assert made.wait_s(1.0, 0.5) > 0
 
 
 def test_an_older_answer_tells_nothing_new() -> None:
     made = buckets()
-    first, second = made.sent(1.0, 0.0), made.sent(1.0, 0.0)
-    made.told({**OPENAI, "x-ratelimit-remaining-requests": "0"}, second, 0.0, 0.1)
+    first, second = made.count_request(1.0, 0.0), made.count_request(1.0, 0.0)
+    made.update({**OPENAI, "x-ratelimit-remaining-requests": "0"}, second, 0.0, 0.1)
 
-    made.told({**OPENAI, "x-ratelimit-remaining-requests": "9"}, first, 0.0, 0.2)
+    made.update({**OPENAI, "x-ratelimit-remaining-requests": "9"}, first, 0.0, 0.2)
 
     assert made.wait_s(1.0, 0.2) > 0
 
@@ -102,15 +102,15 @@ def test_an_older_answer_tells_nothing_new() -> None:
     ],
 )
 def test_every_form_of_a_reset_is_read(reset: str, seconds: float) -> None:
-    told_s = {**OPENAI, "x-ratelimit-limit-requests": "1", "x-ratelimit-remaining-requests": "0"}
+    headers = {**OPENAI, "x-ratelimit-limit-requests": "1", "x-ratelimit-remaining-requests": "0"}
 
-    made = told({**told_s, "x-ratelimit-reset-requests": reset})
+    made = buckets_after({**headers, "x-ratelimit-reset-requests": reset})
 
     assert made.wait_s(1.0, 0.0) == pytest.approx(seconds)
 
 
 def test_a_limit_without_a_reset_is_per_minute() -> None:
-    made = told({"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0"})
+    made = buckets_after({"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0"})
 
     assert made.wait_s(1.0, 0.0) == pytest.approx(1.0)
 

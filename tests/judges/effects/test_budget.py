@@ -12,7 +12,7 @@ from spanscore.config.judging import Budget, Spent
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
-from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
+from spanscore.judges import Priced, RateLimited, ask, recorded_calls
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, attempt, paid_from
 from spanscore.judges.effects.cost import Budgeted, budgeted
 from spanscore.judges.records import record
@@ -51,10 +51,10 @@ class Clock:
         return self.now_s
 
 
-async def asked(judge: Judge, purse: BudgetLedger, times: int = 1, metric: str = "m") -> list[Reply | str]:
+async def asked(judge: Judge, budget_ledger: BudgetLedger, times: int = 1, metric: str = "m") -> list[Reply | str]:
     """Ask in the name of a metric; replies, or the types of the errors."""
     found: list[Reply | str] = []
-    with asked_by(ScoreContext(metric, purse=purse)):
+    with asked_by(ScoreContext(metric, budget_ledger=budget_ledger)):
         for _ in range(times):
             try:
                 found.append(await budgeted(judge).ask(QUESTION))
@@ -64,9 +64,9 @@ async def asked(judge: Judge, purse: BudgetLedger, times: int = 1, metric: str =
 
 
 async def test_at_the_budget_no_further_question_is_sent() -> None:
-    judge, purse = Scripted(), BudgetLedger([CALLS], clock=Clock())
+    judge, budget_ledger = Scripted(), BudgetLedger([CALLS], clock=Clock())
 
-    found = await asked(judge, purse, times=5)
+    found = await asked(judge, budget_ledger, times=5)
 
     assert judge.asked == 3
     assert found[3:] == ["budget", "budget"]
@@ -74,11 +74,11 @@ async def test_at_the_budget_no_further_question_is_sent() -> None:
 
 async def test_the_next_window_has_its_own_money() -> None:
     judge, clock = Scripted(), Clock()
-    purse = BudgetLedger([CALLS], clock=clock)
+    budget_ledger = BudgetLedger([CALLS], clock=clock)
 
-    await asked(judge, purse, times=5)
+    await asked(judge, budget_ledger, times=5)
     clock.now_s = NOON + 3600
-    await asked(judge, purse, times=5)
+    await asked(judge, budget_ledger, times=5)
 
     assert judge.asked == 6
 
@@ -92,27 +92,27 @@ async def test_a_judge_that_nobody_budgets_is_asked_as_ever() -> None:
 
 
 async def test_a_budget_of_one_metric_is_no_other_metrics() -> None:
-    judge, purse = Scripted(), BudgetLedger([Budget(calls=1, per="1h", metric="mine")], clock=Clock())
+    judge, budget_ledger = Scripted(), BudgetLedger([Budget(calls=1, per="1h", metric="mine")], clock=Clock())
 
-    mine = await asked(judge, purse, times=2, metric="mine")
-    others = await asked(judge, purse, times=2, metric="other")
+    mine = await asked(judge, budget_ledger, times=2, metric="mine")
+    others = await asked(judge, budget_ledger, times=2, metric="other")
 
     assert mine[1] == "budget"
     assert "budget" not in others
 
 
 async def test_what_comes_back_takes_the_place_of_what_was_reserved() -> None:
-    purse = BudgetLedger([TOKENS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS], clock=Clock())
 
-    await asked(Scripted(), purse)
+    await asked(Scripted(), budget_ledger)
 
-    assert purse.spent(TOKENS) == 120
-    assert purse.paid()["m"].spent == Spent(0.0, 120, 1)
-    assert purse.paid()["m"].reserved == Spent()
+    assert budget_ledger.spent(TOKENS) == 120
+    assert budget_ledger.paid()["m"].spent == Spent(0.0, 120, 1)
+    assert budget_ledger.paid()["m"].reserved == Spent()
 
 
 async def test_questions_that_are_out_hold_their_reservation() -> None:
-    purse, answered = BudgetLedger([CALLS], clock=Clock()), asyncio.Event()
+    budget_ledger, answered = BudgetLedger([CALLS], clock=Clock()), asyncio.Event()
 
     class Slow(Scripted):
         async def ask(self, prompt: Prompt) -> Reply:
@@ -121,7 +121,7 @@ async def test_questions_that_are_out_hold_their_reservation() -> None:
             return Reply(text=GOOD)
 
     judge = Slow()
-    questions = [asyncio.create_task(asked(judge, purse)) for _ in range(5)]
+    questions = [asyncio.create_task(asked(judge, budget_ledger)) for _ in range(5)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     out = judge.asked
@@ -145,12 +145,12 @@ async def test_questions_that_are_out_hold_their_reservation() -> None:
     ],
 )
 async def test_what_may_be_billed_stays_spent(error: Exception, calls: int) -> None:
-    purse = BudgetLedger([CALLS], clock=Clock())
+    budget_ledger = BudgetLedger([CALLS], clock=Clock())
 
-    with asked_by(ScoreContext("m", purse=purse)), pytest.raises(type(error)):
+    with asked_by(ScoreContext("m", budget_ledger=budget_ledger)), pytest.raises(type(error)):
         await budgeted(Scripted(error)).ask(QUESTION)
 
-    assert purse.spent(CALLS) == calls
+    assert budget_ledger.spent(CALLS) == calls
 
 
 async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> None:
@@ -159,19 +159,19 @@ async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> No
             await asyncio.Event().wait()
             raise AssertionError
 
-    purse = BudgetLedger([CALLS], clock=Clock())
+    budget_ledger = BudgetLedger([CALLS], clock=Clock())
 
-    found = await asked(Timed(Priced(Hangs(), {}), 0.001), purse)
+    found = await asked(RateLimited(Priced(Hangs(), {}), max_attempts=1, timeout=0.001), budget_ledger)
     await asyncio.sleep(0)
 
-    assert (found, purse.spent(CALLS)) == (["timeout"], 1)
+    assert (found, budget_ledger.spent(CALLS)) == (["timeout"], 1)
 
 
 def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> None:
-    purse = BudgetLedger([Budget(calls=1, per="1h")])
+    budget_ledger = BudgetLedger([Budget(calls=1, per="1h")])
 
-    with paid_from(purse, "m", Spent(calls=1.0)):  # it waits
-        with paid_from(purse, "m", Spent(calls=1.0)), attempt() as other:
+    with paid_from(budget_ledger, "m", Spent(calls=1.0)):  # it waits
+        with paid_from(budget_ledger, "m", Spent(calls=1.0)), attempt() as other:
             assert other is not None
 
         with pytest.raises(JudgeBudgetSpent), attempt():
@@ -179,112 +179,114 @@ def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> 
 
 
 def test_after_some_answers_the_longest_of_them_is_what_is_expected() -> None:
-    purse = BudgetLedger([Budget(tokens=1_000, per="1h")])
+    budget_ledger = BudgetLedger([Budget(tokens=1_000, per="1h")])
 
-    before = purse.longest_answer
+    before = budget_ledger.longest_answer
     for tokens in [*[20] * 19, 30]:
-        purse.note_answer(tokens)
+        budget_ledger.note_answer(tokens)
 
-    assert (before, purse.longest_answer) == (500, 30)
+    assert (before, budget_ledger.longest_answer) == (500, 30)
 
 
 async def test_each_attempt_is_paid_for_when_it_is_sent() -> None:
     judge = Scripted(JudgeTimeout("late"))
-    retrying = Retrying(Priced(judge, {}), 5, sleep=lambda _: asyncio.sleep(0))
-    purse = BudgetLedger([CALLS], clock=Clock())
+    retrying = RateLimited(Priced(judge, {}), max_attempts=5, jitter=lambda _: 0.0)
+    budget_ledger = BudgetLedger([CALLS], clock=Clock())
 
-    found = await asked(retrying, purse)
+    found = await asked(retrying, budget_ledger)
 
-    assert (judge.asked, purse.spent(CALLS), found) == (3, 3, ["budget"])
+    assert (judge.asked, budget_ledger.spent(CALLS), found) == (3, 3, ["budget"])
 
 
 async def test_a_question_that_waited_is_paid_from_the_window_in_which_it_is_sent() -> None:
     clock, judge = Clock(), Scripted()
-    purse = BudgetLedger([CALLS], clock=clock)
+    budget_ledger = BudgetLedger([CALLS], clock=clock)
 
     class Waits(Budgeted):
         async def ask(self, prompt: Prompt) -> Reply:
             clock.now_s = NOON + 3600
             return await self.judge.ask(prompt)
 
-    with asked_by(ScoreContext("m", purse=purse)):
+    with asked_by(ScoreContext("m", budget_ledger=budget_ledger)):
         await Budgeted(Waits(Priced(judge, {}))).ask(QUESTION)
 
-    assert purse.spent(CALLS) == 1
+    assert budget_ledger.spent(CALLS) == 1
 
 
 @pytest.mark.parametrize(("actual", "owed"), [(150, 50), (10, 0)])
 def test_of_an_answer_that_comes_in_the_next_window_that_owes_what_was_not_reserved(actual: int, owed: int) -> None:
     clock = Clock()
-    purse = BudgetLedger([TOKENS], clock=clock)
+    budget_ledger = BudgetLedger([TOKENS], clock=clock)
 
-    reservation = purse.reserve("m", Spent(tokens=100, calls=1))
+    reservation = budget_ledger.reserve("m", Spent(tokens=100, calls=1))
     clock.now_s = NOON + 3600
     reservation.settle(Spent(tokens=actual, calls=1))
 
-    assert purse.spent(TOKENS) == owed
-    assert purse.paid()["m"].spent.tokens == actual
+    assert budget_ledger.spent(TOKENS) == owed
+    assert budget_ledger.paid()["m"].spent.tokens == actual
 
 
 async def test_money_is_reserved_by_the_price_of_the_model() -> None:
     usd = Budget(usd=1.0, per="1h")
-    purse = BudgetLedger([usd], clock=Clock())
+    budget_ledger = BudgetLedger([usd], clock=Clock())
 
-    await asked(Priced(Scripted(), PRICES), purse)
+    await asked(Priced(Scripted(), PRICES), budget_ledger)
 
-    assert purse.spent(usd) == pytest.approx((100 * 1.0 + 20 * 10.0) / 1e6)
+    assert budget_ledger.spent(usd) == pytest.approx((100 * 1.0 + 20 * 10.0) / 1e6)
 
 
 async def test_a_model_that_first_shows_in_an_answer_costs_as_the_dearest(caplog: pytest.LogCaptureFixture) -> None:
     usd = Budget(usd=1.0, per="1h")
-    purse = BudgetLedger([usd], clock=Clock())
+    budget_ledger = BudgetLedger([usd], clock=Clock())
     judge = Scripted(Reply(text=GOOD, model="surprise", input_tokens=100, output_tokens=20))
 
-    first, _ = await asked(Priced(judge, PRICES), purse, times=2)
+    first, _ = await asked(Priced(judge, PRICES), budget_ledger, times=2)
 
-    assert purse.spent(usd) == pytest.approx(2 * (100 * 5.0 + 20 * 50.0) / 1e6)
+    assert budget_ledger.spent(usd) == pytest.approx(2 * (100 * 5.0 + 20 * 50.0) / 1e6)
     assert isinstance(first, Reply)
     assert first.cost_usd is None
     assert caplog.text.count("no price of surprise") == 1
 
 
 async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
-    purse = BudgetLedger([TOKENS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS], clock=Clock())
 
-    await asked(Scripted(Reply(text=GOOD)), purse)
+    await asked(Scripted(Reply(text=GOOD)), budget_ledger)
 
-    assert purse.spent(TOKENS) > 500
+    assert budget_ledger.spent(TOKENS) > 500
 
 
 def test_states_say_what_a_budget_is_at() -> None:
-    purse = BudgetLedger([Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock())
-    purse.factors = lambda: [0.4, 1.0]
-    purse.reserve("m", Spent(0.5, 100, 1))
+    budget_ledger = BudgetLedger(
+        [Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock()
+    )
+    budget_ledger.factors = lambda: [0.4, 1.0]
+    budget_ledger.reserve("m", Spent(0.5, 100, 1))
 
-    assert purse.states() == [
+    assert budget_ledger.states() == [
         BudgetState("calls", "1h", None, 2.0, 1.0, 0.4),
         BudgetState("usd", "30m", "m", 2.0, 0.5, 1.0),
     ]
 
 
 def test_what_is_turned_away_by_one_budget_is_spent_of_none() -> None:
-    purse = BudgetLedger([TOKENS, CALLS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS, CALLS], clock=Clock())
     for _ in range(3):
-        purse.reserve("m", Spent(tokens=1, calls=1))
+        budget_ledger.reserve("m", Spent(tokens=1, calls=1))
 
     with pytest.raises(JudgeBudgetSpent, match="the budget of 3 calls per 1h is spent"):
-        purse.reserve("m", Spent(tokens=1, calls=1))
+        budget_ledger.reserve("m", Spent(tokens=1, calls=1))
 
-    assert purse.spent(CALLS) == purse.spent(TOKENS) == 3
+    assert budget_ledger.spent(CALLS) == budget_ledger.spent(TOKENS) == 3
 
 
-async def test_what_was_answered_in_vain_is_paid_for_as_it_was_told() -> None:
+async def test_what_was_answered_in_vain_is_paid_for_as_it_was_reported() -> None:
     cut = JudgeError("cut", error_type="cut", input_tokens=100, output_tokens=900)
-    purse = BudgetLedger([TOKENS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS], clock=Clock())
 
-    await asked(Scripted(cut), purse)
+    await asked(Scripted(cut), budget_ledger)
 
-    assert purse.spent(TOKENS) == 1_000
+    assert budget_ledger.spent(TOKENS) == 1_000
 
 
 async def test_requests_that_a_judge_made_before_the_last_are_paid_for() -> None:
@@ -293,15 +295,15 @@ async def test_requests_that_a_judge_made_before_the_last_are_paid_for() -> None
             record(JudgeCall(step=prompt.step, model="m", input_tokens=100, output_tokens=400, error_type="cut"))
             return await super().ask(prompt)
 
-    purse = BudgetLedger([TOKENS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS], clock=Clock())
 
-    await asked(Twice(), purse)
+    await asked(Twice(), budget_ledger)
 
-    assert (purse.spent(TOKENS), purse.paid()["m"].spent.calls) == (620, 2)
+    assert (budget_ledger.spent(TOKENS), budget_ledger.paid()["m"].spent.calls) == (620, 2)
 
 
 async def test_a_question_that_was_given_up_is_a_call_with_estimated_tokens_and_cost() -> None:
-    judge = Retrying(Priced(Scripted(JudgeTimeout("late")), PRICES), 2, sleep=lambda _: asyncio.sleep(0))
+    judge = RateLimited(Priced(Scripted(JudgeTimeout("late")), PRICES), max_attempts=2, jitter=lambda _: 0.0)
 
     with recorded_calls() as calls, pytest.raises(JudgeTimeout):
         await ask(judge, QUESTION)
@@ -312,22 +314,52 @@ async def test_a_question_that_was_given_up_is_a_call_with_estimated_tokens_and_
 
 
 async def test_a_question_that_was_not_sent_is_no_call() -> None:
-    purse = BudgetLedger([Budget(calls=0.5, per="1h")], clock=Clock())
+    budget_ledger = BudgetLedger([Budget(calls=0.5, per="1h")], clock=Clock())
 
-    with recorded_calls() as calls, asked_by(ScoreContext("m", purse=purse)), pytest.raises(JudgeBudgetSpent):
+    with (
+        recorded_calls() as calls,
+        asked_by(ScoreContext("m", budget_ledger=budget_ledger)),
+        pytest.raises(JudgeBudgetSpent),
+    ):
         await ask(Scripted(), QUESTION)
 
     assert calls == []
 
 
 def test_an_attempt_of_unknown_cost_is_not_refunded() -> None:
-    purse = BudgetLedger([TOKENS], clock=Clock())
+    budget_ledger = BudgetLedger([TOKENS], clock=Clock())
 
     with (
         suppress(RuntimeError),
-        paid_from(purse, "m", Spent(tokens=400.0, calls=1.0)),
+        paid_from(budget_ledger, "m", Spent(tokens=400.0, calls=1.0)),
         attempt(),
     ):
         raise RuntimeError("nobody knows whether it was sent")
 
-    assert purse.spent(TOKENS) == 400.0
+    assert budget_ledger.spent(TOKENS) == 400.0
+
+
+def test_a_changed_limit_counts_what_was_spent_and_what_is_reserved() -> None:
+    clock = Clock()
+    budget_ledger = BudgetLedger([Budget(calls=10, per="1h")], clock=clock)
+    reservation = budget_ledger.reserve("m", Spent(0.0, 0.0, 2.0))
+
+    budget_ledger.change([Budget(calls=4, per="60m"), Budget(tokens=100, per="1h")])
+    reservation.settle(Spent(0.0, 50.0, 3.0))
+
+    assert [(state.unit, state.spent, state.limit) for state in budget_ledger.states()] == [
+        ("calls", 3.0, 4.0),
+        ("tokens", 0.0, 100.0),
+    ]
+    budget_ledger.reserve("m", Spent(0.0, 0.0, 1.0))
+    with pytest.raises(JudgeBudgetSpent):
+        budget_ledger.reserve("m", Spent(0.0, 0.0, 1.0))
+
+
+def test_a_changed_limit_of_a_share_changes_the_accrued_part_with_it() -> None:
+    budget_ledger = BudgetLedger([Budget(calls=100, per="1h")], clock=Clock())
+    budget_ledger.share(0.5)
+
+    budget_ledger.change([Budget(calls=10, per="1h")])
+
+    assert [state.limit for state in budget_ledger.states()] == [5.0]

@@ -14,7 +14,7 @@ from spanscore.errors import JudgeUnavailable, JudgeUnparseable
 from spanscore.judges import ask, judge, recorded_calls
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.cache import Cached, MemoryAnswers, answers_kept, key_of
-from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.effects.limited import limiters_of
 
 GOOD = '{"verdict": 1}'
 
@@ -114,7 +114,7 @@ async def test_the_state_of_the_account_counts_what_was_not_asked() -> None:
     for _ in range(3):
         await made.ask(QUESTION)
 
-    assert [(gate.state.calls, gate.state.cached) for gate in gates_of(made)] == [(1, 2)]
+    assert [(limiter.state.calls, limiter.state.cached) for limiter in limiters_of(made)] == [(1, 2)]
 
 
 async def test_a_failure_is_not_kept() -> None:

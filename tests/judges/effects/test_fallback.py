@@ -120,14 +120,14 @@ class DownAtFirst(Of):
 def test_while_a_breaker_is_open_scores_that_begin_have_another_judge_and_those_that_began_do_not() -> None:
     falling = judge(DownAtFirst("a"), fallback=[Of("b")])
 
-    async def told() -> list[Any]:
+    async def replies() -> list[Any]:
         begun = asyncio.gather(*(falling.ask(QUESTION) for _ in range(20)))
         await asyncio.sleep(0.8)
         during = await falling.ask(QUESTION)
         await asyncio.sleep(60.0)
         return [during, await falling.ask(QUESTION), *await begun]
 
-    assert [reply.text for reply in run(told())] == ["b", *["a"] * 21]
+    assert [reply.text for reply in run(replies())] == ["b", *["a"] * 21]
 
 
 def test_a_users_own_judge_gets_the_breaker_that_a_fallback_goes_by_once() -> None:

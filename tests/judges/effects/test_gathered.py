@@ -13,6 +13,8 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import replied
 from spanscore.judges.effects.budget_ledger import BudgetLedger
+from spanscore.judges.effects.limited import RateLimited
+from spanscore.judges.effects.middleware import layers
 from spanscore.judges.effects.stack import stacked
 from spanscore.judges.records import recorded_calls
 from spanscore.judges.score_context import ScoreContext, asked_by
@@ -54,13 +56,11 @@ class Voting:
         return Reply(text=SAID, model="m", input_tokens=10, output_tokens=2, other_completions=(sibling,) * more)
 
 
-def gated(judge: Any, **settings: Any) -> Any:
-    """Return a judge behind a gate of its own, which asks again at once."""
+def limited(judge: Any, **settings: Any) -> Any:
+    """Return a judge behind a limiter of its own, which asks again at once."""
     made: Any = stacked(judge, {"prices": PRICES, **settings}, chat_model=True)
-    layer = made
-    while not hasattr(layer, "_dice"):
-        layer = layer.judge
-    layer._dice = lambda longest: 0.0
+    (limited,) = (layer for layer in layers(made) if isinstance(layer, RateLimited))
+    limited.jitter = lambda longest: 0.0
     return made
 
 
@@ -83,7 +83,7 @@ async def settled() -> None:
 @pytest.mark.parametrize("limits", [{}, {"max_concurrency": 2}, {"requests_per_minute": 6_000}])
 async def test_a_vote_is_one_request_whatever_limits_it(limits: dict[str, Any]) -> None:
     inner = Voting()
-    judge = gated(inner, **limits)
+    judge = limited(inner, **limits)
 
     votes = await asyncio.gather(*(cast(judge, about=str(i)) for i in range(8)))
 
@@ -95,7 +95,7 @@ async def test_a_vote_that_fails_is_asked_again_as_a_whole() -> None:
     inner = Voting(JudgeUnavailable("down"), JudgeOverloaded("busy"))
 
     with recorded_calls() as calls:
-        vote = await cast(gated(inner))
+        vote = await cast(limited(inner))
 
     assert inner.asked == [5, 5, 5]
     assert [reply.text for reply in vote] == [SAID] * 5
@@ -103,11 +103,11 @@ async def test_a_vote_that_fails_is_asked_again_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("error", [JudgeTimeout("late"), JudgeError("no", error_type="declined")])
-async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_told(error: JudgeError) -> None:
+async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_reported(error: JudgeError) -> None:
     with recorded_calls() as calls:
-        vote = await cast(gated(Voting(error), max_attempts=1))
+        vote = await cast(limited(Voting(error), max_attempts=1))
 
-    assert [(type(told), told.error_type) for told in vote] == [(type(error), error.error_type)] * 5
+    assert [(type(rows), rows.error_type) for rows in vote] == [(type(error), error.error_type)] * 5
     assert [(call.error_type, call.estimated) for call in calls] == [
         (error.error_type, isinstance(error, JudgeTimeout))
     ]
@@ -116,7 +116,7 @@ async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_told(error: J
 async def test_answers_that_the_judge_did_not_give_are_asked_for_one_by_one() -> None:
     inner = Voting(at_most=3)
 
-    vote = await cast(gated(inner))
+    vote = await cast(limited(inner))
 
     assert inner.asked == [5, 1, 1]
     assert [reply.text for reply in vote] == [SAID] * 5
@@ -126,14 +126,14 @@ async def test_a_judge_that_gives_one_answer_to_a_question_is_asked_for_each_bal
     inner = Voting()
     inner.answers_several = False
 
-    await cast(gated(inner))
+    await cast(limited(inner))
 
     assert inner.asked == [1] * 5
 
 
 async def test_the_same_sample_twice_is_two_votes() -> None:
     inner = Voting()
-    judge = gated(inner)
+    judge = limited(inner)
 
     await asyncio.gather(cast(judge), cast(judge))
 
@@ -141,24 +141,24 @@ async def test_the_same_sample_twice_is_two_votes() -> None:
 
 
 async def test_a_vote_costs_what_its_one_request_costs_and_its_budget_knows_it() -> None:
-    purse = BudgetLedger([Budget(usd=100_000, per="1h"), Budget(calls=10, per="1h")])
+    budget_ledger = BudgetLedger([Budget(usd=100_000, per="1h"), Budget(calls=10, per="1h")])
 
-    with asked_by(ScoreContext("polite", purse=purse)):
-        vote = await cast(gated(Voting()))
+    with asked_by(ScoreContext("polite", budget_ledger=budget_ledger)):
+        vote = await cast(limited(Voting()))
 
     assert [reply.cost_usd for reply in vote] == [30.0, 20.0, 20.0, 20.0, 20.0]
-    assert [purse.spent(budget) for budget in purse.budgets] == [110.0, 1.0]
+    assert [budget_ledger.spent(budget) for budget in budget_ledger.budgets] == [110.0, 1.0]
 
 
 async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
-    purse = BudgetLedger([Budget(tokens=100_000, per="1h")])
+    budget_ledger = BudgetLedger([Budget(tokens=100_000, per="1h")])
     inner = Voting()
     inner.holds.clear()
 
-    with asked_by(ScoreContext("polite", purse=purse)):
-        vote = asyncio.ensure_future(cast(gated(inner)))
+    with asked_by(ScoreContext("polite", budget_ledger=budget_ledger)):
+        vote = asyncio.ensure_future(cast(limited(inner)))
         await settled()
-        reserved = purse.spent(purse.budgets[0])
+        reserved = budget_ledger.spent(budget_ledger.budgets[0])
         inner.holds.set()
         await vote
 
@@ -168,7 +168,7 @@ async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
 async def test_the_clock_of_a_score_stands_still_while_its_vote_waits_for_a_place() -> None:
     inner, score = Voting(), ScoreContext("polite")
     inner.holds.clear()
-    judge = gated(inner, max_concurrency=1)
+    judge = limited(inner, max_concurrency=1)
     first = asyncio.ensure_future(cast(judge, about="b"))
     await settled()
 
@@ -189,7 +189,7 @@ async def test_a_vote_that_is_cancelled_is_recorded_as_one_call_that_was_given_u
     inner.holds.clear()
 
     with recorded_calls() as calls:
-        vote = asyncio.ensure_future(cast(gated(inner)))
+        vote = asyncio.ensure_future(cast(limited(inner)))
         await settled()
         vote.cancel()
         await asyncio.wait({vote})
@@ -200,7 +200,7 @@ async def test_a_vote_that_is_cancelled_is_recorded_as_one_call_that_was_given_u
 async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() -> None:
     inner = Voting()
     inner.holds.clear()
-    judge = gated(inner)
+    judge = limited(inner)
     prompts = [
         Prompt(step="critique", instruction="", evidence={}, output=BinaryAnswer, vote_index=number)
         for number in range(3)
@@ -219,7 +219,7 @@ async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() ->
 
 async def test_ballots_that_were_answered_before_are_not_asked_again() -> None:
     inner = Voting()
-    judge = gated(inner, cache="memory")
+    judge = limited(inner, cache="memory")
 
     await cast(judge, 3)
     vote = await cast(judge, 5)

@@ -27,18 +27,18 @@ class Account:
             self.serial += 1
             ticket = RequestSlot(self.serial, self.now_s, len(self.out) + 1)
             self.out.append(ticket)
-            self.places.sent(ticket, self.now_s)
+            self.places.count_request(ticket, self.now_s)
             new.append(ticket)
         return new
 
     def answer(self, *tickets: RequestSlot, in_use: bool = True) -> None:
         for ticket in tickets:
-            self.places.answered(ticket, self.now_s, in_use=in_use)
+            self.places.count_answer(ticket, self.now_s, in_use=in_use)
             self._end(ticket)
 
     def refuse(self, *tickets: RequestSlot) -> None:
         for ticket in tickets:
-            self.places.refused(ticket, self.now_s, self.out)
+            self.places.count_refusal(ticket, self.now_s, self.out)
             self._end(ticket)
 
     def round_trip(self, allowed: float = inf, *, in_use: bool = True) -> int:
@@ -53,7 +53,7 @@ class Account:
 
     def _end(self, ticket: RequestSlot) -> None:
         self.out.remove(ticket)
-        self.places.ended(ticket)
+        self.places.count_end(ticket)
 
 
 def test_it_starts_at_four_and_doubles_per_round_trip() -> None:
@@ -111,7 +111,7 @@ def test_only_a_refusal_lowers_it() -> None:
 
     for ticket in account.fill():
         account.out.remove(ticket)
-        account.places.ended(ticket)  # it failed, or its caller had left
+        account.places.count_end(ticket)  # it failed, or its caller had left
 
     assert account.places.level == level
 
@@ -180,10 +180,10 @@ def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
 
     for now_s in (1.0, 2.0):
         ninth, later = RequestSlot(int(10 * now_s), now_s, 9), RequestSlot(int(10 * now_s) + 1, now_s, 3)
-        places.sent(ninth, now_s)
-        places.refused(ninth, now_s)
-        places.sent(later, now_s)
-        places.answered(later, now_s + 0.5, in_use=True)
+        places.count_request(ninth, now_s)
+        places.count_refusal(ninth, now_s)
+        places.count_request(later, now_s)
+        places.count_answer(later, now_s + 0.5, in_use=True)
 
     assert (places.paced, places.level) == (False, 8.0)
 
@@ -191,7 +191,7 @@ def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
 def test_below_one_it_is_one_call_per_round_trip_divided_by_it() -> None:
     places = AdaptiveConcurrency(64)
     places.level = 0.25
-    places.sent(RequestSlot(1, 0.0, 1), 0.0)
+    places.count_request(RequestSlot(1, 0.0, 1), 0.0)
 
     assert [places.wait_s(0, now_s) for now_s in (0.0, 1.5, 2.0)] == [2.0, 0.5, 0.0]  # a round trip is taken as 0.5 s
 
@@ -200,9 +200,9 @@ def test_below_one_a_refused_question_is_not_waited_for_a_second_time() -> None:
     places = AdaptiveConcurrency(64)
     places.level = 0.25
     for serial, now_s in ((1, 0.0), (2, 2.0)):
-        places.sent(RequestSlot(serial, now_s, 1), now_s)
+        places.count_request(RequestSlot(serial, now_s, 1), now_s)
 
-    places.refused(RequestSlot(2, 2.0, 1), 2.05)
+    places.count_refusal(RequestSlot(2, 2.0, 1), 2.05)
 
     assert places.wait_s(0, 2.05) == pytest.approx(0.5 / (0.9 * 0.25) - 2.05)  # from the first one on
 

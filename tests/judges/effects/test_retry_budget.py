@@ -16,9 +16,9 @@ def test_two_answers_pay_for_one_retry() -> None:
     while budget.take():
         pass
 
-    budget.answered()
+    budget.count_answer()
     after_one = budget.take()
-    budget.answered()
+    budget.count_answer()
 
     assert (after_one, budget.take(), budget.take()) == (False, True, False)
 
@@ -26,6 +26,6 @@ def test_two_answers_pay_for_one_retry() -> None:
 def test_no_more_than_twenty_are_saved_up() -> None:
     budget = RetryBudget()
     for _ in range(100):
-        budget.answered()
+        budget.count_answer()
 
     assert sum(budget.take() for _ in range(50)) == 20

@@ -60,7 +60,7 @@ async def through(workers: Sequence[Endless], shares: Sequence[Sequence[float]],
     tasks = [asyncio.create_task(worker.work()) for worker in workers for _ in range(40)]
     for division in shares:
         for worker, fraction in zip(workers, division, strict=True):
-            worker.judge.gate.share(max(fraction, 0.01))
+            worker.judge.limiter.share(max(fraction, 0.01))
         await asyncio.sleep(each_s)
     for task in tasks:
         task.cancel()
@@ -87,7 +87,7 @@ def test_the_tokens_of_all_workers_are_those_that_were_given_through_two_rebalan
     async def scene() -> list[int]:
         workers = [Endless(f"tokens {number}", tokens_per_minute=60_000) for number in range(3)]
         for worker in workers:
-            worker.judge.gate.largest_answer = 50
+            worker.judge.limiter.largest_answer = 50
         await through(workers, [THIRDS, HALVES, THIRDS], 3 * MINUTE_S)
         return sent_by_minute(workers)
 
@@ -140,9 +140,9 @@ def test_a_process_without_any_work_still_asks_now_and_then() -> None:
 def test_a_ceiling_that_nobody_gave_is_of_each_process() -> None:
     worker = Endless("own")
 
-    worker.judge.gate.share(0.25)
+    worker.judge.limiter.share(0.25)
 
-    assert (worker.judge.gate.state.ceiling, worker.judge.gate.state.share) == (64, 0.25)
+    assert (worker.judge.limiter.state.ceiling, worker.judge.limiter.state.share) == (64, 0.25)
 
 
 class Clock:
@@ -157,17 +157,17 @@ class Spender:
     """One worker: each unit costs a call, at the pace of its share of the budget."""
 
     def __init__(self, clock: Clock) -> None:
-        self.purse = BudgetLedger([HOUR], clock=clock)
-        self.pacer = BudgetPacer([HOUR], self.purse, dict, clock=clock)
-        self.dice = Random(1)
+        self.budget_ledger = BudgetLedger([HOUR], clock=clock)
+        self.pacer = BudgetPacer([HOUR], self.budget_ledger, dict, clock=clock)
+        self.rng = Random(1)
         self.paid = 0
 
     def unit(self) -> None:
-        taken = self.dice.random() < self.pacer.factor("m")
+        taken = self.rng.random() < self.pacer.factor("m")
         self.pacer.count("m", taken=taken)
         if taken:
             with suppress(JudgeBudgetSpent):
-                self.purse.reserve("m", Spent(calls=1))
+                self.budget_ledger.reserve("m", Spent(calls=1))
                 self.paid += 1
 
 
@@ -178,7 +178,7 @@ def hour_of(workers: Sequence[Spender], clock: Clock, shares: Sequence[Sequence[
         division = shares[second * len(shares) // 3_600]
         if second % (3_600 // len(shares)) == 0:
             for worker, fraction in zip(workers, division, strict=True):
-                worker.purse.share(fraction)
+                worker.budget_ledger.share(fraction)
         workers[bisect(list(accumulate(division)), second * 7 % 12 / 12 + 1e-9)].unit()
         clock.now_s += 1
     return sum(worker.paid for worker in workers) - paid_before
@@ -195,37 +195,37 @@ def test_three_workers_spend_one_budget_through_two_rebalances() -> None:
 
 def test_the_parts_of_a_window_add_up_to_one_budget() -> None:
     clock = Clock()
-    purses = [BudgetLedger([HOUR], clock=clock) for _ in range(3)]
+    budget_ledgers = [BudgetLedger([HOUR], clock=clock) for _ in range(3)]
 
     for division in (THIRDS, HALVES, THIRDS, HALVES):
-        for purse, fraction in zip(purses, division, strict=True):
-            purse.share(fraction)
+        for budget_ledger, fraction in zip(budget_ledgers, division, strict=True):
+            budget_ledger.share(fraction)
         clock.now_s += 13 * 60
 
-    assert sum(purse.limit(HOUR) for purse in purses) == pytest.approx(HOUR.amount)
-    assert purses[0].limit(HOUR) == purses[1].limit(HOUR) > purses[2].limit(HOUR)
+    assert sum(budget_ledger.limit(HOUR) for budget_ledger in budget_ledgers) == pytest.approx(HOUR.amount)
+    assert budget_ledgers[0].limit(HOUR) == budget_ledgers[1].limit(HOUR) > budget_ledgers[2].limit(HOUR)
 
 
 def test_who_joins_in_the_middle_of_a_window_has_what_accrues_from_then_on() -> None:
     clock = Clock()
     clock.now_s += 1_800
-    purse = BudgetLedger([HOUR], clock=clock)
+    budget_ledger = BudgetLedger([HOUR], clock=clock)
 
-    purse.share(0.25)
-    in_this_window = purse.limit(HOUR)
+    budget_ledger.share(0.25)
+    in_this_window = budget_ledger.limit(HOUR)
     clock.now_s += 1_800
 
-    assert (in_this_window, purse.limit(HOUR)) == (150.0, 300.0)
+    assert (in_this_window, budget_ledger.limit(HOUR)) == (150.0, 300.0)
 
 
 def test_a_clock_that_is_set_back_doubles_no_budget() -> None:
     clock = Clock()
     clock.now_s += 3_600
-    purse = BudgetLedger([HOUR], clock=clock)
-    purse.share(0.5)
+    budget_ledger = BudgetLedger([HOUR], clock=clock)
+    budget_ledger.share(0.5)
 
     clock.now_s -= 3_600
-    purse.share(0.25)
-    purse.share(0.5)
+    budget_ledger.share(0.25)
+    budget_ledger.share(0.5)
 
-    assert purse.limit(HOUR) == 600.0
+    assert budget_ledger.limit(HOUR) == 600.0

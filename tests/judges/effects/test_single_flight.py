@@ -12,7 +12,7 @@ from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited
 from spanscore.judges.effects.cache import SingleFlight
 from spanscore.judges.records import record, recorded_calls
-from spanscore.judges.score_context import ScoreContext, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, asked_by, current_score
 
 PAID = Reply(text="said", model="m-1", input_tokens=10, output_tokens=2, duration_s=3.0, cost_usd=0.5)
 FREE = Reply(text="said", model="m-1", duration_s=0.0, cost_usd=0.0, cached=True)
@@ -28,7 +28,7 @@ class Request:
         self.answered = asyncio.Event()
 
     async def __call__(self) -> Reply:
-        self.askers.append(asker())
+        self.askers.append(current_score())
         try:
             await self.answered.wait()
         except asyncio.CancelledError:

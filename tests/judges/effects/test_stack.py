@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from math import inf
 from pkgutil import iter_modules
 from typing import Any, get_type_hints
 
@@ -12,8 +13,9 @@ from tests.judges.models import QUESTION, Answers, PlainModel
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge, effects, judge, shared_judge
 from spanscore.judges.effects.cost import Budgeted
-from spanscore.judges.effects.limited import BatchedVotes, RateLimited, Retrying
+from spanscore.judges.effects.limited import BatchedVotes, RateLimited
 from spanscore.judges.effects.middleware import JudgeMiddleware, reads_instructions, unwrapped
+from spanscore.judges.effects.middleware import layers as wrapped
 from spanscore.judges.effects.prefix import CacheFilled
 from spanscore.judges.effects.stack import MiddlewareSettings
 from spanscore.metrics import create
@@ -27,8 +29,14 @@ IN_FOLDER = {
 IN_STACK = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(MiddlewareSettings, include_extras=True).items()
 }
-GATE: MiddlewareSettings = {"queue_timeout": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
-LIMITS: MiddlewareSettings = {"max_attempts": 2, "max_concurrency": 4, "timeout": 9.0}
+LIMITS: MiddlewareSettings = {
+    "queue_timeout": 60.0,
+    "requests_per_minute": 600.0,
+    "tokens_per_minute": 1e6,
+    "max_attempts": 2,
+    "max_concurrency": 4,
+    "timeout": 9.0,
+}
 FALLBACK: MiddlewareSettings = {"fallback": [Answers("other")]}
 SETTINGS: MiddlewareSettings = {
     "cache": "memory",
@@ -55,7 +63,7 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
         BatchedVotes,
     }  # the scorer's budget ledger has the remaining budget; the judge decides on several answers
     assert set(IN_STACK.values()) == IN_FOLDER - have_no_setting
-    assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
+    assert IN_STACK.keys() == SETTINGS.keys() | FALLBACK.keys()
 
 
 def test_effects_stand_around_a_judge_in_their_order() -> None:
@@ -65,22 +73,26 @@ def test_effects_stand_around_a_judge_in_their_order() -> None:
     assert layers(made) == [cached, waiting, Budgeted, *inside, Reader]
 
 
-@pytest.mark.parametrize("name", GATE)
-def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
-    setting: Any = {name: GATE[name]}  # type: ignore[literal-required]  # a key of it
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_of_an_own_judge_brings_no_other_attempts_and_no_deadline(name: str) -> None:
+    setting: Any = {name: LIMITS[name]}  # type: ignore[literal-required]  # a key of it
 
-    made: Any = judge(Reader("x"), **SETTINGS, **setting)
+    limited: Any = judge(Reader("x"), **setting)
 
-    cached, waiting, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in {**LIMITS, **FALLBACK})
-    assert layers(made) == [cached, waiting, Budgeted, *inside, Reader]
-    gated = made.judge.judge.judge
-    assert (gated.max_attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
+    assert (limited.max_attempts, limited.timeout) == (setting.get("max_attempts", 1), setting.get("timeout", inf))
+
+
+def test_an_own_judge_with_a_fallback_has_the_attempts_and_the_deadline_of_a_chat_model() -> None:
+    made: Any = judge(Reader("x"), **FALLBACK)
+
+    limited = next(layer for layer in wrapped(made.judge) if isinstance(layer, RateLimited))
+    assert (limited.max_attempts, limited.timeout) == (4, 30.0)
 
 
 @pytest.mark.parametrize("name", IN_STACK)
 def test_a_judge_shows_through_an_effect(name: str) -> None:
     plain, reader = Answers("x"), Reader("x")
-    setting: Any = {name: {**SETTINGS, **GATE, **FALLBACK}[name]}  # type: ignore[literal-required]  # a key of it
+    setting: Any = {name: {**SETTINGS, **FALLBACK}[name]}  # type: ignore[literal-required]  # a key of it
 
     around = judge(plain, **setting), judge(reader, **setting)
 
@@ -93,14 +105,15 @@ def test_a_judge_shows_through_an_effect(name: str) -> None:
 def test_a_judge_shows_through_all_effects_twice() -> None:
     reader = Reader("x")
 
-    made = judge(judge(reader, **SETTINGS), **SETTINGS)
+    inner = judge(reader, **SETTINGS)
+    made = judge(inner, cache="memory", prompt_cache_wait=2.0, max_input_tokens=9_000, prices={"answers-1": (1, 10)})
 
     assert (made.model, reads_instructions(made), unwrapped(made)) == ("answers", True, reader)
 
 
-@pytest.mark.parametrize("name", [*GATE, *LIMITS])
+@pytest.mark.parametrize("name", LIMITS)
 def test_limits_around_a_judge_that_has_its_own_are_refused(name: str) -> None:
-    setting: Any = {name: {**GATE, **LIMITS}[name]}
+    setting: Any = {name: LIMITS[name]}  # type: ignore[literal-required]  # a key of it
 
     with pytest.raises(ConfigurationError, match=f"^{name} is given around a judge that has its limits"):
         judge(judge(PlainModel()), **setting)
@@ -115,8 +128,7 @@ def test_questions_wait_for_the_first_in_one_place() -> None:
 def test_a_judge_that_stands_in_keeps_its_own_limits() -> None:
     made: Any = judge(Reader("x"), max_attempts=2, fallback=[judge(PlainModel(), max_attempts=3)])
 
-    kinds = layers(made.judges[1])
-    assert (kinds.count(RateLimited), kinds.count(Retrying)) == (1, 0)
+    assert layers(made.judges[1]).count(RateLimited) == 1
 
 
 async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
@@ -140,7 +152,7 @@ def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
         "fallback": [own],
         "cache": "",
         "prompt_cache_wait": -1,
-        **dict.fromkeys([*GATE, *LIMITS, "max_input_tokens"], 0),
+        **dict.fromkeys([*LIMITS, "max_input_tokens"], 0),
         "prices": {"m": (1,)},
     }
 

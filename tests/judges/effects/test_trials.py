@@ -13,16 +13,16 @@ from spanscore.judges.effects.rate_limits import ProbeBackoff
 def refused(times: int, *, now_s: float = 0.0) -> ProbeBackoff:
     trials = ProbeBackoff()
     for _ in range(times):
-        trials.refused(now_s)
+        trials.count_refusal(now_s)
     return trials
 
 
 def test_they_begin_with_the_second_refusal_without_an_answer_between() -> None:
     answered = refused(1)
-    answered.answered()
+    answered.count_answer()
 
     assert [refused(times).on for times in (0, 1, 2)] == [False, False, True]
-    assert not answered.refused(0.0)
+    assert not answered.count_refusal(0.0)
 
 
 def test_each_is_twice_as_long_after_the_last_up_to_four_seconds() -> None:
@@ -31,10 +31,10 @@ def test_each_is_twice_as_long_after_the_last_up_to_four_seconds() -> None:
 
 def test_one_is_out_at_a_time() -> None:
     trials, question = refused(2), RequestSlot(1, 1.0, 1)
-    trials.sent(question)
+    trials.count_request(question)
     out_s = trials.wait_s(9.0)
 
-    trials.ended(question)
+    trials.count_end(question)
 
     assert (out_s, trials.wait_s(9.0)) == (inf, 0.0)
 
@@ -42,8 +42,8 @@ def test_one_is_out_at_a_time() -> None:
 def test_a_long_silence_after_many_answers_was_a_storm_and_one_after_few_a_low_rate() -> None:
     rare, busy = refused(5), ProbeBackoff()
     for _ in range(10):
-        busy.answered()
-    busy.refused(0.0)
+        busy.count_answer()
+    busy.count_refusal(0.0)
     for trials in (rare, busy):
         trials.last_admitted_s = 0.0
 

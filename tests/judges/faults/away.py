@@ -1,4 +1,4 @@
-"""A judge on a hand-moved clock that is unavailable by a script, behind the gate of a real judge."""
+"""A judge on a hand-moved clock that is unavailable by a script, behind the limiter of a real judge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Away:
 
     script: Script
     model: str = "away"
-    dice: Random = field(default_factory=lambda: Random(0))
+    rng: Random = field(default_factory=lambda: Random(0))
     asked_s: list[float] = field(default_factory=list)
     out: int = 0
     most_out: int = 0
@@ -42,7 +42,7 @@ class Away:
         self.out += 1
         self.most_out = max(self.most_out, self.out)
         try:
-            return await self._answer(self.script(now_s, self.dice))
+            return await self._answer(self.script(now_s, self.rng))
         finally:
             self.out -= 1
 
@@ -78,8 +78,8 @@ class Came:
 
 async def asked(judge: Away, units: int, per_s: float = 5.0, **effects: Any) -> Came:
     """Ask so many questions at a pace, and wait for all of them."""
-    gated, came = (
-        RateLimited(judge, timeout=TIMEOUT_S, dice=lambda most: judge.dice.uniform(0, most), **effects),
+    limited, came = (
+        RateLimited(judge, timeout=TIMEOUT_S, jitter=lambda most: judge.rng.uniform(0, most), **effects),
         Came(),
     )
     loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def asked(judge: Away, units: int, per_s: float = 5.0, **effects: Any) -> 
         began_s = loop.time()
         with asked_by(ScoreContext("harmless", taken_s=began_s)), recorded_calls() as calls:
             try:
-                await gated.ask(QUESTION)
+                await limited.ask(QUESTION)
                 came.scored_s.append(loop.time())
             except JudgeError as error:
                 came.errors.append(error)

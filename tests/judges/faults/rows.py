@@ -13,8 +13,8 @@ from threading import active_count
 from threading import enumerate as enumerate_threads
 from typing import Any
 
+from tests.judges.faults.reports import FaultReport, Pace, check_billed, check_requests, check_scored, report_of
 from tests.judges.faults.stage import Stage, critic
-from tests.judges.faults.told import Pace, Told, check_billed, check_requests, check_scored, told_of
 from tests.servers import openai_faults as faults
 from tests.servers.faulty_openai import FaultyOpenAI, Limits
 from tests.servers.openai_faults import Fault, Play
@@ -24,13 +24,13 @@ from spanscore.metrics import BaseMetric, Finding
 _GOOD = '{"reason": "fine", "verdict": 1}'
 
 
-Row = Callable[..., Told]
+Row = Callable[..., FaultReport]
 
 
 # --- a provider that is away, for a while ---------------------------------------------------------------------------
 
 
-def refusals(pace: Pace, retry_after_s: float | None = None) -> Told:
+def refusals(pace: Pace, retry_after_s: float | None = None) -> FaultReport:
     """429 for 30 s."""
     over_s = 30 * pace.length
     asked_for_s = None if retry_after_s is None else retry_after_s * pace.length
@@ -38,15 +38,15 @@ def refusals(pace: Pace, retry_after_s: float | None = None) -> Told:
     with FaultyOpenAI(latency_s=0.1, faults=[storm]) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
         stage.submit(round(60 * pace.length * pace.per_s), pace.per_s)
-        told = told_of(stage, server)
-        check_scored(told, stage)
-        check_requests(told, stage, server, 1.10, pace)
-        check_billed(told, stage, server)
-        told.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 5 + (asked_for_s or 0))
-    return told
+        report = report_of(stage, server)
+        check_scored(report, stage)
+        check_requests(report, stage, server, 1.10, pace)
+        check_billed(report, stage, server)
+        report.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 5 + (asked_for_s or 0))
+    return report
 
 
-def connections_refused(pace: Pace) -> Told:
+def connections_refused(pace: Pace) -> FaultReport:
     """No server listens for 60 of 90 s."""
     with FaultyOpenAI(latency_s=0.1) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
@@ -56,48 +56,48 @@ def connections_refused(pace: Pace) -> Told:
         server.accept()
         over_s = stage.now_s()
         stage.submit(round(15 * pace.length * pace.per_s), pace.per_s)
-        told = told_of(stage, server)
-        check_scored(told, stage)
+        report = report_of(stage, server)
+        check_scored(report, stage)
         connects = sum(call.error_type == "connection" for call in stage.calls())
-        told.most("connects in the outage", connects, 25)
-        told.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 3 + 0.1)
-    return told
+        report.most("connects in the outage", connects, 25)
+        report.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 3 + 0.1)
+    return report
 
 
-def hangs(pace: Pace) -> Told:
+def hangs(pace: Pace) -> FaultReport:
     """No answer for 60 s."""
     over_s = 60 * pace.length
     hanging = Fault(faults.hang, until_s=over_s)
     with FaultyOpenAI(latency_s=0.1, faults=[hanging]) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
         stage.submit(round(90 * pace.length * pace.per_s), pace.per_s)
-        told = told_of(stage, server)
-        check_scored(told, stage, 0.99)
-        check_requests(told, stage, server, 1.10, pace)
-        told.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 5)
-        told.most("threads", stage.most_threads, 64 + 16)
-    return told
+        report = report_of(stage, server)
+        check_scored(report, stage, 0.99)
+        check_requests(report, stage, server, 1.10, pace)
+        report.within(pace, "s to the first score after it", stage.first_scored_s(over_s), 5)
+        report.most("threads", stage.most_threads, 64 + 16)
+    return report
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
-def limited(pace: Pace, *, limits: Limits, per_score: float) -> Told:
+def limited(pace: Pace, *, limits: Limits, per_score: float) -> FaultReport:
     """300 units at once."""
     with FaultyOpenAI(latency_s=0.3, limits=limits) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
         stage.submit(round(300 * max(0.2, pace.units)))  # of fewer, most are wasted while the level is found
-        told = told_of(stage, server)
-        check_scored(told, stage)
-        check_requests(told, stage, server, per_score, pace)
-        check_billed(told, stage, server)
-    return told
+        report = report_of(stage, server)
+        check_scored(report, stage)
+        check_requests(report, stage, server, per_score, pace)
+        check_billed(report, stage, server)
+    return report
 
 
 # --- a share, or one of several -------------------------------------------------------------------------------------
 
 
-def one_of_two_hangs(pace: Pace) -> Told:
+def one_of_two_hangs(pace: Pace) -> FaultReport:
     """A never answers, B is well."""
     with (
         FaultyOpenAI(faults=[Fault(faults.hang)]) as a,
@@ -110,18 +110,18 @@ def one_of_two_hangs(pace: Pace) -> Told:
         _wait(lambda: len(stage.arrived("b")) == units, 30 * pace.length + 5)
         came = [one.after_s for one in stage.arrived("b")]
         minutes = stage.now_s() / 60
-        told = Told(f"B: {len(came)} of {units}", len(b.asked) / units, {})
-        told.same("scores of B", len(came), units)
-        told.same("requests to B", len(b.asked), units)
-        told.within(pace, "B's median, s", median(came or [float("inf")]), 1.0)
+        report = FaultReport(f"B: {len(came)} of {units}", len(b.asked) / units, {})
+        report.same("scores of B", len(came), units)
+        report.same("requests to B", len(b.asked), units)
+        report.within(pace, "B's median, s", median(came or [float("inf")]), 1.0)
         # The breaker opens at the tenth failure of an attempt, then one probe an attempt's time and 5 s.
-        told.most("requests to A", len(a.asked), max(20 * minutes, 20 + pace.spare))
-        told.most("threads", stage.most_threads, 64 + 64 + 16)
-        told.same("collections that do not add up", stage.broken, [])
-    return told
+        report.most("requests to A", len(a.asked), max(20 * minutes, 20 + pace.spare))
+        report.most("threads", stage.most_threads, 64 + 64 + 16)
+        report.same("collections that do not add up", stage.broken, [])
+    return report
 
 
-def a_share(pace: Pace, *, play: Play, share: float, scored: float, per_score: float) -> Told:
+def a_share(pace: Pace, *, play: Play, share: float, scored: float, per_score: float) -> FaultReport:
     """A share of the requests fails, 300 units."""
     with (
         FaultyOpenAI(latency_s=0.1, faults=[Fault(play, share)], seed=1) as server,
@@ -129,14 +129,14 @@ def a_share(pace: Pace, *, play: Play, share: float, scored: float, per_score: f
     ):
         stage.begin(server)
         stage.submit(round(300 * pace.units), pace.per_s)
-        told = told_of(stage, server)
-        check_scored(told, stage, scored)
-        check_requests(told, stage, server, per_score, pace)
-        told.same("calls for requests", len(stage.calls()), len(server.asked))
-    return told
+        report = report_of(stage, server)
+        check_scored(report, stage, scored)
+        check_requests(report, stage, server, per_score, pace)
+        report.same("calls for requests", len(stage.calls()), len(server.asked))
+    return report
 
 
-def beside_a_metric_that_computes(pace: Pace) -> Told:
+def beside_a_metric_that_computes(pace: Pace) -> FaultReport:
     """A metric that computes, a judge that hangs: 50 units/s for 40 s."""
     with (
         FaultyOpenAI(faults=[Fault(faults.hang)]) as server,
@@ -147,10 +147,10 @@ def beside_a_metric_that_computes(pace: Pace) -> Told:
         stage.submit(units, 50)
         _wait(lambda: len(stage.arrived("computed")) == units, 10)
         computed = stage.scorer.status().outcomes["computed"]
-        told = Told(f"{computed} of {units}", 0.0, stage.rest())
-        told.same("scores of the computing metric", dict(computed), {"scored": units})
-        told.same("collections that do not add up", stage.broken, [])
-    return told
+        report = FaultReport(f"{computed} of {units}", 0.0, stage.rest())
+        report.same("scores of the computing metric", dict(computed), {"scored": units})
+        report.same("collections that do not add up", stage.broken, [])
+    return report
 
 
 class Computed(BaseMetric):
@@ -177,7 +177,7 @@ def ends_as(
     later: bool = False,
     calls: int | None = None,
     **effects: Any,
-) -> Told:
+) -> FaultReport:
     """Every answer is this one.
 
     Args:
@@ -191,39 +191,39 @@ def ends_as(
         for _ in range(units):
             stage.submit(1)
             stage.ended(30)
-        told = told_of(stage, server)
-        told.same("scored", stage.scored(), scored)
-        told.same("rest", stage.rest(), {outcome: units - scored} if units > scored else {})
-        told.most("requests", len(server.asked), requests)
-        told.same("calls for requests", len(stage.calls()), len(server.asked) if calls is None else calls)
-        told.same("calls of fewer than no tokens", sum(call.input_tokens < 0 for call in stage.calls()), 0)
-        told.most("USD", sum(call.cost_usd or 0.0 for call in stage.calls()), 0.001)
+        report = report_of(stage, server)
+        report.same("scored", stage.scored(), scored)
+        report.same("rest", stage.rest(), {outcome: units - scored} if units > scored else {})
+        report.most("requests", len(server.asked), requests)
+        report.same("calls for requests", len(stage.calls()), len(server.asked) if calls is None else calls)
+        report.same("calls of fewer than no tokens", sum(call.input_tokens < 0 for call in stage.calls()), 0)
+        report.most("USD", sum(call.cost_usd or 0.0 for call in stage.calls()), 0.001)
         if later:
             server.faults = []
             stage.submit(1)
             stage.ended(30)
-            told.same("scored when it is well again", stage.scored(), scored + 1)
-            told.same("mode", "response_format" in server.requests[-1], "response_format" in server.requests[0])
-    return told
+            report.same("scored when it is well again", stage.scored(), scored + 1)
+            report.same("mode", "response_format" in server.requests[-1], "response_format" in server.requests[0])
+    return report
 
 
-def drips(pace: Pace) -> Told:
+def drips(pace: Pace) -> FaultReport:
     """A byte per tenth of the timeout."""
     play = faults.drip(pace.timeout_s / 10)
     with FaultyOpenAI(faults=[Fault(play)]) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
         stage.submit(1)
-        told = told_of(stage, server)
-        told.same("rest", stage.rest(), {"timeout timeout": 1})
-        told.most("requests", len(server.asked), 4)
+        report = report_of(stage, server)
+        report.same("rest", stage.rest(), {"timeout timeout": 1})
+        report.most("requests", len(server.asked), 4)
         _wait(lambda: not server.inflight, 2 * pace.timeout_s if pace.clocked else 30)
-        told.same("requests that go on", server.inflight, 0)
+        report.same("requests that go on", server.inflight, 0)
         took = [(one.ended_s or float("inf")) - one.at_s for one in server.asked]
-        told.within(pace, "s until a request has ended", max(took), 2 * pace.timeout_s)
-    return told
+        report.within(pace, "s until a request has ended", max(took), 2 * pace.timeout_s)
+    return report
 
 
-def too_big(pace: Pace, *, play: Play) -> Told:
+def too_big(pace: Pace, *, play: Play) -> FaultReport:
     """An answer that would fill the host."""
     with FaultyOpenAI() as server, Stage(_critic(server, pace)) as stage:
         stage.submit(1)
@@ -233,28 +233,28 @@ def too_big(pace: Pace, *, play: Play) -> Told:
         resident, cpu_s = _resident_mb(), _cpu_s()
         stage.submit(1)
         stage.ended()
-        told = Told(f"{stage.scored() - 1} of 1", len(server.asked) - 1, stage.rest())
-        told.within(pace, "CPU, s", _cpu_s() - cpu_s, 0.05)
-        told.within(pace, "resident, MB more", _resident_mb() - resident, 16)
-        told.same("scored", stage.scored(), 1)
-        told.most("requests", len(server.asked) - 1, 2)
+        report = FaultReport(f"{stage.scored() - 1} of 1", len(server.asked) - 1, stage.rest())
+        report.within(pace, "CPU, s", _cpu_s() - cpu_s, 0.05)
+        report.within(pace, "resident, MB more", _resident_mb() - resident, 16)
+        report.same("scored", stage.scored(), 1)
+        report.most("requests", len(server.asked) - 1, 2)
         _wait(lambda: not server.inflight, 5)
-        told.most("threads more", active_count() - before, 1)
-        told.same("requests that go on", server.inflight, 0)
-    return told
+        report.most("threads more", active_count() - before, 1)
+        report.same("requests that go on", server.inflight, 0)
+    return report
 
 
-def equal_questions(pace: Pace) -> Told:
+def equal_questions(pace: Pace) -> FaultReport:
     """A thousand equal questions at once, with a cache."""
     with FaultyOpenAI(latency_s=0.2) as server, Stage(critic(server, cache="memory")) as stage:
         units = round(1_000 * pace.units)
         stage.submit(units, same=True)
-        told = told_of(stage, server)
-        check_scored(told, stage)
-        told.same("requests", len(server.asked), 1)
-        told.same("cached calls", sum(call.cached for call in stage.calls()), units - 1)
-        told.same("tokens of cached calls", sum(call.input_tokens for call in stage.calls() if call.cached), 0)
-    return told
+        report = report_of(stage, server)
+        check_scored(report, stage)
+        report.same("requests", len(server.asked), 1)
+        report.same("cached calls", sum(call.cached for call in stage.calls()), units - 1)
+        report.same("tokens of cached calls", sum(call.input_tokens for call in stage.calls() if call.cached), 0)
+    return report
 
 
 def _critic(server: FaultyOpenAI, pace: Pace, name: str = "harmless", **effects: Any) -> Any:

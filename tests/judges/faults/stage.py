@@ -31,7 +31,7 @@ from spanscore.metrics import AspectCritic
 MODEL = "gpt-4o-mini"
 PRICE = (0.15, 0.60)
 """USD per million tokens of question and answer."""
-_TOLD = {Outcome.SCORED, Outcome.NO_VALUE, *(outcome for outcome in Outcome if outcome.failed)}
+_ENDED = {Outcome.SCORED, Outcome.NO_VALUE, *(outcome for outcome in Outcome if outcome.failed)}
 """Outcomes that are passed to sinks."""
 _LOOK_S = 0.05
 """How often instruments and threads are looked at."""
@@ -142,8 +142,8 @@ class Stage:
 
     def _all_ended(self) -> bool:
         ended = self.outcomes()
-        told = sum(units for outcome, units in ended.items() if outcome in _TOLD)
-        return ended.total() == self.submitted * self._metrics and len(self._arrived) == told
+        result = sum(units for outcome, units in ended.items() if outcome in _ENDED)
+        return ended.total() == self.submitted * self._metrics and len(self._arrived) == result
 
     def arrived(self, metric: str = "") -> list[Arrived]:
         """Return the scores that came so far; of one metric, or of all."""

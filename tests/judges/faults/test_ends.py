@@ -58,8 +58,8 @@ def played(end):
 
 def exits_s(said):
     """Return state → seconds from a program's last line to its end."""
-    told = {state: {name: value for line in lines for name, value in line.items()} for state, lines in said.items()}
-    return {state: last["gone_s"] - last["last_line_s"] for state, last in told.items()}
+    values = {state: {name: value for line in lines for name, value in line.items()} for state, lines in said.items()}
+    return {state: last["gone_s"] - last["last_line_s"] for state, last in values.items()}
 
 
 def test_a_program_ends_within_its_time_whatever_its_judge_does():

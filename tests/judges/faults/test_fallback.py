@@ -14,7 +14,7 @@ from tests.servers.faulty_openai import FaultyOpenAI
 from spanscore import OnlineScorer
 from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
-from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.effects.limited import limiters_of
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
 
@@ -32,7 +32,7 @@ def submit(scorer: OnlineScorer, number: int) -> None:
 
 def wait_until_away(asked: Judge) -> None:
     ends_s = monotonic() + 30
-    while all(gate.state.breaker == "closed" for gate in gates_of(asked)):
+    while all(limiter.state.breaker == "closed" for limiter in limiters_of(asked)):
         assert monotonic() < ends_s
         sleep(0.01)
 
@@ -55,7 +55,7 @@ def test_scores_that_begin_in_an_outage_are_the_fallbacks_and_in_no_mean_of_the_
         status = scorer.status()
         scorer.shutdown()
 
-    told = Counter(
+    counts = Counter(
         (
             str(one.attributes["spanscore.evaluator.version"]).split("/")[1],
             one.attributes.get("spanscore.evaluation.source"),
@@ -63,9 +63,9 @@ def test_scores_that_begin_in_an_outage_are_the_fallbacks_and_in_no_mean_of_the_
         for one in spans.get_finished_spans()
         if one.attributes and "spanscore.evaluator.version" in one.attributes
     )
-    assert told.keys() == {("a", None), ("b", "fallback")}
-    assert (told.total(), told["a", None] >= BEGUN) == (BEGUN + MEANWHILE, True)
-    assert told["b", "fallback"] == len(second.asked)
+    assert counts.keys() == {("a", None), ("b", "fallback")}
+    assert (counts.total(), counts["a", None] >= BEGUN) == (BEGUN + MEANWHILE, True)
+    assert counts["b", "fallback"] == len(second.asked)
     mean = status.means["harmless"]
     assert mean is not None
     assert mean[0] == 1.0  # the fallback answered 0

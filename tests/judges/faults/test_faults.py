@@ -3,8 +3,8 @@
 import sys
 
 import pytest
+from tests.judges.faults.reports import SHORT
 from tests.judges.faults.rows import ROWS
-from tests.judges.faults.told import SHORT
 
 LONG = {row for row in ROWS if row.startswith("429, Retry-After")}
 """Played short they would differ in fractions of a second; ``test_long_faults`` plays them."""

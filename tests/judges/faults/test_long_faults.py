@@ -1,4 +1,4 @@
-"""The fault matrix at its full length, on a hand-wound clock against the gate: outages of a minute, pauses of five."""
+"""The fault matrix at its full length, on a hand-wound clock against the limiter: outages of a minute, pauses of five."""
 
 import asyncio
 from statistics import median
@@ -18,7 +18,7 @@ def during(until_s, what, from_s=0.0):
 
 
 def a_share(share, what):
-    return lambda _, dice: what() if dice.random() < share else None
+    return lambda _, rng: what() if rng.random() < share else None
 
 
 def http(error_type):

@@ -59,7 +59,7 @@ def test_a_key_is_in_no_account() -> None:
     assert repr(account_of_model(ChatOpenAI(**OPENAI))) == "openai gpt-4o-mini"
 
 
-def test_what_makes_keys_is_told_apart_and_never_called() -> None:
+def test_what_makes_keys_is_distinguished_and_never_called() -> None:
     def mine() -> str:
         raise AssertionError
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextvars import ContextVar
 
 import pytest
@@ -16,8 +15,6 @@ from langchain_core.runnables import RunnableLambda
 from tests.judges.langchain.wire import Wire
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
-from spanscore.errors import JudgeTimeout
-from spanscore.judges.effects.limited import Timed
 from spanscore.judges.langchain.chat import LangChainJudge
 from spanscore.judges.langchain.client import BlockingCalls
 
@@ -82,41 +79,39 @@ async def test_a_coroutine_function_can_be_a_judge():
 
 
 async def test_a_hung_judge_holds_up_no_other_one():
-    gate = threading.Event()
-    hung = Timed(LangChainJudge(RunnableLambda(lambda _: gate.wait(20))), 0.1)
+    release = threading.Event()
+    hung = LangChainJudge(RunnableLambda(lambda _: release.wait(20)))
     other = LangChainJudge(RunnableLambda(lambda _: AIMessage(CRITIQUE_JSON)))
 
-    late = await asyncio.gather(*(hung.ask(QUESTION) for _ in range(50)), return_exceptions=True)
-    began = time.monotonic()
-    reply = await other.ask(QUESTION)
-    took_s = time.monotonic() - began
-    gate.set()
+    late = [asyncio.ensure_future(hung.ask(QUESTION)) for _ in range(50)]
+    reply = await asyncio.wait_for(other.ask(QUESTION), 10)
+    is_late = not any(task.done() for task in late)
+    release.set()
+    await asyncio.gather(*late, return_exceptions=True)
 
-    assert {type(error) for error in late} == {JudgeTimeout}
-    assert reply.text == CRITIQUE_JSON
-    assert took_s < 1
+    assert (reply.text, is_late) == (CRITIQUE_JSON, True)
 
 
 @pytest.fixture
 def hung():
-    """Begin a call that hangs until the gate opens, awaited by a task: (task, gate)."""
-    gate, begun = threading.Event(), threading.Event()
+    """Begin a call that hangs until the event is set, awaited by a task: (task, event)."""
+    release, begun = threading.Event(), threading.Event()
 
     async def begin():
-        task = asyncio.ensure_future(BlockingCalls().run(lambda: (begun.set(), gate.wait(20)), never))
+        task = asyncio.ensure_future(BlockingCalls().run(lambda: (begun.set(), release.wait(20)), never))
         await asyncio.to_thread(begun.wait, 20)
-        return task, gate
+        return task, release
 
     yield begin
-    gate.set()
+    release.set()
 
 
 async def test_a_call_that_is_given_up_ends_when_its_thread_has(hung):
-    task, gate = await hung()
+    task, release = await hung()
 
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=0.05)
-    gate.set()
+    release.set()
     await asyncio.wait({task}, timeout=5)
 
     assert (done, task.cancelled()) == (set(), True)
@@ -133,21 +128,21 @@ async def test_a_call_that_is_given_up_twice_ends_at_once(hung):
 
 
 async def test_the_last_ballot_that_is_given_up_ends_when_the_request_has():
-    gate, begun = threading.Event(), threading.Event()
+    release, begun = threading.Event(), threading.Event()
 
     class Voting(AsyncOnly):
         n: int = 1
 
         def _generate(self, *_, **__):
             begun.set()
-            gate.wait(20)
+            release.wait(20)
             raise TimeoutError
 
     votes = [asyncio.ensure_future(LangChainJudge(Voting(tried=[])).ask(QUESTION))]
     await asyncio.to_thread(begun.wait, 20)
     votes[0].cancel()
     done, _ = await asyncio.wait(votes, timeout=0.05)
-    gate.set()
+    release.set()
     await asyncio.wait(votes, timeout=5)
 
     assert (done, votes[0].cancelled()) == (set(), True)

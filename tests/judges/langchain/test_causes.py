@@ -207,7 +207,7 @@ async def test_tokens_that_cannot_be_are_unknown_and_the_verdict_stays(prompt_to
     assert (reply.text, reply.input_tokens, reply.output_tokens) == (CRITIQUE_JSON, 0, 0)
 
 
-async def test_tokens_from_a_provider_s_cache_are_told() -> None:
+async def test_tokens_from_a_provider_s_cache_are_reported() -> None:
     usage = {"prompt_tokens": 2_000, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 1_024}}
 
     reply, _, _ = await asked(lambda one: one.say(CRITIQUE_JSON, usage=usage))

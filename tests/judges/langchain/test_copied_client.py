@@ -199,9 +199,9 @@ def test_a_client_whose_retries_cannot_be_switched_off_says_so_and_the_attempts_
         max_retries: int = 3
 
     made = LangChainJudge(Stubborn())
-    (gated,) = (layer for layer in layers(judge(Stubborn(), max_attempts=4)) if isinstance(layer, RateLimited))
+    (limited,) = (layer for layer in layers(judge(Stubborn(), max_attempts=4)) if isinstance(layer, RateLimited))
 
-    assert (made.own_attempts, gated.max_attempts) == (4, 1)
+    assert (made.own_attempts, limited.max_attempts) == (4, 1)
     assert made.notes == ("the own retries of Stubborn could not be switched off: an attempt may be 4 requests",)
 
 

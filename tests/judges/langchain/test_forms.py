@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.contracts.test_metrics import built
 from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION, PlainModel
 
-from spanscore.core import log
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import LangChainJudge
@@ -19,6 +19,7 @@ from spanscore.judges.langchain.chat import OptionalFeature
 from spanscore.judges.records import recorded_calls
 from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics import AspectCritic
+from spanscore.metrics.catalog.registry import built_ins
 
 NO_SCHEMA = {"message": "'response_format' of type 'json_schema' is not supported with this model"}
 
@@ -34,11 +35,9 @@ def shapes(wire: Wire) -> list[str]:
     return ["schema" if "response_format" in body else "tools" if "tools" in body else "text" for body in wire.requests]
 
 
-async def test_a_provider_that_twice_refuses_the_schema_is_asked_in_text_and_that_is_told_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+async def test_a_provider_that_twice_refuses_the_schema_is_asked_in_text_and_that_is_reported_once(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
-
     with Wire(knows_no_schema) as wire, caplog.at_level(logging.WARNING, "spanscore"), recorded_calls() as calls:
         judge = LangChainJudge(chat(wire))
         texts = [(await judge.ask(QUESTION)).text for _ in range(4)]
@@ -98,7 +97,7 @@ def test_what_was_refused_twice_in_a_row_is_tried_again_after_an_hour() -> None:
         now[0] = at
         seen.append(feature.is_on)
         if refused:
-            feature.refused()
+            feature.count_refusal()
 
     assert seen == [True, True, False, True, False]
 
@@ -145,6 +144,28 @@ def test_a_mode_that_a_model_has_not_is_refused_at_the_start(structured: Any) ->
         LangChainJudge(PlainModel(), structured=structured)
 
 
+SHAPES = {step.answer for name in built_ins() for step in built(name).steps.values()}
+DOCSTRINGS = [
+    described["description"].partition("\n")[0]
+    for schema in (shape.model_json_schema() for shape in SHAPES)
+    for described in (schema, *schema.get("$defs", {}).values())
+    if "description" in described
+]
+"""First lines of the docstrings of the answers of all built-in metrics."""
+
+
+@pytest.mark.parametrize("structured", ["schema", "tools"])
+async def test_no_docstring_of_a_shape_is_in_a_question(structured: Any) -> None:
+    with Wire(lambda asked: asked.say("{}")) as wire:
+        judge = LangChainJudge(chat(wire), structured=structured)
+        for shape in SHAPES:
+            await judge.ask(replace(QUESTION, output=shape))
+
+    sent = json.dumps(wire.requests, ensure_ascii=False)
+    assert {"One verdict per statement.", "One statement, why, and whether the context supports it."} <= {*DOCSTRINGS}
+    assert [text for text in DOCSTRINGS if text in sent] == []
+
+
 def test_the_ballots_of_a_vote_are_asked_with_the_schema() -> None:
     def answer(asked: Exchanged) -> None:
         message = {"role": "assistant", "content": json.dumps({"reason": "so", "verdict": 1})}
@@ -158,7 +179,7 @@ def test_the_ballots_of_a_vote_are_asked_with_the_schema() -> None:
     assert (score.value, shapes(wire), wire.requests[0]["n"]) == (1.0, ["schema"], 3)
 
 
-async def test_a_provider_is_told_which_questions_begin_alike_until_it_does_not_know_how() -> None:
+async def test_a_provider_is_asked_which_questions_begin_alike_until_it_does_not_know_how() -> None:
     def answer(asked: Exchanged) -> None:
         if "prompt_cache_key" in asked.body:
             return asked.refuse(400, "Unrecognized request argument supplied: prompt_cache_key")

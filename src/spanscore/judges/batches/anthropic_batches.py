@@ -44,13 +44,13 @@ class AnthropicBatches:
     Args:
         api_key: key of the account.
         base_url: address of the API.
-        headers: further headers of each request; None = no further ones.
+        headers: further headers of each request; None = no further headers.
 
     Raises:
         MissingExtraError: Anthropic's client is not installed.
     """
 
-    most_questions = 100_000
+    max_questions = 100_000
 
     def __init__(self, *, api_key: str, base_url: str | None, headers: Any = None) -> None:
         try:
@@ -70,23 +70,23 @@ class AnthropicBatches:
         )
         return made.id
 
-    def progress(self, batch: str) -> BatchProgress:
+    def progress(self, batch_id: str) -> BatchProgress:
         """Return the state of a batch. Anthropic count the answered questions only when all have ended."""
-        state = self._client.messages.batches.retrieve(batch)
+        state = self._client.messages.batches.retrieve(batch_id)
         counts = state.request_counts
         ended = counts.succeeded + counts.errored + counts.canceled + counts.expired
         return BatchProgress(state.processing_status, state.processing_status == "ended", ended)
 
-    def answers(self, batch: str) -> BatchAnswers:
+    def answers(self, batch_id: str) -> BatchAnswers:
         """Yield the lines of the result file, which is gone 29 days after the batch was created."""
-        if self._client.messages.batches.retrieve(batch).results_url is None:
+        if self._client.messages.batches.retrieve(batch_id).results_url is None:
             return
-        for line in self._client.messages.batches.results(batch):
+        for line in self._client.messages.batches.results(batch_id):
             yield line.custom_id, _answer(line)
 
-    def cancel(self, batch: str) -> None:
+    def cancel(self, batch_id: str) -> None:
         """Cancel a batch."""
-        self._client.messages.batches.cancel(batch)
+        self._client.messages.batches.cancel(batch_id)
 
 
 def _answer(line: MessageBatchIndividualResponse) -> StoredAnswer | Unanswered:

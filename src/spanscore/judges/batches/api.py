@@ -44,7 +44,7 @@ class BatchProgress(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """A question of a batch that the provider did not process. It is not billed.
+    """A question of a batch that the provider did not process and does not bill.
 
     Attributes:
         error_type: ``batch_expired``, ``batch_cancelled`` or ``batch_failed``.
@@ -59,26 +59,26 @@ EXPIRED: Final = Unanswered("batch_expired", "the batch ended without an answer 
 CANCELLED: Final = Unanswered("batch_cancelled", "the batch was cancelled")
 
 BatchAnswers = Iterator[tuple[str, StoredAnswer | Unanswered]]
-"""Id of a question, and its answer. In any order; a question may be missing. An empty id: all questions that are missing."""
+"""Pairs of a question's id and its answer, in any order. A question may be missing. An empty id means all missing questions."""
 
 
 class BatchApi(Protocol):
     """A provider's batch endpoint. Every method blocks, on any thread, and raises the errors of the provider's SDK.
 
     Attributes:
-        most_questions: maximum number of questions in one batch.
+        max_questions: maximum number of questions in one batch.
     """
 
-    most_questions: int
+    max_questions: int
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
         """Send a batch of questions to one path, and return its id."""
 
-    def progress(self, batch: str) -> BatchProgress:
+    def progress(self, batch_id: str) -> BatchProgress:
         """Return the state of a batch."""
 
-    def answers(self, batch: str) -> BatchAnswers:
+    def answers(self, batch_id: str) -> BatchAnswers:
         """Yield the answers of a batch that has ended."""
 
-    def cancel(self, batch: str) -> None:
+    def cancel(self, batch_id: str) -> None:
         """Cancel a batch. Answers so far are kept, and billed."""

@@ -16,7 +16,7 @@ from spanscore.errors import ConfigurationError, writing
 
 @dataclass(slots=True)
 class SentBatch:
-    """A batch that was sent.
+    """A batch that is being sent or was sent.
 
     Attributes:
         account: provider, address and model of the judge, without a key.
@@ -30,15 +30,16 @@ class SentBatch:
 
 
 class BatchFile:
-    """JSON lines: a batch before it is sent, its id when the provider has returned it, and its end. One thread.
+    """A JSONL file with one line per event: before a batch is sent, when the provider returns its id, and when it ends.
 
-    The file has hashes of questions, and no question and no answer: the provider keeps answers for 29 days or longer.
+    Use it from one thread. The file has hashes of questions, and neither questions nor answers. Answers can be fetched from the
+    provider for at least 29 days.
 
     Args:
         path: path of the file; created if it is missing, readable by its owner alone, locked against other processes.
 
     Attributes:
-        batches: number of a batch → batch, for all that have not ended.
+        batches: number → batch, for all batches that have not ended.
 
     Raises:
         ConfigurationError: the file cannot be written, another run has it open, or it is not a batch file.
@@ -49,37 +50,37 @@ class BatchFile:
         self._lock = ProcessLock(path)
         with writing(path):
             if not self._lock.take():
-                raise ConfigurationError(f"{path} belongs to a run that goes on: wait for it, or end it with Ctrl-C")
+                raise ConfigurationError(f"another run has {path} open: wait for it, or end it with Ctrl-C")
             path.touch(0o600)
-            path.chmod(0o600)  # it may have been there, and others' to read
+            path.chmod(0o600)  # the file may have existed, readable by other users
             self.batches = read_batches(path)
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)  # a line that a killed process has not finished
         self._next = max(self.batches, default=0) + 1
 
     def add(self, batch: SentBatch) -> int:
-        """Write a batch that is about to be sent; return its number."""
+        """Write the line of a batch before it is sent; return its number."""
         number, self._next = self._next, self._next + 1
         self.batches[number] = batch
-        self._append({"batch": number, "account": batch.account, "questions": batch.questions})
+        self._append_line({"batch": number, "account": batch.account, "questions": batch.questions})
         return number
 
     def name(self, number: int, batch_id: str) -> None:
         """Write the provider's id of a batch."""
         self.batches[number].id = batch_id
-        self._append({"batch": number, "id": batch_id})
+        self._append_line({"batch": number, "id": batch_id})
 
     def end(self, number: int) -> None:
         """Remove a batch that has ended."""
         del self.batches[number]
-        self._append({"batch": number, "over": True})
+        self._append_line({"batch": number, "over": True})
 
     def close(self) -> None:
         """Unlock the file; without a batch it is removed."""
         if not self.batches:
             self.path.unlink(missing_ok=True)
-        self._lock.let_go()
+        self._lock.release()
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append_line(self, line: dict[str, Any]) -> None:
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -92,7 +93,7 @@ def read_batches(path: Path) -> dict[int, SentBatch]:
     """
     batches: dict[int, SentBatch] = {}
     try:
-        for line in _lines(path):
+        for line in _read_lines(path):
             number = line["batch"]
             if "questions" in line:
                 batches[number] = SentBatch(line["account"], line["questions"])
@@ -107,7 +108,7 @@ def read_batches(path: Path) -> dict[int, SentBatch]:
     return batches
 
 
-def _lines(path: Path) -> Iterator[Any]:
-    """Yield the lines, without a last one that a killed process has not finished."""
+def _read_lines(path: Path) -> Iterator[Any]:
+    """Yield the lines, without a last line that a killed process has not finished."""
     with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
         yield from (json.loads(line) for line in file if line.endswith("\n"))

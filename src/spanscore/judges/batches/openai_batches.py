@@ -1,4 +1,4 @@
-"""OpenAI's batch endpoint: a file of questions is uploaded; answers and errors are two files."""
+"""OpenAI's batch API: one file of judge requests is uploaded, and the answers and the errors come back in two files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class OpenAIBatches:
     """Batches of ``/v1/chat/completions`` and ``/v1/responses``.
 
     Args:
-        client: OpenAI's own client; the answers come from its address, with its key.
+        client: OpenAI's own client; its address and key are used for all requests.
     """
 
-    most_questions = 50_000
+    max_questions = 50_000
 
     def __init__(self, client: OpenAI) -> None:
         self._client = client.with_options(max_retries=RETRIES, timeout=REQUEST_S)
@@ -46,15 +46,18 @@ class OpenAIBatches:
         made = self._client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h")
         return made.id
 
-    def progress(self, batch: str) -> BatchProgress:
+    def progress(self, batch_id: str) -> BatchProgress:
         """Return the state of a batch."""
-        state = self._client.batches.retrieve(batch)
+        state = self._client.batches.retrieve(batch_id)
         counts = state.request_counts
         return BatchProgress(state.status, state.status in _ENDED, counts.completed + counts.failed if counts else 0)
 
-    def answers(self, batch: str) -> BatchAnswers:
-        """Yield the answers in the output file and the error file; for a refused batch, its refusal for all questions."""
-        state = self._client.batches.retrieve(batch)
+    def answers(self, batch_id: str) -> BatchAnswers:
+        """Yield the answers in the output file and the error file.
+
+        For a refused batch, also yield one entry with an empty question id: its reason applies to every question.
+        """
+        state = self._client.batches.retrieve(batch_id)
         for file in (state.output_file_id, state.error_file_id):
             if file is not None:
                 yield from _answers(self._client.files.content(file).content)
@@ -63,9 +66,9 @@ class OpenAIBatches:
             why = ", ".join(sorted(codes)) or "no reason is given"
             yield "", Unanswered("batch_failed", f"the provider refused the batch ({why})")
 
-    def cancel(self, batch: str) -> None:
+    def cancel(self, batch_id: str) -> None:
         """Cancel a batch."""
-        self._client.batches.cancel(batch)
+        self._client.batches.cancel(batch_id)
 
 
 def _endpoint(path: str) -> Literal["/v1/chat/completions", "/v1/responses"]:
@@ -79,11 +82,13 @@ def _line(question: BatchQuestion, endpoint: str) -> bytes:
 
 def _answers(file: bytes) -> Iterator[tuple[str, StoredAnswer | Unanswered]]:
     for line in file.split(b"\n"):
-        with suppress(ValueError, KeyError, TypeError):  # an unreadable line: its question counts as unanswered
+        # An unreadable line is skipped; the caller counts its question as unanswered.
+        with suppress(ValueError, KeyError, TypeError):
             yield _answer(json.loads(line))
 
 
 def _answer(line: dict[str, Any]) -> tuple[str, StoredAnswer | Unanswered]:
+    """Return the question id and the answer in a line. An unknown error code counts as ``EXPIRED``."""
     response = line.get("response")
     if response:
         return line["custom_id"], StoredAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
@@ -23,16 +23,14 @@ from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
 from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Judge
 
-T = TypeVar("T")
-
 SETTLE_S: Final = 2.0
 """Quiet time, without a new question, after which the waiting questions are sent."""
 POLL_S: Final = 30.0
 """Seconds between two polls of an open batch."""
 _AT_WORK: Final = 4
-"""Questions whose request is being made or whose answer is being read at once: each takes a thread."""
+"""Maximum number of questions whose request is made, or whose answer is read, at the same time: each takes a thread."""
 _END_S: Final = 4.0
-"""Time for a batch that is being sent when the run ends: its id would be lost."""
+"""Time that the end of a run waits for a batch that is being sent. Without the wait, the batch's id would be lost."""
 _KEY_CHARS: Final = 32
 """Characters of a question's key in its id, which Anthropic limit to 64."""
 _NOT_FOUND: Final = "http_404"
@@ -68,7 +66,7 @@ class BatchAccount:
 
     Attributes:
         name: provider, address and model, without a key.
-        api: its batch endpoint.
+        api: batch endpoint of the account.
         run: run whose batches have the judge's questions.
     """
 
@@ -83,7 +81,7 @@ class _OpenBatch:
 
     Attributes:
         was_there: whether an earlier run sent it.
-        trouble: reason why it cannot be read for now, or at all; empty = it can.
+        trouble: reason why it cannot be read for now, or at all; empty if it can be read.
         is_lost: whether it cannot be read at all.
     """
 
@@ -97,13 +95,13 @@ class _OpenBatch:
 
 
 class BatchRun:
-    """The questions of one run that go to batch endpoints. Made on any thread; all else runs on spanscore's loop.
+    """The questions of one run that go to batch endpoints. Create it on any thread; all methods run on spanscore's loop.
 
     A question waits until no further question has come for ``SETTLE_S``. The waiting questions of an account then become a
     batch. Answers resume the metrics, whose further questions make further batches. Batches are independent of each other.
 
-    A question's id is its key (as of a judge's cache) and the number of its use. A run that goes on asks the same questions, so
-    it meets those of open and ended batches by their ids. No question is sent twice, and the answers are fetched again.
+    A question's id is its key (as in a judge's cache) and the number of its use. A run that is continued asks the same
+    questions, and finds the answers in open and ended batches by these ids. No question is sent twice.
 
     Args:
         path: file of the batches (``BatchFile``).
@@ -116,7 +114,7 @@ class BatchRun:
         self._file = BatchFile(path)
         self._accounts: dict[str, BatchAccount] = {}
         self._places = asyncio.Semaphore(_AT_WORK)
-        self._door = asyncio.Lock()
+        self._room_lock = asyncio.Lock()
         self._calls = BlockingCalls()
         self._working = 0
         self._uses: Counter[str] = Counter()
@@ -164,7 +162,7 @@ class BatchRun:
 
     async def room(self) -> None:
         """Wait until the questions that are being made leave room for those of a further sample."""
-        async with self._door, self._places:
+        async with self._room_lock, self._places:
             pass
 
     async def answer(self, account: BatchAccount, key: bytes, request: HeldRequest) -> StoredAnswer:
@@ -179,7 +177,9 @@ class BatchRun:
             JudgeUnavailable: the batch expired, or the endpoint cannot be reached; asking again may pass.
             JudgeError: the endpoint refused the batch, or it was cancelled.
         """
-        question = self._name_question(key)
+        name = key.hex()[:_KEY_CHARS]
+        self._uses[name] += 1
+        question = f"{name}-{self._uses[name]}"
         result = self._results.get(question)
         if result is None:
             result = self._results[question] = asyncio.get_running_loop().create_future()
@@ -195,11 +195,6 @@ class BatchRun:
             raise answer
         return answer
 
-    def _name_question(self, key: bytes) -> str:
-        name = key.hex()[:_KEY_CHARS]
-        self._uses[name] += 1
-        return f"{name}-{self._uses[name]}"
-
     def _park(self, question: str, account: BatchAccount, request: HeldRequest) -> None:
         loop = asyncio.get_running_loop()
         self._parked[question] = account, request
@@ -208,7 +203,7 @@ class BatchRun:
             self._round = loop.call_later(SETTLE_S, self._settle)
 
     def _settle(self) -> None:
-        """Send the waiting questions, if none has come for a while and none is being made."""
+        """Send the waiting questions, if no question has come for ``SETTLE_S`` and no question is being made."""
         loop = asyncio.get_running_loop()
         if self._working or loop.time() - self._parked_s < SETTLE_S:
             self._round = loop.call_later(SETTLE_S, self._settle)
@@ -222,7 +217,7 @@ class BatchRun:
         number: int | None = None
         try:
             number = self._file.add(SentBatch(account.name, [question.id for question in questions]))
-            batch = await self._call(partial(account.api.submit, questions))
+            batch = await self._calls.on_a_thread(partial(account.api.submit, questions))
         except Exception as error:  # noqa: BLE001  (whatever the provider's SDK or the disk raises)
             failure = _refusal(error)
             for question in questions:
@@ -249,10 +244,10 @@ class BatchRun:
             await asyncio.sleep(wait_s)
             wait_s = POLL_S
             try:
-                progress = await self._call(partial(api.progress, batch.sent.id))
+                progress = await self._calls.on_a_thread(partial(api.progress, batch.sent.id))
                 batch.status, batch.answered, batch.trouble = progress.status, progress.answered, ""
                 if progress.ended:
-                    answers = await self._call(lambda: dict(api.answers(batch.sent.id)))
+                    answers = await self._calls.on_a_thread(lambda: dict(api.answers(batch.sent.id)))
                     break
             except Exception as error:  # noqa: BLE001  (whatever the provider's SDK raises)
                 if _is_not_found(error):  # the provider has deleted it
@@ -270,7 +265,8 @@ class BatchRun:
         for question in batch.sent.questions:
             answer = answers.get(question, missing)
             if isinstance(answer, Unanswered):
-                # An earlier run's batch may have been cancelled to go on now: its questions are asked again.
+                # The user may have cancelled an earlier run's batch, so that this run need not wait: its questions are asked
+                # again.
                 passes = answer.error_type == EXPIRED.error_type or batch.was_there
                 kind = JudgeUnavailable if passes else JudgeError
                 self._resolve(question, kind(f"{_STEP}: {answer.reason}", error_type=answer.error_type))
@@ -278,7 +274,7 @@ class BatchRun:
                 self._resolve(question, answer)
 
     def _lose(self, batch: _OpenBatch, failure: JudgeError) -> None:
-        """Fail the questions of a batch that cannot be read. It stays in the file, for a run that may read it."""
+        """Fail the questions of a batch that cannot be read. The batch stays in the file, for a run that may read it."""
         batch.is_lost = True
         for question in batch.sent.questions:
             self._resolve(question, failure.without_request())
@@ -292,8 +288,8 @@ class BatchRun:
         """End the run; a second call has no effect.
 
         Args:
-            whole: whether every sample was scored. Ended batches are then forgotten. Open batches of this run are cancelled,
-                as no question waits for their answers. Otherwise the file keeps all of them for a run that goes on.
+            whole: whether every sample was scored. Then ended batches are forgotten, and open batches of this run are
+                cancelled, because no question waits for their answers. Otherwise the file keeps all batches for a later run.
         """
         self._parked.clear()
         if self._round is not None:
@@ -313,15 +309,15 @@ class BatchRun:
                 continue
             if number in self._open:
                 with suppress(Exception):  # it ends by itself within a day
-                    await self._call(partial(self._accounts[sent.account].api.cancel, sent.id))
+                    await self._calls.on_a_thread(partial(self._accounts[sent.account].api.cancel, sent.id))
             self._file.end(number)
 
     def open_questions(self) -> int:
-        """Return the number of questions in open batches. Any thread."""
+        """Return the number of questions in open batches. Thread-safe."""
         return sum(len(batch.sent.questions) for batch in list(self._open.values()))
 
     def __str__(self) -> str:
-        """Return the progress in words. Any thread."""
+        """Return the progress in words. Thread-safe."""
         batches = list(self._open.values())
         parts = []
         if batches:
@@ -334,9 +330,6 @@ class BatchRun:
         if waiting := len(self._parked):
             parts.append(f"{format_count(waiting, 'question')} to be sent")
         return "; ".join(parts)
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        return await self._calls.on_a_thread(work)
 
     def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, context=suppressed_context())
@@ -356,7 +349,7 @@ def _batches(
         batch: list[BatchQuestion] = []
         size = 0
         for asking in waiting:
-            if batch and (len(batch) >= account.api.most_questions or size + len(asking.request.body) > MOST_BYTES):
+            if batch and (len(batch) >= account.api.max_questions or size + len(asking.request.body) > MOST_BYTES):
                 yield account, batch
                 batch, size = [], 0
             batch.append(asking)
@@ -380,11 +373,11 @@ def batch_run(judges: Iterable[Judge], path: Path) -> BatchRun:
     """Return a run whose batches contain all further questions to these judges.
 
     Args:
-        judges: judges of chat models. A fallback of one is never asked, as no breaker opens.
+        judges: judges of chat models. Fallbacks of these judges are not asked, because no breaker opens.
         path: file of the batches.
 
     Raises:
-        ConfigurationError: a judge has no batch endpoint, none is given, or the file cannot be used.
+        ConfigurationError: a judge has no batch endpoint, no judge is given, or the file cannot be used.
     """
     pairs = _apis_of(judges)
     run = BatchRun(path)
@@ -397,7 +390,7 @@ def cancel_batches(judges: Iterable[Judge], path: Path) -> tuple[int, int]:
     """Cancel the open batches of a file at their providers, blocking; return the numbers of cancelled and of all batches.
 
     Raises:
-        ConfigurationError: a judge has no batch endpoint, none is given, the file is another one, or a provider refused.
+        ConfigurationError: a judge has no batch endpoint, no judge is given, the file has no batches, or a provider refused.
     """
     apis = {_name(judge.account): api for judge, api in _apis_of(judges)}
     sent = [batch for batch in read_batches(path).values() if batch.id]

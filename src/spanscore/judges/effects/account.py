@@ -1,4 +1,4 @@
-"""Account: the endpoint and key that a judge uses, the slot of a request, and the circuit breaker with its probes."""
+"""A judge's account (endpoint and key), the state and request slots of its limiter, and its circuit breaker."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ BreakerState = Literal["closed", "half_open", "open"]
 
 
 class Account(NamedTuple):
-    """The endpoint that a judge asks, and the key that pays. Rate limits apply to an account.
+    """The endpoint and the key to which a judge's requests go. The provider's rate limits apply to an account.
 
-    Judges, metrics, embedders and scorers of a process that ask the same account share one limiter.
+    All judges and embedders of a process that use the same account share one limiter, also across metrics and scorers.
 
     Attributes:
         provider: value of ``gen_ai.provider.name``.
         model: name of the requested model.
         address: host, port and path of the endpoint; empty if unknown.
-        key: a hash of the credentials, never the credentials themselves; empty without any.
+        key: a hash of the credentials, never the credentials themselves; empty without credentials.
     """
 
     provider: str
@@ -30,15 +30,15 @@ class Account(NamedTuple):
     key: str = ""
 
     def __repr__(self) -> str:
-        """Name provider and model only: address and key stay out of logs."""
+        """Name only provider and model, so that address and key are in no log."""
         return f"{self.provider} {self.model}"
 
 
-def checked_positive(keyword: str, value: float) -> float:
-    """Return a setting unchanged.
+def check_positive(keyword: str, value: float) -> float:
+    """Check that a setting is more than 0, and return it.
 
     Raises:
-        ConfigurationError: the value is not more than 0.
+        ConfigurationError: the value is 0 or negative.
     """
     if value <= 0:
         raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
@@ -51,18 +51,19 @@ class AccountState:
 
     Attributes:
         account: the account.
-        places: questions that may be open at once now; below 1 it is a pace.
+        places: number of questions that may be open at once now. Below 1 it is a pace: one question per
+            (round trip ÷ ``places``).
         ceiling: upper limit of ``places``.
-        share: this process's fraction of the user's limits, (0, 1]; other workers have the rest.
+        share: this process's fraction of the user's limits, (0, 1]; other workers have the other fractions.
         inflight: number of open questions.
         waiting: number of questions that wait to be sent.
         longest_wait_s: longest wait so far of the waiting questions, in seconds.
         breaker: state of the breaker; while it is ``open``, no request is sent.
         because: message of the failure that opened the breaker; empty while it is closed.
         throttled: number of refusals for load so far.
-        last_throttled_s: seconds since the last refusal for load; None without one.
+        last_throttled_s: seconds since the last refusal for load; None without a refusal.
         calls: number of requests sent.
-        retries: number of requests that repeated a failed one.
+        retries: number of requests that repeated a failed request.
         cached: number of questions that were answered without a request.
         notes: remarks for the operator, a sentence each.
     """
@@ -86,14 +87,14 @@ class AccountState:
 
 @dataclass(slots=True, eq=False)
 class RequestSlot:
-    """A place for one request, and the state of the account when the request was sent.
+    """The permission to send one request, with the state of the account when it was sent. An open request occupies a place.
 
     Attributes:
         serial: number of the request, in the order of sending.
         sent_s: when it was sent.
-        out: open requests at that time, itself included.
+        out: number of open requests at that time, itself included.
         probe: whether it is the breaker's probe, which shows whether the judge is back.
-        left: whether its caller has abandoned it; its request has not ended yet.
+        abandoned: whether the caller left (by timeout or cancellation) before the request ended.
         held: number of answered requests that the provider probably still counts.
         doubtful: number of further answered requests that the provider may still count.
     """
@@ -102,7 +103,7 @@ class RequestSlot:
     sent_s: float
     out: int
     probe: bool = False
-    left: bool = False
+    abandoned: bool = False
     held: int = 0
     doubtful: int = 0
 
@@ -114,16 +115,16 @@ _FIRST_S = 1.0
 _LONGEST_S = 5.0
 _UNTIL_A_PERSON_ACTS_S = 300.0
 LASTING = frozenset({"not_allowed", "no_such_model"})
-"""Error types that only a person can correct: a wrong key or model name (401, 403; 404). Quota is an error of its own."""
+"""Error types that only a person can correct: a wrong key or model name (401, 403; 404). Quota is a separate error."""
 
 
 class Breaker:
     """A circuit breaker: closed, open for a time, half open for one probe.
 
-    A judge that fails gets only single probes until it answers again. The breaker opens for 1 s after ten failures in a row, or
-    if four fifths of the last twenty outcomes failed (of ten or more). Each failed probe doubles the time, up to 5 s. After 5 s
-    another probe follows one that hangs. A failure that a person must correct opens the breaker for 5 min. An answered
-    probe closes it. Outcomes of calls that were open when it opened are ignored.
+    A judge that fails gets only single probes until it answers again. The breaker opens for 1 s after ten failures in a row,
+    or if four fifths of the last twenty outcomes failed (of ten or more). Each failed probe doubles the time for which the
+    breaker is open, up to 5 s. If a probe hangs, the next probe follows after 5 s. A failure that a person must correct opens
+    the breaker for 5 min. An answered probe closes the breaker. Outcomes of calls that were open when it opened are ignored.
 
     Attributes:
         error: the failure that opened the breaker; None while it is closed.
@@ -142,13 +143,15 @@ class Breaker:
         return "half_open" if self._probing else "open"
 
     @property
-    def refuses(self) -> JudgeError | None:
-        """The error that ends questions at once, if a person must act before the judge is back; None: questions wait."""
-        return self.error if self.error is not None and _asks_a_person(self.error) and not self.is_about_money else None
+    def refusal(self) -> JudgeError | None:
+        """The error that ends questions immediately, because a person must act first; None if questions wait."""
+        return (
+            self.error if self.error is not None and _needs_a_person(self.error) and not self.is_out_of_quota else None
+        )
 
     @property
-    def is_about_money(self) -> bool:
-        """Whether the breaker is open because the account has no money left."""
+    def is_out_of_quota(self) -> bool:
+        """Whether the breaker is open because the account's quota is used up."""
         return isinstance(self.error, JudgeOutOfQuota)
 
     def wait_s(self, now_s: float) -> float:
@@ -157,16 +160,16 @@ class Breaker:
             return 0.0
         return max(0.0, self._open_until_s - now_s)
 
-    def sent(self, now_s: float) -> bool:
-        """Count a call that is sent; return whether it is the probe."""
+    def count_request(self, now_s: float) -> bool:
+        """Count a request that is sent; return whether it is the probe."""
         self._probing = self._open_until_s is not None
         if self._probing:  # a probe that hangs must not delay the next one by the timeout of an attempt
             self._next_probe_s = now_s + _LONGEST_S
             self._open_until_s = max(self._next_probe_s, now_s + self._open_for_s)
         return self._probing
 
-    def answered(self, *, probe: bool) -> bool:
-        """Count an answer, also a refusal for load; return whether it closed the breaker."""
+    def count_answer(self, *, probe: bool) -> bool:
+        """Count an answer (a refusal for load is an answer, too); return whether it closed the breaker."""
         if self._open_until_s is None:
             self._in_a_row = 0
             self._failures.append(False)
@@ -175,13 +178,16 @@ class Breaker:
             return True
         return False
 
-    def failed(self, error: JudgeError, now_s: float, *, probe: bool) -> bool:
-        """Count a call that did not reach the judge; return whether it opened the breaker, again or for the first time."""
+    def count_failure(self, error: JudgeError, now_s: float, *, probe: bool) -> bool:
+        """Count a failure that concerns every question; return whether it opened the breaker, again or for the first time.
+
+        Such failures are: the judge is unavailable or too slow, the quota is used up, or key or model name is wrong.
+        """
         if self._open_until_s is not None and not probe:
             return False
         self._in_a_row += 1
         self._failures.append(True)
-        if _asks_a_person(error):
+        if _needs_a_person(error):
             return self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
         was_open = self._open_until_s is not None
         if not was_open:
@@ -190,20 +196,20 @@ class Breaker:
             if self._in_a_row < _FEWEST and not mostly_failed:  # ten in a row open it, whatever came before
                 return False
         self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s, error)
-        if was_open:  # of several probes that hung, the last to fail may not be the last that was sent
+        if was_open:  # several probes may hang; the last that fails is not always the last that was sent
             self._open_until_s = min(now_s + self._open_for_s, self._next_probe_s)
         return True
 
-    def given_up(self) -> None:
-        """Drop the probe, which its caller cancelled: the next question becomes the probe."""
+    def drop_probe(self) -> None:
+        """Drop the probe after its caller cancelled it: the next question becomes the probe."""
         self._probing = False
         if self._open_until_s is not None:
             self._open_until_s = -inf
 
     def excuses(self, failed: int) -> bool:
-        """Whether ``failed`` attempts of one question are the judge's fault: the breaker is open, or about to open.
+        """Whether the ``failed`` attempts of one question are excused, because requests of other questions fail, too.
 
-        It is about to open if half of the failures that open it came in a row, not all of them from this question.
+        They are excused while the breaker is open, or after five failures in a row, at least one of another question.
         """
         return self._open_until_s is not None or self._in_a_row > max(failed, _FEWEST // 2 - 1)
 
@@ -219,5 +225,5 @@ class Breaker:
         return True
 
 
-def _asks_a_person(error: JudgeError) -> bool:
+def _needs_a_person(error: JudgeError) -> bool:
     return isinstance(error, JudgeOutOfQuota) or error.error_type in LASTING

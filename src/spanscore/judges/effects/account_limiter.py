@@ -26,7 +26,7 @@ from spanscore.errors import (
 from spanscore.judges.effects.account import LASTING, Account, AccountState, Breaker, RequestSlot
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, Kind
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
 
 
@@ -36,10 +36,10 @@ class Waiter:
 
     Attributes:
         metric: name of the metric that asks it.
-        held_until_s: time until which its unit's spans are held back for it; the loop's clock.
+        held_until_s: time until which its unit's spans wait for the answer; the loop's clock.
         since_s: time at which it was added; the loop's clock.
         tokens: estimated tokens of question and answer; 0 if no limit counts tokens.
-        comes: resolved with the slot in which it may be sent.
+        comes: future that is resolved with the slot in which the question may be sent.
     """
 
     metric: str
@@ -50,11 +50,11 @@ class Waiter:
 
 
 class FairQueue:
-    """The questions that wait for one account, round robin by metric.
+    """The questions that wait for one account. Metrics take turns (round robin).
 
-    A metric with 20 questions per score thus does not starve one with a single question. A unit whose spans are still held
-    back goes before a unit whose spans were exported. Within a metric the order is that of arrival; a refused question goes
-    to the front again.
+    A metric with 20 questions per score thus does not starve a metric with a single question. Questions of a unit whose spans
+    are still held precede those of a unit whose spans were exported. Within a metric the order is that of arrival; a refused
+    question returns to the front.
     """
 
     def __init__(self) -> None:
@@ -65,16 +65,16 @@ class FairQueue:
         return sum(map(len, self._held.values())) + sum(map(len, self._late.values()))
 
     def __iter__(self) -> Iterator[Waiter]:
-        for lane in (*self._held.values(), *self._late.values()):
-            yield from lane
+        for queue in (*self._held.values(), *self._late.values()):
+            yield from queue
 
     def put(self, waiter: Waiter, *, again: bool = False) -> None:
-        """Add a question; at the front of its metric's queue if it comes ``again``."""
-        lane = self._held.setdefault(waiter.metric, deque())
+        """Add a question at the end of its metric's queue, or at the front if it was refused (``again``)."""
+        queue = self._held.setdefault(waiter.metric, deque())
         if again:
-            lane.appendleft(waiter)
+            queue.appendleft(waiter)
         else:
-            lane.append(waiter)
+            queue.append(waiter)
 
     def next(self, now_s: float) -> Waiter | None:
         """Return the next question without removing it; None if the queue is empty."""
@@ -93,17 +93,17 @@ class FairQueue:
         return None
 
     def pop(self) -> None:
-        """Remove the next question; its metric goes to the end of the round."""
+        """Remove the next question, and move its metric to the end of the round."""
         self._leave(self._held or self._late, rotate=True)
 
     @staticmethod
-    def _leave(lanes: dict[str, deque[Waiter]], *, rotate: bool = False) -> None:
-        metric, lane = next(iter(lanes.items()))
-        lane.popleft()
-        if not lane or rotate:
-            del lanes[metric]
-        if lane and rotate:
-            lanes[metric] = lane
+    def _leave(queues: dict[str, deque[Waiter]], *, rotate: bool = False) -> None:
+        metric, queue = next(iter(queues.items()))
+        queue.popleft()
+        if not queue or rotate:
+            del queues[metric]
+        if queue and rotate:
+            queues[metric] = queue
 
 
 T = TypeVar("T")
@@ -117,8 +117,8 @@ _MOST_SAVED = 20.0
 class AccountLimiter:
     """Limits the requests of all judges of this process to one account: a fair queue, places, buckets, a breaker and retries.
 
-    A question is ``admitted`` and then ``sent``. Its outcome is learned, and its place freed, only when its request has really
-    ended. Loop thread.
+    A question gets its slot from ``admit``, and ``start`` sends it. The outcome counts, and the place is freed, only when the
+    request has ended, even if its caller left before. Call on the loop thread.
 
     Args:
         account: the account.
@@ -152,7 +152,7 @@ class AccountLimiter:
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, AccountLimiter] = WeakKeyDictionary()
 
     def here(self) -> AccountLimiter:
-        """Return the limiter for the running loop. All judges are asked on one loop; any other loop has its own limiter."""
+        """Return the limiter for the running loop. All judges are asked on one loop; every other loop has its own limiter."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self
@@ -168,7 +168,7 @@ class AccountLimiter:
         return other.here()
 
     def restrict(self, max_concurrency: int | None, per_minute: Mapping[Kind, float | None]) -> None:
-        """Add a judge's limits, None if it sets none; the strictest limit of the account's judges applies."""
+        """Add a judge's limits; None for a limit that it does not set. The strictest limit of the account's judges applies."""
         if max_concurrency is not None:
             self._asked.add(max_concurrency)
             self.ceiling = min(self._asked)
@@ -179,9 +179,9 @@ class AccountLimiter:
                 self._buckets.allow(kind, limit)
 
     def share(self, fraction: float) -> None:
-        """Use a fraction of the users' limits, (0, 1], from now on: other processes have the rest. Any thread.
+        """Use a fraction of the user's limits, (0, 1], from now on; other processes have the other fractions. Thread-safe.
 
-        The default of 64 places is per process, and the provider's own limits are the same for all: neither is divided.
+        Two limits are not divided: the default of 64 places, which is per process, and the provider's own limits.
         """
         loop = self._loop
         if loop is None or not loop.is_running():
@@ -198,14 +198,14 @@ class AccountLimiter:
         if text not in self._notes:
             self._notes = (*self._notes, text)
 
-    async def admitted(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
+    async def admit(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
         """Wait until a question may be sent.
 
         Args:
             step: name of the prompt, for messages.
             until_s: time at which the wait fails; the loop's clock.
             tokens: estimated tokens of question and answer.
-            again: whether it was refused before; it then goes before the others.
+            again: whether it was refused before; then it precedes the other questions.
 
         Raises:
             JudgeRateLimited: the wait lasted until ``until_s``; the error type names the cause.
@@ -214,20 +214,20 @@ class AccountLimiter:
         assert self._loop is not None  # here()
         began_s = self._loop.time()
         try:
-            return await self._admitted(step, until_s, tokens, again=again)
+            return await self._wait_for_slot(step, until_s, tokens, again=again)
         finally:
             waited_s = self._loop.time() - began_s
-            for hears in (*self._listeners,):
-                hears(self.account.provider, self.account.model, waited_s)
+            for listener in (*self._listeners,):
+                listener(self.account.provider, self.account.model, waited_s)
 
-    async def _admitted(self, step: str, until_s: float, tokens: float, *, again: bool) -> RequestSlot:
+    async def _wait_for_slot(self, step: str, until_s: float, tokens: float, *, again: bool) -> RequestSlot:
         assert self._loop is not None
         now_s = self._loop.time()
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
             return self._leave(tokens, now_s)
-        if self.breaker.refuses and self.breaker.wait_s(now_s) > 0:
-            raise self.breaker.refuses.without_request()
-        asks = asker()
+        if self.breaker.refusal and self.breaker.wait_s(now_s) > 0:
+            raise self.breaker.refusal.without_request()
+        asks = current_score()
         waiter = Waiter(asks.metric, asks.held_until_s, now_s, tokens, self._loop.create_future())
         self._queue.put(waiter, again=again)
         self._pump()
@@ -242,28 +242,28 @@ class AccountLimiter:
         finally:
             timer.cancel()
 
-    def sent(self, ticket: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
-        """Start a call; its place is taken until it has ended, also if its caller abandons it."""
+    def start(self, slot: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
+        """Start a call, which occupies a place until it has ended, even if the caller abandons it."""
         future = asyncio.ensure_future(call)
-        future.add_done_callback(partial(self._ended, ticket))
+        future.add_done_callback(partial(self._end_call, slot))
         return future
 
-    def left_behind(self, ticket: RequestSlot, error: JudgeError | None) -> None:
-        """Abandon a call: its caller does not wait for it any more.
+    def abandon(self, slot: RequestSlot, error: JudgeError | None) -> None:
+        """Abandon a call for which the caller does not wait any more.
 
         Args:
-            ticket: the slot of the call.
-            error: the error of a late call; None = its caller was cancelled, which is no fault of the judge.
+            slot: the slot of the call.
+            error: the error of a late call; None if its caller was cancelled, which is no fault of the judge.
         """
-        ticket.left = True
+        slot.abandoned = True
         if error is not None:
-            self._failed(ticket, error)
-        elif ticket.probe:
-            self.breaker.given_up()
+            self._count_failure(slot, error)
+        elif slot.probe:
+            self.breaker.drop_probe()
         self._pump()
 
     def may_repeat(self, *, excused: bool = False) -> bool:
-        """Whether a failed question may be asked again; an ``excused`` one always, without using up a retry."""
+        """Whether a failed question may be asked again. An ``excused`` question always may, and uses up no retry."""
         may = excused or self.retries.take()
         self._repeated += may
         return may
@@ -276,7 +276,9 @@ class AccountLimiter:
         notes = [*self._notes]
         if len(self._asked) > 1:
             lowest = min(self._asked)
-            notes.append(f"max_concurrency: judges of this account ask for different ones; the lowest, {lowest}, holds")
+            notes.append(
+                f"max_concurrency: judges of this account have different limits; the lowest, {lowest}, applies"
+            )
         return AccountState(
             account=self.account,
             places=min(self._places.level, self._places.ceiling),
@@ -326,29 +328,29 @@ class AccountLimiter:
         return max(self._places_s(now_s), broken_s, self._buckets.wait_s(tokens, now_s))
 
     def _places_s(self, now_s: float) -> float:
-        """Return the seconds until a place is free. If abandoned calls hold all places, one more is tried at a time."""
+        """Return the seconds until a place is free. If abandoned calls occupy all, one more call is allowed at a time."""
         out = len(self._out)
         beyond = out < self._places.level + _BEYOND
         if self.breaker.state != "closed":
             return 0.0 if beyond else inf
         wait_s = self._places.wait_s(out, now_s)
-        stuck = wait_s == inf and all(ticket.left for ticket in self._out)
+        stuck = wait_s == inf and all(slot.abandoned for slot in self._out)
         return 0.0 if stuck and beyond and out < self.ceiling else wait_s
 
     def _leave(self, tokens: float, now_s: float) -> RequestSlot:
-        serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent(now_s)
-        ticket = RequestSlot(serial, now_s, len(self._out) + 1, probe)
-        self._places.sent(ticket, now_s)
-        self._out.add(ticket)
+        serial, probe = self._buckets.count_request(tokens, now_s), self.breaker.count_request(now_s)
+        slot = RequestSlot(serial, now_s, len(self._out) + 1, probe)
+        self._places.count_request(slot, now_s)
+        self._out.add(slot)
         self._calls += 1
-        return ticket
+        return slot
 
-    def _take_back(self, ticket: RequestSlot) -> None:
+    def _take_back(self, slot: RequestSlot) -> None:
         """Undo a slot with which no request was sent."""
-        self._out.discard(ticket)
-        self._places.ended(ticket)
+        self._out.discard(slot)
+        self._places.count_end(slot)
         self._calls -= 1
-        self.left_behind(ticket, None)
+        self.abandon(slot, None)
 
     def _pump(self) -> None:
         """Send the waiting questions that may be sent, in their order, and schedule the next run."""
@@ -366,59 +368,59 @@ class AccountLimiter:
             self._queue.pop()
             waiter.comes.set_result(self._leave(waiter.tokens, now_s))
 
-    def _ended(self, ticket: RequestSlot, call: asyncio.Future[T]) -> None:
+    def _end_call(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
         """Learn from a call that has ended, and give its place to the next question."""
-        if not ticket.left:
+        if not slot.abandoned:
             if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # no request was sent: no evidence
-                self.left_behind(ticket, None)
+                self.abandon(slot, None)
             else:
-                self._learn(ticket, call)
+                self._learn(slot, call)
         elif not call.cancelled():
             call.exception()  # fetched: otherwise asyncio logs that it was never retrieved
-        self._out.discard(ticket)
-        self._places.ended(ticket)
+        self._out.discard(slot)
+        self._places.count_end(slot)
         self._pump()
 
-    def _learn(self, ticket: RequestSlot, call: asyncio.Future[T]) -> None:
+    def _learn(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
         assert self._loop is not None
         now_s, error = self._loop.time(), call.exception()
         headers = getattr(call.result() if error is None else error, "headers", None)
         if headers:
-            self._buckets.told(headers, ticket.serial, ticket.sent_s, now_s)
+            self._buckets.update(headers, slot.serial, slot.sent_s, now_s)
         if isinstance(error, JudgeOverloaded):
-            self._refused(ticket, error, now_s)
+            self._count_refusal(slot, error, now_s)
         elif isinstance(error, JudgeError) and _is_away(error):
-            self._failed(ticket, error)
+            self._count_failure(slot, error)
             return
         elif error is None:
             self.largest_answer = max(self.largest_answer, getattr(call.result(), "output_tokens", 0))
-            self.retries.answered()
-            self._places.answered(ticket, now_s, in_use=bool(self._queue))
-        if self.breaker.answered(probe=ticket.probe):
+            self.retries.count_answer()
+            self._places.count_answer(slot, now_s, in_use=bool(self._queue))
+        if self.breaker.count_answer(probe=slot.probe):
             self._places.halve()
             self._places.pace(now_s)
 
-    def _refused(self, ticket: RequestSlot, error: JudgeOverloaded, now_s: float) -> None:
+    def _count_refusal(self, slot: RequestSlot, error: JudgeOverloaded, now_s: float) -> None:
         self._throttled += 1
         self._throttled_s = now_s
-        self._places.refused(ticket, now_s, self._out)
+        self._places.count_refusal(slot, now_s, self._out)
         if error.retry_after_s:
             self._buckets.stop(error.retry_after_s, now_s)
             self._places.pace(self._buckets.stopped_until_s)
 
-    def _failed(self, ticket: RequestSlot, error: JudgeError) -> None:
+    def _count_failure(self, slot: RequestSlot, error: JudgeError) -> None:
         assert self._loop is not None
-        opened = self.breaker.failed(error, self._loop.time(), probe=ticket.probe)
-        if opened and self.breaker.refuses is not None:
+        opened = self.breaker.count_failure(error, self._loop.time(), probe=slot.probe)
+        if opened and self.breaker.refusal is not None:
             for waiter in self._queue:
                 if not waiter.comes.done():
-                    waiter.comes.set_exception(self.breaker.refuses.without_request())
+                    waiter.comes.set_exception(self.breaker.refusal.without_request())
 
     def _give_up(self, waiter: Waiter, step: str) -> None:
         if waiter.comes.done():
             return
         error_type, what = "rate_limit", "a place within the provider's limits"
-        if self.breaker.is_about_money:
+        if self.breaker.is_out_of_quota:
             error_type, what = "quota", "the account to have money again (quota)"
         elif self.breaker.state != "closed":
             error_type, what = "breaker_open", "the judge to answer again (its breaker is open)"
@@ -436,21 +438,21 @@ def _is_away(error: JudgeError) -> bool:
 
 
 class RetryBudget:
-    """Retry budget: half a retry for every answered question, at most 20 saved; it starts full.
+    """Retry budget: half a retry for every answered question, at most 20 saved. A new budget is full.
 
-    If a judge fails for some questions, those are asked again; if it fails for all, its load does not double
+    If a judge fails for some questions, these are asked again; if it fails for all questions, its load does not double
     (the "retry budget" of Google's SRE book, chapter 21).
     """
 
     def __init__(self) -> None:
         self._saved = _MOST_SAVED
 
-    def answered(self) -> None:
+    def count_answer(self) -> None:
         """Add half a retry for an answered question."""
         self._saved = min(_MOST_SAVED, self._saved + _PER_ANSWER)
 
     def take(self) -> bool:
-        """Spend one retry; False without any left."""
+        """Spend one retry. Returns False if no retry is left."""
         if self._saved < 1:
             return False
         self._saved -= 1
@@ -461,33 +463,33 @@ _SERVICE, _IN_PROCESS = 64, 1
 """Most concurrent questions of a provider's account, and of a model in this process, if no judge sets a limit."""
 
 
-class _Gates:
-    """Account → its limiter, for as long as a judge uses it. Any thread."""
+class _LimiterRegistry:
+    """Account → its limiter, for as long as a judge uses it. Thread-safe."""
 
     def __init__(self) -> None:
-        self._gates: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
+        self._limiters: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
         self._lock = Lock()
         renew_lock_in_child(self)
 
-    def gate(self, account: Account, ceiling: int) -> AccountLimiter:
+    def limiter(self, account: Account, ceiling: int) -> AccountLimiter:
         """Return the limiter of an account; created if it is missing."""
         with self._lock:
-            gate = self._gates.get(account)
-            if gate is None:
-                gate = self._gates[account] = AccountLimiter(account, ceiling)
-            return gate
+            limiter = self._limiters.get(account)
+            if limiter is None:
+                limiter = self._limiters[account] = AccountLimiter(account, ceiling)
+            return limiter
 
 
-_registry = _Gates()
+_registry = _LimiterRegistry()
 
 
-def gate_of(judge: Judge) -> AccountLimiter:
-    """Return the limiter of a judge's account: one for all judges that ask the account."""
+def limiter_of(judge: Judge) -> AccountLimiter:
+    """Return the limiter of a judge's account, which all judges of the account share."""
     inner = unwrapped(judge)
     account = getattr(inner, "account", None)
     if not isinstance(account, Account):
         account = Account(type(inner).__name__, inner.model, key=f"object {id(inner)}")
-    gate = _registry.gate(account, _IN_PROCESS if getattr(inner, "in_process", False) is True else _SERVICE)
+    limiter = _registry.limiter(account, _IN_PROCESS if getattr(inner, "in_process", False) is True else _SERVICE)
     for note in getattr(inner, "notes", ()):
-        gate.note(note)
-    return gate
+        limiter.note(note)
+    return limiter

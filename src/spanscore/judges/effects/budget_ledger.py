@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Final
 
 from spanscore.config.judging import Budget, BudgetUnit, MetricCost, Spent
+from spanscore.core.context import set_inside
 from spanscore.errors import JudgeBudgetSpent
 
 _FIRST_ANSWER: Final = 500
@@ -76,13 +77,30 @@ class BudgetLedger:
         self._answers = self._longest = 0
 
     def share(self, fraction: float) -> None:
-        """Limit this process to a fraction of the budgets, (0, 1], from now on; other processes have the rest. Any thread.
+        """Limit this process to a fraction of the budgets, (0, 1], from now on; other processes have the remaining fractions.
+        Thread-safe.
 
-        A process's part of a window accrues with time, at its fraction of each moment. All processes together thus have one
-        budget, through every change of fractions. A process that starts within a window gets the part that accrues from then.
+        A process's part of a window accrues with time, at its present fraction. So all processes together have one budget,
+        however the fractions change. A process that starts within a window gets the part that accrues from its start.
         """
         with self._lock:
             self._share = fraction
+            self._divide()
+
+    def change(self, budgets: Sequence[Budget]) -> None:
+        """Limit the spending by other budgets from now on. Thread-safe.
+
+        A budget with the unit, the window and the metric of an earlier one keeps the amount spent in its present window.
+        """
+        with self._lock:
+            windows = {budget.kind: window for budget, window in self._windows.items()}
+            self.budgets = tuple(budgets)
+            self._windows = {
+                budget: windows.get(budget.kind) or _Window(budget.window_s, budget.amount) for budget in self.budgets
+            }
+            for budget, window in self._windows.items():
+                window.resize(budget.amount)
+            self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
             self._divide()
 
     def _divide(self) -> None:
@@ -101,10 +119,10 @@ class BudgetLedger:
             for budget, window in windows:
                 window.spent += estimate.of(budget.unit)
             self._add(metric, estimate, estimate)
-            return Reservation(self, metric, estimate, tuple(window.number for _, window in windows))
+            return Reservation(self, metric, estimate, tuple((*pair, pair[1].number) for pair in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for, without a reservation: other requests may use the budget meanwhile.
+        """Check that a question can be paid for. The budget is not reserved, so other requests may use it meanwhile.
 
         Raises:
             JudgeBudgetSpent: a budget of the metric has less left than the estimate.
@@ -115,17 +133,17 @@ class BudgetLedger:
     def correct(self, reservation: Reservation, actual: Spent) -> None:
         """Replace a reservation by the actual cost.
 
-        An unused rest goes back to its window if that is still the present one. An excess is charged to the present window.
+        An unused part returns to its window if that window has not ended. An excess is charged to the present window.
         """
         with self._lock:
             more = actual.plus(reservation.estimate, -1.0)
-            for (budget, window), number in zip(self._of(reservation.metric), reservation.windows, strict=True):
-                amount = more.of(budget.unit)
-                window.spent += amount if window.number == number else max(0.0, amount)
+            for budget, window, number in reservation.windows:
+                amount, present = more.of(budget.unit), window.at(self._clock())
+                present.spent += amount if present.number == number else max(0.0, amount)
             self._add(reservation.metric, more, Spent().plus(reservation.estimate, -1.0))
 
     def note_answer(self, tokens: int) -> None:
-        """Record the length of an answer, in tokens; later estimates assume the longest one."""
+        """Record the length of an answer, in tokens; later estimates assume the longest answer."""
         self._answers += 1
         self._longest = max(self._longest, tokens)
 
@@ -155,11 +173,14 @@ class BudgetLedger:
 
     def states(self) -> list[BudgetState]:
         """Return the state of each budget, in their order."""
-        pairs = zip(self.budgets, self.factors(), strict=True)
-        return [
-            BudgetState(one.unit, one.window, one.metric, self.limit(one), self.spent(one), factor)
-            for one, factor in pairs
-        ]
+        factors = self.factors()
+        with self._lock:
+            windows = [self._windows[budget].at(self._clock()) for budget in self.budgets]
+            pairs = zip(self.budgets, windows, factors, strict=False)  # during a reload the factors may be earlier ones
+            return [
+                BudgetState(budget.unit, budget.window, budget.metric, window.limit, window.spent, factor)
+                for budget, window, factor in pairs
+            ]
 
     def _with_room(self, metric: str, estimate: Spent) -> list[tuple[Budget, _Window]]:
         windows = self._of(metric)
@@ -176,17 +197,17 @@ class BudgetLedger:
         ]
 
     def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
-        known = self._paid.get(metric, MetricCost())
-        self._paid[metric] = MetricCost(known.spent.plus(spent), known.reserved.plus(reserved))
+        cost = self._paid.get(metric, MetricCost())
+        self._paid[metric] = MetricCost(cost.spent.plus(spent), cost.reserved.plus(reserved))
 
 
 @dataclass(slots=True)
 class _Window:
-    """The present window of a budget: its number since the epoch, its limit and the amount spent in it.
+    """The present window of a budget: number since the epoch, limit, and the amount spent in the window.
 
     Attributes:
         amount: the budget of a whole window, for all processes.
-        share: this process's fraction of it, (0, 1]; None: the process is alone.
+        share: this process's fraction of it, (0, 1]; None if the process is alone.
     """
 
     length_s: float
@@ -204,8 +225,13 @@ class _Window:
             self.limit = self.amount * (1.0 if self.share is None else self.share)
         return self
 
+    def resize(self, amount: float) -> None:
+        """Change the budget of a whole window; the accrued part of the present window changes with it."""
+        self.limit *= amount / self.amount
+        self.amount = amount
+
     def divide(self, share: float, now_s: float) -> None:
-        """Change the fraction from now on: the accrued amount stays, the amount to come is divided anew."""
+        """Change the fraction from now on. The accrued amount stays; only the rest of the window is divided anew."""
         self.at(now_s)
         to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
         accrued = 0.0 if self.share is None else self.limit - self.share * to_come
@@ -216,27 +242,26 @@ class _Window:
 class Reservation:
     """An amount of the budgets that is reserved for one request, and settled once."""
 
-    purse: BudgetLedger
+    ledger: BudgetLedger
     metric: str
     estimate: Spent
-    windows: tuple[int, ...]
+    windows: tuple[tuple[Budget, _Window, int], ...]
     _open: bool = True
 
     def settle(self, actual: Spent) -> None:
         """Replace the reservation by the actual cost; further calls have no effect."""
         if self._open:
             self._open = False
-            self.purse.correct(self, actual)
+            self.ledger.correct(self, actual)
 
 
 _reserve: ContextVar[Callable[[], Reservation] | None] = ContextVar("spanscore_reserve", default=None)
 
 
-@contextmanager
-def paid_from(purse: BudgetLedger, metric: str, estimate: Spent) -> Iterator[None]:
+def paid_from(ledger: BudgetLedger, metric: str, estimate: Spent) -> AbstractContextManager[None]:
     """Pay for all requests inside the block, and in tasks started there, from the budgets of a metric.
 
-    The requests are the attempts of one question. Each is reserved when it is sent, in the window of that time.
+    The requests are the attempts of one question. Each request is reserved when it is sent, in the window of that time.
 
     Args:
         estimate: estimated cost of one attempt.
@@ -244,17 +269,13 @@ def paid_from(purse: BudgetLedger, metric: str, estimate: Spent) -> Iterator[Non
     Raises:
         JudgeBudgetSpent: a budget of the metric has less left than the estimate.
     """
-    purse.check(metric, estimate)
-    token = _reserve.set(partial(purse.reserve, metric, estimate))
-    try:
-        yield
-    finally:
-        _reserve.reset(token)
+    ledger.check(metric, estimate)
+    return set_inside(_reserve, partial(ledger.reserve, metric, estimate))
 
 
 @contextmanager
 def attempt() -> Iterator[Reservation | None]:
-    """Reserve one request, which is sent inside the block and settles the reservation; None if no budget pays for it.
+    """Reserve one request, which is sent inside the block and settles the reservation. Yields None if no budget pays for it.
 
     Raises:
         JudgeBudgetSpent: a budget of the metric has less left than the estimate.
@@ -267,4 +288,4 @@ def attempt() -> Iterator[Reservation | None]:
     try:
         yield reservation
     finally:
-        reservation.settle(reservation.estimate)  # unless it was settled: a request of unknown cost may be billed
+        reservation.settle(reservation.estimate)  # unless settled, because a request of unknown cost may be billed

@@ -8,17 +8,15 @@ import os
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pydantic import BaseModel
-
+from spanscore.core.context import set_inside
 from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
@@ -26,10 +24,10 @@ from spanscore.core.threads import SerialThread, call_in_child
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited, writing
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.effects.limited import limiters_of
 from spanscore.judges.effects.middleware import JudgeMiddleware, layers, unwrapped
 from spanscore.judges.records import record, recorded_by
-from spanscore.judges.rendering import render
+from spanscore.judges.rendering import render, schema_of
 from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by
 from spanscore.protocols import Judge
 
@@ -42,7 +40,7 @@ _OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
 
 
 def as_cached(reply: Reply) -> Reply:
-    """Return an answer for a caller whose question was not sent: its cost is 0, or None if its cost is not known."""
+    """Return an answer for a caller whose question was not sent. The cost is 0, or None if the original cost is not known."""
     return Reply(
         text=reply.text,
         model=reply.model,
@@ -54,7 +52,7 @@ def as_cached(reply: Reply) -> Reply:
 
 
 class SingleFlight:
-    """The open questions, by key; equal ones share one request. Loop thread."""
+    """The open questions, by key; equal questions share one request. Used on the loop thread."""
 
     def __init__(self) -> None:
         self._out: dict[Hashable, _Flight] = {}
@@ -78,26 +76,26 @@ class SingleFlight:
 class _Flight:
     """One request for equal questions, and the callers that wait for it.
 
-    No caller's task owns the request: it is cancelled once all callers have left. The caller that has waited longest pays: the
-    request goes out in its name, and failed attempts are recorded there. A payer whose own budget or waiting time is spent
-    ends alone, and the next caller asks.
+    No caller's task owns the request, which is cancelled once all callers have left. The caller that has waited longest pays:
+    the request is sent in its name, and its score records failed attempts. If this caller's own budget or waiting time is
+    spent, only this caller fails, and the next caller pays.
     """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._line: dict[SharedWait[Reply], None] = {}
         self._payer: SharedWait[Reply] | None = None
-        self._asker = ScoreContext()
+        self._score = ScoreContext()
         self._task: asyncio.Task[Reply | BaseException] | None = None
         self.has_ended = False
 
     async def answer(self) -> Reply:
-        """Wait for the answer. The caller that pays gets it unchanged, the others get a cached one."""
+        """Wait for the answer. The caller that pays gets it unchanged; the others get it as a cached answer."""
         wait: SharedWait[Reply] = SharedWait()
         self._line[wait] = None
         if self._task is None:
             self._send(wait)
-        wait.stand(self._asker.is_waiting)
+        wait.set_waiting(self._score.is_waiting)
         try:
             return await wait.answer
         finally:
@@ -105,9 +103,9 @@ class _Flight:
 
     def _send(self, payer: SharedWait[Reply]) -> None:
         self._payer = payer
-        self._asker = replace(payer.asker, on_change=self._set_clocks)
+        self._score = replace(payer.score, on_change=self._set_clocks)
         # The payer's context applies to the request: traces are suppressed in it, and its context variables hold.
-        self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
+        self._task = payer.context.run(asyncio.ensure_future, self._request(self._score))
         self._task.add_done_callback(self._land)
 
     async def _request(self, name: ScoreContext) -> Reply | BaseException:
@@ -118,15 +116,15 @@ class _Flight:
             return error
 
     def _charge(self, call: JudgeCall) -> None:
-        assert self._payer is not None  # there is no request without one
+        assert self._payer is not None  # there is no request without a payer
         self._payer.context.run(record, call)
 
     def _set_clocks(self) -> None:
         for wait in self._line:
-            wait.stand(self._asker.is_waiting)
+            wait.set_waiting(self._score.is_waiting)
 
     def _leave(self, wait: SharedWait[Reply]) -> None:
-        wait.stand(False)
+        wait.set_waiting(False)
         self._line.pop(wait, None)
         if wait.answer.done() and not wait.answer.cancelled():
             wait.answer.exception()  # fetched: a caller cancelled just now does not fetch it, and asyncio would report it
@@ -157,7 +155,8 @@ class _Flight:
 
 @runtime_checkable
 class AnswerStore(Protocol):
-    """A bounded store of answers, by the key of their question. Loop thread; never raises: a failed store only loses answers.
+    """A bounded store of answers, by the key of the question. Called on the loop thread; a failed store loses answers, and
+    raises nothing.
 
     Attributes:
         flights: the open questions whose answers will be kept.
@@ -166,7 +165,7 @@ class AnswerStore(Protocol):
     flights: SingleFlight
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer to a question as a cached one; None without one. Must not block."""
+        """Return the answer to a question as a cached answer; None if the store has no answer. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
         """Keep an answer; return an awaitable that ends when the answer outlives the process, None if it does not.
@@ -177,7 +176,7 @@ class AnswerStore(Protocol):
 
 @dataclass(eq=False, repr=False)
 class MemoryAnswers:
-    """Answers in memory; the least recently used one is dropped first.
+    """Answers in memory; the least recently used answer is dropped first.
 
     Attributes:
         max_answers: most answers kept at once.
@@ -209,7 +208,7 @@ class MemoryAnswers:
         return reply
 
     def keep(self, key: bytes, reply: Reply) -> None:
-        """Keep an answer, and drop the least recently used ones beyond the bounds."""
+        """Keep an answer, and drop the least recently used answers beyond the bounds."""
         self._drop(key)
         self._kept[key] = self.clock(), as_cached(reply)
         self._bytes += _size(reply)
@@ -228,9 +227,9 @@ def _size(reply: Reply) -> int:
 _VERSION = 1
 """Version of the file's schema."""
 _OURS = 0x73707363
-"""SQLite ``application_id`` of our files, ``spsc``; other programs' databases have another."""
+"""SQLite ``application_id`` of spanscore's files, ``spsc``; databases of other programs have another id."""
 _MOST_ANSWERS = 1_000_000
-"""Answers in the file, about 1 GB of short ones; beyond, the oldest are deleted."""
+"""Maximum number of answers in the file (short answers take about 1 GB); beyond it the oldest are deleted."""
 _MOST_UNWRITTEN = 1_000
 """Answers that wait to be written; beyond, the oldest are not kept."""
 _OPENING_S = 5.0
@@ -247,8 +246,8 @@ _LookUp: TypeAlias = tuple[bytes, "asyncio.Future[Reply | None]"]
 class FileAnswers:
     """Answers in a file that several processes share, under a hash of their question. A failure of the file costs no score.
 
-    SQLite is in WAL mode, in which readers do not wait for writers, on a thread of its own. The questions of one turn of the
-    loop are looked up together, so the votes of a sample stay concurrent.
+    A separate thread uses SQLite, in WAL mode, in which readers do not wait for writers. The questions of one turn of the loop
+    are looked up together, so the votes of a sample stay concurrent.
 
     Args:
         path: path of the file; created if it is missing, readable by its owner alone.
@@ -281,7 +280,7 @@ class FileAnswers:
         self._overdue: asyncio.Future[Reply | None] | None = None
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer; None without one, or if the disk is late."""
+        """Return the answer; None if the file has no answer, or if the disk takes longer than ``looking_s``."""
         answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         late = self._overdue
         if late is not None and not late.done() and late.get_loop() is answer.get_loop():
@@ -295,12 +294,17 @@ class FileAnswers:
         return None
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
-        """Write an answer soon. The returned future ends then, or after ``looking_s``: a slow disk delays no score longer."""
+        """Write an answer soon. The returned future ends when it is written, and after ``looking_s`` at the latest."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[Reply | None] = loop.create_future()
         loop.call_later(self._looking_s, _resolve_waiting, [(key, written)], {})
-        known = {"text": reply.text, "model": reply.model, "finish": reply.finish, "priced": reply.cost_usd is not None}
-        self._unwritten.append((key, json.dumps(known)))
+        fields = {
+            "text": reply.text,
+            "model": reply.model,
+            "finish": reply.finish,
+            "priced": reply.cost_usd is not None,
+        }
+        self._unwritten.append((key, json.dumps(fields)))
         self._written.append((key, written))
         self._be_due()
         return written
@@ -327,7 +331,7 @@ class FileAnswers:
             looked_for = []
             _write(self._open(), _all_of(self._unwritten))
         except Exception as error:  # noqa: BLE001  (sqlite3's errors, and the operating system's for a disk)
-            self._let_go(error)
+            self._disconnect(error)
             _tell_loops(looked_for, answers)
         _tell_loops(written, {})
         return True
@@ -336,7 +340,7 @@ class FileAnswers:
         self._connection = self._connection or _opened(self._path, _BUSY_S)
         return self._connection
 
-    def _let_go(self, error: Exception) -> None:
+    def _disconnect(self, error: Exception) -> None:
         with suppress(Exception):
             if self._connection is not None:
                 self._connection.close()
@@ -352,7 +356,7 @@ _files: dict[Path, FileAnswers] = {}
 
 
 def file_answers(path: str | Path) -> FileAnswers:
-    """Return the answers in a file, the same object for the same path: judges with one file also share open questions.
+    """Return the store of a file, the same object for the same path, so that judges with one file also share open questions.
 
     Raises:
         ConfigurationError: the file cannot be written, or belongs to another program or version.
@@ -363,7 +367,7 @@ def file_answers(path: str | Path) -> FileAnswers:
     return _files[whole]
 
 
-def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
+def _opened(path: Path, lock_wait_s: float) -> sqlite3.Connection:
     """Return a connection to a writable answer file; the file and its table are created if they are missing.
 
     Raises:
@@ -371,7 +375,7 @@ def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
     """
     import sqlite3
 
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + lock_wait_s
     while True:
         try:
             return _connected(path)
@@ -399,13 +403,13 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    def told(pragma: str) -> int:
-        return int(connection.execute(pragma).fetchone()[0])
+    def read_int(query: str) -> int:
+        return int(connection.execute(query).fetchone()[0])
 
-    tables, owner = told("SELECT count(*) FROM sqlite_master"), told("PRAGMA application_id")
+    tables, owner = read_int("SELECT count(*) FROM sqlite_master"), read_int("PRAGMA application_id")
     if tables and owner != _OURS:
         raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
-    if tables and told("PRAGMA user_version") != _VERSION:
+    if tables and read_int("PRAGMA user_version") != _VERSION:
         raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
     for ending in ("", "-wal", "-shm"):  # SQLite gives the others the first's mode; old files may have another
         with writing(f"cache: {path}"), suppress(FileNotFoundError):
@@ -463,37 +467,32 @@ def _resolve_waiting(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Repl
 
 
 CacheSetting: TypeAlias = AnswerStore | str | Path | None
-"""``memory``, the path of a file, or a store that several judges share; None: only the store of a run, if any."""
+"""``memory``, the path of a file, or a store that several judges share; None = only the store of a run, if it has one."""
 
 _of_run: ContextVar[AnswerStore | Literal[False] | None] = ContextVar("spanscore_answers_of_run", default=None)
 
 
-@contextmanager
-def answers_kept(store: AnswerStore | None) -> Iterator[None]:
+def answers_kept(store: AnswerStore | None) -> AbstractContextManager[None]:
     """Keep the answers of the judges that are asked inside the block, and in tasks started there.
 
     Args:
-        store: store for the judges without a cache of their own; None = every question is asked, with any configuration.
+        store: store for judges without their own cache; None = every question is asked, in spite of the configuration.
     """
-    token = _of_run.set(store or False)
-    try:
-        yield
-    finally:
-        _of_run.reset(token)
+    return set_inside(_of_run, store or False)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Cached(JudgeMiddleware):
-    """A judge that is asked each question once; equal questions, later or at the same time, get the same answer.
+    """A judge whose answers are kept. Equal questions, at the same time or later, get the same answer while it is kept.
 
-    Only answers in the requested form are kept, and a repair is always asked. The same answer twice is one draw of the judge:
-    the calls that were not sent are marked ``cached``, and a score has the number of its cached calls.
+    Only answers in the requested form are kept, and a repair is always asked. A repeated answer is no second draw of the
+    judge: calls that were not sent are marked ``cached``, and a score has the number of its cached calls.
 
     Args:
-        cache: ``memory``, the path of a file, or a store. None: no cache, unless the run has one (``evaluate``).
+        cache: ``memory``, the path of a file, or a store. None = no cache, unless the run has one (``evaluate``).
 
     Raises:
-        ConfigurationError: the file cannot be written, or the judge has fallbacks: each of them needs its own cache.
+        ConfigurationError: the file cannot be written, or the judge has fallbacks, of which each needs its own cache.
     """
 
     judge: Judge
@@ -521,8 +520,8 @@ class Cached(JudgeMiddleware):
         key = key_of(self.judge, prompt)
         reply = await store.flights.share(key, lambda: self._answer(store, key, prompt))
         if reply.cached:
-            for gate in gates_of(self.judge):
-                gate.cached += 1
+            for limiter in limiters_of(self.judge):
+                limiter.cached += 1
         return reply
 
     async def _answer(self, store: AnswerStore, key: bytes, prompt: Prompt) -> Reply:
@@ -538,20 +537,16 @@ class Cached(JudgeMiddleware):
 
 
 def key_of(judge: Judge, prompt: Prompt) -> bytes:
-    """Return the key of a question, the same in every process: a hash of model, question, and sampling parameters.
+    """Return the key of a question, equal in every process: a hash of model, question, and sampling parameters.
 
-    The account's API key is excluded: with a new one the same model answers.
+    The account's API key is not in the hash, because the same model answers with a new key.
     """
     inner = unwrapped(judge)
     account: object = getattr(inner, "account", None)
     who: tuple[str, ...] = type(inner).__qualname__, judge.model
     if isinstance(account, Account):
         who = account._replace(key="")
-    asked = [prompt.step, *render(prompt), _schema(prompt.output), prompt.vote_index]
-    text = json.dumps([who, asked, getattr(inner, "drawing", None)], sort_keys=True, default=str)
+    images = [[number, *image.model_dump().values()] for number, image in prompt.images.items()]
+    parts = [prompt.step, *render(prompt), schema_of(prompt.output), prompt.vote_index, *images]
+    text = json.dumps([who, parts, getattr(inner, "drawing", None)], sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=32).digest()
-
-
-@lru_cache(maxsize=256)
-def _schema(output: type[BaseModel]) -> dict[str, Any]:
-    return output.model_json_schema()

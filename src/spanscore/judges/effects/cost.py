@@ -27,9 +27,16 @@ from spanscore.errors import (
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Reservation, attempt, paid_from
 from spanscore.judges.effects.middleware import JudgeMiddleware, is_batched, layers
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.judges.records import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
+from spanscore.judges.records import (
+    RECORDED_BY_CANCELLER,
+    abandoned_call,
+    failed_call,
+    is_our_cancellation,
+    record,
+    recorded_calls,
+)
 from spanscore.judges.rendering import question_tokens
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
 
 __all__ = [
@@ -52,8 +59,9 @@ __all__ = [
 # Prices come from the user: a table in this package would become outdated, and a wrong cost is worse than a missing one.
 
 _DATED = re.compile(r"[-@:](?:\d{3,}(?:-\d\d){0,2}|latest)(?:-v\d+(?::\d+)?)?")
-"""Version suffixes of model names: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not matched: -mini,
-the -1 of a next version, -1106-preview. They name other models, at other prices."""
+"""Version suffixes of model names: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not matched:
+-mini, the -1 of a next version, -1106-preview, which name other models, at other prices.
+"""
 _MILLION = 1_000_000
 
 
@@ -97,9 +105,9 @@ def cost_usd(
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price of a model: under its exact name, else under the longest matching name or pattern; None without one.
+    """Return the price of a model: that of its exact name, or of the longest matching name or pattern; None without a match.
 
-    ``gpt-4o-mini`` matches its dated versions, ``gpt-4o*`` all names with that beginning.
+    ``gpt-4o-mini`` matches its dated versions, and ``gpt-4o*`` matches all names that begin with ``gpt-4o``.
     """
     if model in prices:
         return prices[model]
@@ -120,13 +128,13 @@ def dearest(prices: Mapping[str, Price]) -> Price:
     return Price(max(inputs, default=0.0), max(outputs, default=0.0))
 
 
-def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
+def prices_of(table: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     """Return a user's price table as model → ``Price``.
 
     Raises:
         ConfigurationError: a price is not two to five numbers, 0 or more.
     """
-    return {model: _price(model, numbers) for model, numbers in given.items()}
+    return {model: _price(model, numbers) for model, numbers in table.items()}
 
 
 def _price(model: str, numbers: Sequence[float]) -> Price:
@@ -156,13 +164,13 @@ R = TypeVar("R", Reply, JudgeCall)
 class Priced(JudgeMiddleware):
     """A judge that adds the cost to its replies, and pays for its requests from the scorer's budgets, if it has any.
 
-    A reply has no cost if its model has no price or its tokens were not counted: unknown is not free. A cost that the judge
-    itself reports is kept. This is the innermost layer, around one request: each attempt of a question passes it.
+    A reply has no cost if its model has no price or its tokens were not counted, because unknown is not free. A cost that the
+    judge itself reports is kept. This is the innermost layer, so that each attempt of a question counts as one request.
 
     Args:
         prices: the model's name in the provider's answers, or a pattern (``gpt-4o*``) → USD per million tokens (input,
             output, cached input, share in batches, cache write). ``gpt-4o-mini`` is also the price of the dated
-            ``gpt-4o-mini-2024-07-18``, unless that has its own; the longest match wins.
+            ``gpt-4o-mini-2024-07-18``, unless that name has a price, too; the longest match wins.
 
     Raises:
         ConfigurationError: a price is not two to five numbers, 0 or more.
@@ -184,9 +192,13 @@ class Priced(JudgeMiddleware):
                     return await self._answer(prompt)
                 return await self._paid(prompt, reservation)
         except asyncio.CancelledError as cancelled:
-            # A batch goes on: the run that reads its answer records the call.
-            if is_our_cancellation(cancelled) and cancelled.args != (TOLD,) and not is_batched(self.judge):
-                record(given_up(prompt, self.model, time.perf_counter() - began_s))
+            # The batch continues without this run: the run that reads its answer records the call.
+            if (
+                is_our_cancellation(cancelled)
+                and cancelled.args != (RECORDED_BY_CANCELLER,)
+                and not is_batched(self.judge)
+            ):
+                record(abandoned_call(prompt, self.model, time.perf_counter() - began_s))
             raise
 
     async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
@@ -195,22 +207,24 @@ class Priced(JudgeMiddleware):
                 reply = await self._answer(prompt)
             except BaseException as error:
                 requests = [*calls, failed_call(prompt, self.model, error, 0.0)] if _is_billed(error) else calls
-                reservation.settle(self._spent(requests, reservation.estimate))
+                reservation.settle(self._add_costs(requests, reservation.estimate))
                 raise
-            reservation.purse.note_answer(reply.output_tokens)
-            reservation.settle(self._spent([*calls, _as_one(reply)], reservation.estimate))
+            reservation.ledger.note_answer(reply.output_tokens)
+            reservation.settle(self._add_costs([*calls, _as_one(reply)], reservation.estimate))
         return reply
 
     async def _answer(self, prompt: Prompt) -> Reply:
         began_s = time.perf_counter()
         reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
-        if reply.duration_s is None:  # the asker's clock would count earlier attempts, and the waits between
+        if reply.duration_s is None:  # the score's clock would count earlier attempts, and the waits between
             reply = replace(reply, duration_s=time.perf_counter() - began_s)
-        other_completions = tuple(_with_cost(one, self.model, self.table) for one in reply.other_completions)
+        other_completions = tuple(
+            _with_cost(other_completion, self.model, self.table) for other_completion in reply.other_completions
+        )
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
-    def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
-        """Return the cost of requests; the estimate stands in for each request of unknown usage."""
+    def _add_costs(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
+        """Return the cost of requests; each request of unknown usage counts with the estimate."""
         spent = Spent()
         for used in requests:
             tokens = used.input_tokens + used.output_tokens
@@ -235,9 +249,9 @@ class Priced(JudgeMiddleware):
 
 
 def table_of(judge: Judge) -> Mapping[str, Price]:
-    """Return the price table of a judge, merged with those of its fallbacks; its own prices win."""
+    """Return the price table of a judge, merged with the tables of its fallbacks; the judge's own prices win."""
     if isinstance(judge, JudgeMiddleware):
-        tables = [table_of(one) for one in judge.judges]
+        tables = [table_of(member) for member in judge.judges]
         return {model: price for table in reversed(tables) for model, price in table.items()} | dict(_own_table(judge))
     return {}
 
@@ -253,12 +267,12 @@ def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})
     """
     if isinstance(judge, JudgeMiddleware):
         table = _own_table(judge) or table
-        return {model: price for one in judge.judges for model, price in asked_models(one, table).items()}
+        return {model: price for member in judge.judges for model, price in asked_models(member, table).items()}
     return {judge.model: Price(0.0, 0.0) if is_offline(judge) else price_of(judge.model, table)}
 
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
-    """Return a judge's call with its cost, if that is missing and the model has a price; else unchanged."""
+    """Return a judge's call with its cost if the cost is missing and the model has a price; otherwise unchanged."""
     return _with_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
 
 
@@ -266,7 +280,7 @@ def _with_cost(used: R, model: str, table: Mapping[str, Price], *, at_batch_pric
     if used.cost_usd is not None or not (used.input_tokens or used.output_tokens):
         return used
     price = price_of(used.model or model, table)
-    at_batch_price = at_batch_price or getattr(used, "at_batch_price", False)  # of a reply
+    at_batch_price = at_batch_price or getattr(used, "at_batch_price", False)  # a ``Reply`` has this field
     return used if price is None else replace(used, cost_usd=_cost_of(used, price, at_batch_price=at_batch_price))
 
 
@@ -282,18 +296,18 @@ def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = Fa
 
 
 def _as_one(reply: Reply) -> Reply:
-    """Return all answers to one request as one reply: they are billed together."""
+    """Return all answers to one request as one reply; a provider bills these answers together."""
     answers = (reply, *reply.other_completions)
     return replace(
         reply,
-        output_tokens=sum(one.output_tokens for one in answers),
-        cost_usd=known_sum(one.cost_usd for one in answers),
+        output_tokens=sum(answer.output_tokens for answer in answers),
+        cost_usd=known_sum(answer.cost_usd for answer in answers),
         other_completions=(),
     )
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed. A refusal is not; a request with an unknown outcome may be."""
+    """Whether a failed request may be billed. A refusal is not billed; a request with an unknown outcome may be billed."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
@@ -304,11 +318,11 @@ _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpen
 _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
-def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
-    """Return the estimated cost of a question: its input tokens, and the longest answer so far for each completion."""
-    if not purse.in_tokens:
+def estimated(judge: Judge, prompt: Prompt, budget_ledger: BudgetLedger) -> Spent:
+    """Return the estimated cost of a question: input tokens, and for each completion the longest answer so far."""
+    if not budget_ledger.in_tokens:
         return Spent(calls=1.0)
-    read, written = question_tokens(prompt, judge.model), prompt.n * purse.longest_answer
+    read, written = question_tokens(prompt, judge.model), prompt.n * budget_ledger.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
     is_dearer = price.cache_write is not None and price.cache_write > price.input
@@ -318,7 +332,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Budgeted(JudgeMiddleware):
-    """A judge that is asked only while the asking scorer's budgets last. It wraps a ``Priced`` judge.
+    """A wrapper of a ``Priced`` judge, which is asked only while the asking scorer's budgets last.
 
     Long before a budget is spent, ``pipeline/sampling.py`` lowers the sampling rates.
     """
@@ -331,15 +345,15 @@ class Budgeted(JudgeMiddleware):
         Raises:
             JudgeBudgetSpent: a budget has less left than the estimate; nothing was sent.
         """
-        score = asker()
-        if score.purse is None:
+        score = current_score()
+        if score.budget_ledger is None:
             return await self.judge.ask(prompt)
-        with paid_from(score.purse, score.metric, estimated(self.judge, prompt, score.purse)):
+        with paid_from(score.budget_ledger, score.metric, estimated(self.judge, prompt, score.budget_ledger)):
             return await self.judge.ask(prompt)
 
 
 def budgeted(judge: Judge) -> Judge:
-    """Return a judge that keeps to budgets: the judge itself if it has a ``Budgeted`` layer, else one around it."""
+    """Return a judge with a ``Budgeted`` layer: ``judge`` itself if it has this layer."""
     kinds = {type(layer) for layer in layers(judge)}
     if Budgeted in kinds:
         return judge

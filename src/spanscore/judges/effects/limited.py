@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from math import inf
 
 from spanscore import semconv
 from spanscore.core.prompt import Prompt, Reply
@@ -18,8 +19,8 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import RequestSlot, checked_positive
-from spanscore.judges.effects.account_limiter import AccountLimiter, gate_of
+from spanscore.judges.effects.account import RequestSlot, check_positive
+from spanscore.judges.effects.account_limiter import AccountLimiter, limiter_of
 from spanscore.judges.effects.middleware import (
     JudgeMiddleware,
     account_of,
@@ -28,94 +29,27 @@ from spanscore.judges.effects.middleware import (
     reads_instructions,
     unwrapped,
 )
-from spanscore.judges.records import TOLD, failed_call, given_up, record
+from spanscore.judges.records import RECORDED_BY_CANCELLER, abandoned_call, failed_call, record
 from spanscore.judges.rendering import question_tokens, render
-from spanscore.judges.score_context import SharedRequest, asked_by, asker
+from spanscore.judges.score_context import SharedRequest, asked_by, current_score
 from spanscore.protocols import Judge
-
-
-@dataclass(slots=True, weakref_slot=True)
-class Limited(JudgeMiddleware):
-    """A judge that is asked at most ``max_concurrency`` questions at once; the others wait their turn."""
-
-    judge: Judge
-    max_concurrency: int = 16
-    _places: asyncio.Semaphore | None = field(default=None, init=False, repr=False)
-    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.max_concurrency < 1:
-            raise ConfigurationError(f"max_concurrency is {self.max_concurrency}; it must be 1 or more")
-
-    async def ask(self, prompt: Prompt) -> Reply:
-        """Wait for a place, then ask."""
-        # The semaphore is created anew on another loop: a forked child inherits the places that its parent's questions hold,
-        # and a contended semaphore raises on a loop that is not its own.
-        loop = asyncio.get_running_loop()
-        if self._places is None or self._loop is not loop:
-            self._places, self._loop = asyncio.Semaphore(self.max_concurrency), loop
-        places = self._places
-        if places.locked():
-            with asker().waits():
-                await places.acquire()
-        else:
-            await places.acquire()
-        try:
-            return await self.judge.ask(prompt)
-        finally:
-            places.release()
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Timed(JudgeMiddleware):
-    """A judge that answers within ``timeout_s`` seconds or raises JudgeTimeout.
-
-    The late question is cancelled and abandoned: ``asyncio.wait_for`` would wait for a call that swallows its
-    cancellation, and hang with it.
-    """
-
-    judge: Judge
-    timeout_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        if self.timeout_s <= 0:
-            raise ConfigurationError(f"timeout is {self.timeout_s}; it must be a positive number of seconds")
-
-    async def ask(self, prompt: Prompt) -> Reply:
-        """Ask in a separate task, and abandon it at the deadline."""
-        question = asyncio.ensure_future(self.judge.ask(prompt))
-        try:
-            done, _ = await asyncio.wait({question}, timeout=self.timeout_s)
-        except asyncio.CancelledError:
-            _abandon(question)
-            raise
-        if not done:
-            _abandon(question, TOLD)
-            raise JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout_s:g} s")
-        return question.result()
-
-
-def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
-    question.cancel(why)
-    # The exception is fetched: otherwise asyncio logs that it was never retrieved.
-    question.add_done_callback(lambda late: late.cancelled() or late.exception())
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Windowed(JudgeMiddleware):
-    """A judge with a maximum of tokens per question. A longer one is cut before it is asked (``judges/rendering.py``)."""
+    """A judge with a maximum of tokens per question. A longer question is cut before it is asked (``judges/rendering.py``)."""
 
     judge: Judge
-    most: int
+    max_tokens: int
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ConfigurationError(f"max_input_tokens is {self.most}; it must be 1 or more")
+        if self.max_tokens < 1:
+            raise ConfigurationError(f"max_input_tokens is {self.max_tokens}; it must be 1 or more")
 
     @property
     def max_input_tokens(self) -> int:
         """The maximum number of tokens of a question."""
-        return self.most
+        return self.max_tokens
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the wrapped judge."""
@@ -124,47 +58,11 @@ class Windowed(JudgeMiddleware):
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
-"""Longest wait between attempts, in seconds; a longer ``Retry-After`` fails the question."""
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Retrying(JudgeMiddleware):
-    """A judge that is asked again after an error that may pass: it was unavailable, or late.
-
-    Other errors (a wrong key, an unreadable answer) are raised at once. Waits double from half a second, with full jitter.
-    A longer ``Retry-After`` is honoured, and one of more than a minute ends the attempts.
-
-    Attributes:
-        max_attempts: most attempts, the first one included.
-        sleep: seconds → wait; for tests.
-    """
-
-    judge: Judge
-    max_attempts: int = 3
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        if self.max_attempts < 1:
-            raise ConfigurationError(f"max_attempts is {self.max_attempts}; it must be 1 or more")
-
-    async def ask(self, prompt: Prompt) -> Reply:
-        """Ask up to ``max_attempts`` times; failed attempts before the last are recorded as calls of their own."""
-        attempt = 0
-        while True:
-            attempt += 1
-            began_s = time.perf_counter()
-            try:
-                return await self.judge.ask(prompt)
-            except (JudgeUnavailable, JudgeTimeout) as error:
-                asked_s = error.retry_after_s or 0.0
-                if attempt >= self.max_attempts or asked_s > _LONGEST_WAIT_S:
-                    raise
-                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
-                await self.sleep(asked_s + random.uniform(0.0, _longest_wait_s(attempt)))
+"""Longest back-off, and longest ``Retry-After`` that is waited for, in seconds."""
 
 
 def _longest_wait_s(failed: int) -> float:
-    """Return the longest wait in seconds after ``failed`` attempts. Callers wait a random fraction, so as not to coincide."""
+    """Return the longest wait in seconds after ``failed`` attempts. Callers wait a random fraction, so that they spread."""
     return min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
 
 
@@ -172,24 +70,26 @@ class RateLimited(JudgeMiddleware):
     """A judge whose questions wait for their account's limits, and are asked again after errors that may pass.
 
     If the judge was unavailable (no connection, a 5xx, a timeout), the attempt is repeated, up to ``max_attempts``, after a
-    random fraction of 0.5, 1, 2 … s. It is not counted if the judge is away for other questions too. A refusal for load costs
-    no attempt: the question waits. Attempts before the last are recorded as calls.
+    random fraction of 0.5, 1, 2 … s, and in addition for ``Retry-After``; one of more than a minute ends the attempts. An
+    attempt is not counted if the breaker shows that other questions fail as well; a longer ``Retry-After`` then counts as a
+    minute. A refusal for load costs no attempt: the question waits. Attempts before the last are recorded as calls.
 
     Args:
-        max_attempts: most attempts, the first one included; None: 4.
+        max_attempts: most attempts, the first one included; None: 4. The number is divided by the client's ``own_attempts``,
+            rounded down, at least 1.
         max_concurrency: most concurrent questions of the account, from all its judges; None: 64, and 1 for a model that runs
             in this process.
-        timeout: seconds for one attempt, waiting not counted; None: 30.
+        timeout: seconds for one attempt, waiting not counted; infinite: no deadline; None: 30.
         queue_timeout: longest wait of a question, in seconds since this process received the unit; None: 600.
-        requests_per_minute: limit of the account; None: only the provider's rate-limit headers, if any.
-        tokens_per_minute: limit of the account, input and output tokens; None: only the provider's rate-limit headers, if any.
-        dice: seconds → a random fraction of them; for tests.
+        requests_per_minute: limit of the account; None = only the provider's rate-limit headers, if any.
+        tokens_per_minute: limit of the account, input and output tokens; None = only the provider's rate-limit headers, if any.
+        jitter: seconds → a random fraction of them; for tests.
 
     Raises:
         ConfigurationError: a setting is not positive.
     """
 
-    __slots__ = ("__weakref__", "_dice", "gate", "judge", "max_attempts", "queue_timeout", "timeout")
+    __slots__ = ("__weakref__", "jitter", "judge", "limiter", "max_attempts", "queue_timeout", "timeout")
 
     def __init__(
         self,
@@ -201,15 +101,15 @@ class RateLimited(JudgeMiddleware):
         queue_timeout: float | None = None,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
-        dice: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
+        jitter: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
     ) -> None:
         self.judge = judge
         own_attempts: int = getattr(unwrapped(judge), "own_attempts", 1)
         self.max_attempts = max(
-            1, int(checked_positive("max_attempts", 4 if max_attempts is None else max_attempts)) // own_attempts
+            1, int(check_positive("max_attempts", 4 if max_attempts is None else max_attempts)) // own_attempts
         )
-        self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
-        self.queue_timeout = checked_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
+        self.timeout = check_positive("timeout", 30.0 if timeout is None else timeout)
+        self.queue_timeout = check_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
         limits = {
             "max_concurrency": max_concurrency,
             "requests_per_minute": requests_per_minute,
@@ -217,10 +117,10 @@ class RateLimited(JudgeMiddleware):
         }
         for keyword, limit in limits.items():
             if limit is not None:
-                checked_positive(keyword, limit)
-        self.gate = gate_of(judge)
-        self.gate.restrict(max_concurrency, {"requests": requests_per_minute, "tokens": tokens_per_minute})
-        self._dice = dice
+                check_positive(keyword, limit)
+        self.limiter = limiter_of(judge)
+        self.limiter.restrict(max_concurrency, {"requests": requests_per_minute, "tokens": tokens_per_minute})
+        self.jitter = jitter
 
     def __repr__(self) -> str:
         return f"RateLimited({self.judge!r})"
@@ -234,30 +134,38 @@ class RateLimited(JudgeMiddleware):
         """
         if is_batched(self.judge):
             return await self._ask_by_batch(prompt)
-        gate, since_s, clock = self.gate.here(), asker().taken_s, asyncio.get_running_loop().time
+        limiter, since_s, clock = self.limiter.here(), current_score().taken_s, asyncio.get_running_loop().time
         until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            tokens = question_tokens(prompt, self.model) + prompt.n * gate.largest_answer if gate.counts_tokens else 0
-            ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
+            slot = await limiter.admit(prompt.step, until_s, self._tokens(prompt, limiter), again=again)
             began_s = time.perf_counter()
             try:
-                return await self._attempt(gate, ticket, prompt, began_s)
+                return await self._attempt(limiter, slot, prompt, began_s)
             except (JudgeOverloaded, JudgeOutOfQuota) as error:
                 again = True
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             except (JudgeUnavailable, JudgeTimeout) as error:
-                excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it may be the probe for ever
+                # The deadline ends the question, which otherwise could stay the breaker's probe for ever.
+                excused = limiter.breaker.excuses(failed + 1) and clock() < until_s
                 failed += not excused
-                if failed >= self.max_attempts or not gate.may_repeat(excused=excused):
+                asked_s = error.retry_after_s or 0.0
+                is_last = failed >= self.max_attempts or (asked_s > _LONGEST_WAIT_S and not excused)
+                if is_last or not limiter.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
-                with asker().waits():
-                    await asyncio.sleep(self._dice(_longest_wait_s(failed)))
+                with current_score().waits():
+                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(_longest_wait_s(failed)))
+
+    def _tokens(self, prompt: Prompt, limiter: AccountLimiter) -> int:
+        """Return the tokens of a question and its longest answers; 0 if the limiter counts none."""
+        if not limiter.counts_tokens:
+            return 0
+        return question_tokens(prompt, self.model) + prompt.n * limiter.largest_answer
 
     async def _ask_by_batch(self, prompt: Prompt) -> Reply:
         """Ask without places, rates and deadlines, which batches do not have. A repeated question goes into a later batch."""
-        with asker().waits():
+        with current_score().waits():
             for _ in range(self.max_attempts - 1):
                 began_s = time.perf_counter()
                 try:
@@ -267,36 +175,36 @@ class RateLimited(JudgeMiddleware):
                         record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             return await self.judge.ask(prompt)
 
-    async def _attempt(self, gate: AccountLimiter, ticket: RequestSlot, prompt: Prompt, began_s: float) -> Reply:
-        """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
-        call = gate.sent(ticket, self.judge.ask(prompt))
+    async def _attempt(self, limiter: AccountLimiter, slot: RequestSlot, prompt: Prompt, began_s: float) -> Reply:
+        """Ask once. ``asyncio.wait_for`` is not used, because it hangs if the call swallows its cancellation."""
+        call = limiter.start(slot, self.judge.ask(prompt))
         try:
-            done, _ = await asyncio.wait({call}, timeout=self.timeout)
+            done, _ = await asyncio.wait({call}, timeout=None if self.timeout == inf else self.timeout)
         except asyncio.CancelledError:
-            call.cancel(TOLD)
-            gate.left_behind(ticket, None)
-            record(given_up(prompt, self.model, time.perf_counter() - began_s))
+            call.cancel(RECORDED_BY_CANCELLER)
+            limiter.abandon(slot, None)
+            record(abandoned_call(prompt, self.model, time.perf_counter() - began_s))
             raise
         if done:
             return call.result()
-        call.cancel(TOLD)
+        call.cancel(RECORDED_BY_CANCELLER)
         late = JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout:g} s")
-        gate.left_behind(ticket, late)
+        limiter.abandon(slot, late)
         raise late
 
 
-def gates_of(judge: Judge) -> tuple[AccountLimiter, ...]:
+def limiters_of(judge: Judge) -> tuple[AccountLimiter, ...]:
     """Return the account limiters that a judge's questions pass; empty if it has none."""
     inside = judge.judges if isinstance(judge, JudgeMiddleware) else ()
-    own = [judge.gate] if isinstance(judge, RateLimited) else []
-    return (*own, *(gate for inner in inside for gate in gates_of(inner)))
+    own = [judge.limiter] if isinstance(judge, RateLimited) else []
+    return (*own, *(limiter for inner in inside for limiter in limiters_of(inner)))
 
 
-def gathered(judge: Judge) -> Judge:
-    """Return a judge that sends a vote as one question; the judge itself, if it does so or never gives several answers."""
+def with_batched_votes(judge: Judge) -> Judge:
+    """Return a judge that sends a vote as one question; ``judge`` itself if it does, or never gives several answers."""
     inside = [*layers(judge)]
-    is_so = any(isinstance(layer, BatchedVotes) for layer in inside)
-    return judge if is_so or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
+    is_batched = any(isinstance(layer, BatchedVotes) for layer in inside)
+    return judge if is_batched or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -305,7 +213,7 @@ class BatchedVotes(JudgeMiddleware):
 
     A vote, or the guesses of ResponseRelevancy, is one question asked k times in one turn of the loop. It gets k answers,
     drawn independently by the model. This layer is outside of budget and limiter: the vote waits for one place, is paid for
-    once, and is repeated as a whole. Missing answers are asked for one by one. Loop thread.
+    once, and is repeated as a whole. Missing answers are asked for one by one. Call on the loop thread.
     """
 
     judge: Judge
@@ -322,10 +230,10 @@ class BatchedVotes(JudgeMiddleware):
         return await self.judge.ask(prompt) if reply is None else reply
 
     def _vote(self, prompt: Prompt) -> _Vote:
-        """Return the vote of a ballot; a new one if the open vote has this ballot already, as equal samples do."""
-        loop, score = asyncio.get_running_loop(), asker()
+        """Return the vote of a ballot; a new vote if the open one has this number already, because two samples are equal."""
+        loop, score = asyncio.get_running_loop(), current_score()
         # Ballots of one vote send identical texts to the model.
-        key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
+        key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt))
         vote = self._open.get(key)
         if vote is None or prompt.vote_index in vote.waits:
             vote = self._open[key] = _Vote(prompt, self.judge.ask)
@@ -339,7 +247,7 @@ class BatchedVotes(JudgeMiddleware):
 
 
 class _Vote(SharedRequest[int, Reply | None]):
-    """The waiting ballots of one question, by number. An answer of None: the caller asks alone."""
+    """The waiting ballots of one question, by number. A caller that gets None asks for its answer alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
         super().__init__()
@@ -364,20 +272,20 @@ class _Vote(SharedRequest[int, Reply | None]):
 
     async def _answer(self, number: int) -> None:
         try:
-            with asked_by(self.asker), self.asker.asks():
+            with asked_by(self.score), self.score.asks():
                 reply = await self._ask(replace(self._prompt, n=number))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
             self.fail(error)
         else:
             replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self.pending()
-            for wait, each in zip_longest(waiting, replies[: len(waiting)]):
-                wait.answer.set_result(each)
+            for wait, ballot in zip_longest(waiting, replies[: len(waiting)]):
+                wait.answer.set_result(ballot)
 
 
 def _is_away(judge: Judge) -> bool:
-    """Whether a judge's breaker sends no question: it is open, or its probe is out."""
+    """Return whether a judge's breaker is open, or waits for the answer to its probe."""
     now_s = asyncio.get_running_loop().time()
-    return any(gate.here().breaker.wait_s(now_s) > 0 for gate in gates_of(judge))
+    return any(limiter.here().breaker.wait_s(now_s) > 0 for limiter in limiters_of(judge))
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -385,8 +293,8 @@ class FallingBack(JudgeMiddleware):
     """A judge with fallbacks, which are asked while its breaker is open.
 
     All questions of a score are asked of one judge, chosen at its first question. A score of a fallback has the fallback's
-    evaluator version and the source ``fallback``. A change of judge is thus no drop of quality, and in no mean of the first
-    judge.
+    evaluator version and the source ``fallback``. So a change of judge is not reported as a drop, and the mean of the first
+    judge has no scores of a fallback.
 
     Args:
         judge: the first judge.
@@ -394,7 +302,7 @@ class FallingBack(JudgeMiddleware):
         is_away: whether a judge cannot be asked; by default, whether its breaker refuses calls.
 
     Raises:
-        ConfigurationError: two of the judges are the same, or one is a jury.
+        ConfigurationError: two of the judges are equal, or a judge is a jury.
     """
 
     judge: Judge
@@ -419,20 +327,20 @@ class FallingBack(JudgeMiddleware):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the judge of this score."""
-        score = asker()
+        score = current_score()
         chosen: Judge | None = score.chosen.get(id(self))
         if chosen is None:
-            there = (judge for judge in self.judges if not self.is_away(judge))
-            chosen = score.chosen[id(self)] = next(there, self.judge)
+            available = (judge for judge in self.judges if not self.is_away(judge))
+            chosen = score.chosen[id(self)] = next(available, self.judge)
             if chosen is not self.judge:
                 score.source = semconv.SOURCE_FALLBACK
         return await chosen.ask(prompt)
 
 
 def judge_in_force(judge: Judge) -> Judge:
-    """Return the judge that is asked for the present score: this one, or a fallback in its place."""
+    """Return the judge that is asked for the present score: ``judge``, or the fallback that replaces it."""
     fallback = next((layer for layer in layers(judge) if isinstance(layer, FallingBack)), None)
     if fallback is None:
         return judge
-    chosen: Judge | None = asker().chosen.get(id(fallback))
+    chosen: Judge | None = current_score().chosen.get(id(fallback))
     return judge if chosen is None or chosen is fallback.judge else chosen

@@ -10,7 +10,7 @@ from spanscore.protocols import Embedder, Judge
 
 
 class JudgeMiddleware:
-    """Base of middleware: a dataclass with ``ask``, whose fields are the wrapped judge and, behind it, one setting."""
+    """Base of middleware: a dataclass with ``ask``, whose fields are the wrapped judge and then one setting."""
 
     __slots__ = ()
 
@@ -32,15 +32,25 @@ class JudgeMiddleware:
         return reads_instructions(self.judge)
 
     @property
+    def reads_images(self) -> bool:
+        """Whether all of its judges read images."""
+        return all(map(reads_images, self.judges))
+
+    @property
     def max_input_tokens(self) -> int | None:
-        """The lowest maximum of tokens per question among its judges; None if none of them has one."""
-        told = (getattr(judge, "max_input_tokens", None) for judge in self.judges)
-        return min((most for most in told if most is not None), default=None)
+        """The lowest maximum of tokens per question among its judges; None if no judge has a maximum."""
+        limits = (getattr(judge, "max_input_tokens", None) for judge in self.judges)
+        return min((most for most in limits if most is not None), default=None)
 
 
 def reads_instructions(judge: Judge) -> bool:
     """Whether a judge follows a prompt's instruction, as a model does, or only its step's name (``protocols.Judge``)."""
     return getattr(judge, "reads_instructions", False) is True
+
+
+def reads_images(judge: Judge) -> bool:
+    """Whether a judge takes the images of a prompt (``protocols.Judge``)."""
+    return getattr(judge, "reads_images", False) is True
 
 
 def prompt_order(judge: Judge) -> PromptOrder:
@@ -56,7 +66,7 @@ def account_of(judge: Judge | Embedder) -> Hashable:
 
 
 def identity_of(judge: Judge) -> tuple[Hashable, str]:
-    """Return the account of a judge and its sampling parameters: judges with equal ones answer a question alike."""
+    """Return a judge's account and sampling parameters; if these are equal, two judges answer a question in the same way."""
     return account_of(judge), repr(getattr(unwrapped(judge), "drawing", None))
 
 

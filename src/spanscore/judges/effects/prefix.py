@@ -12,7 +12,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, unwrapped
 from spanscore.judges.rendering import bytes_of, render
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
 
 PROMPT_CACHE_WAIT_S = 2.0
@@ -20,7 +20,7 @@ CACHED_FROM = 1_024
 """Minimum tokens of a beginning that providers cache; some models have a higher minimum."""
 _BYTES_PER_TOKEN = 4
 _MOST_KEPT = 1_000
-"""Most beginnings that one loop remembers, the latest ones; a provider drops one within minutes."""
+"""Number of beginnings that one loop remembers, the latest; a provider drops a beginning within minutes."""
 
 
 def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
@@ -32,7 +32,7 @@ def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
     Returns:
         The beginning; empty if it is shorter, or if no other question of the unit shares it.
     """
-    score = asker()
+    score = current_score()
     if score.questions_alike <= 1:
         return ""
     texts = render(prompt)
@@ -44,7 +44,7 @@ def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
 
 
 _firsts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Future[None] | None]] = WeakKeyDictionary()
-"""Loop → account and beginning → the first question with that beginning; None = it is answered. Loop thread.
+"""Loop → account and beginning → the first question with that beginning; None = it is answered. Used on the loop thread.
 
 An answered question leaves no future, which would keep its loop alive.
 """
@@ -93,6 +93,6 @@ class CacheFilled(JudgeMiddleware):
                 if not loop.is_closed():  # a closed loop has no waiters and takes no callbacks
                     first.set_result(None)
         if (pending := firsts[key]) is not None:
-            with asker().waits():
+            with current_score().waits():
                 await asyncio.wait({pending}, timeout=self.wait_s)
         return await self.judge.ask(prompt)

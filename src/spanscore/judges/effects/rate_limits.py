@@ -22,16 +22,16 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNITS_S = (86_400, 3_600, 60, 1, 0.001)
 _MINUTE_S = 60.0
-"""Period of a limit if the provider sends no reset time: such limits are per minute."""
+"""Period of a limit if the provider sends no reset time, because such limits are per minute."""
 _BURST_S = 1.0
-"""Seconds' worth of a user's limit that may be used at once. Providers check a limit per minute per second, too."""
+"""Seconds of a user's limit that may be used at once: providers also check a limit per minute within each second."""
 _LONGEST_RESET_S = 86_400.0
 """Some gateways send a date in (milli)seconds since 1970; taken for a duration, it would block an account for decades."""
 _ROUNDING = 1e-6
 
 
 class TokenBucket:
-    """A token bucket: it starts full, is refilled at a constant rate, and each question takes its amount out.
+    """A token bucket. A new bucket is full. It is refilled at a constant rate, and each question removes an amount.
 
     Args:
         per_s: amount refilled per second.
@@ -77,8 +77,8 @@ class Buckets:
         self._utc_s = utc_s
         self._allowed_per_s: dict[Kind, float] = {}
         self._share = 1.0
-        self._given: dict[Kind, TokenBucket] = {}
-        self._told: dict[Kind, TokenBucket] = {}
+        self._of_settings: dict[Kind, TokenBucket] = {}
+        self._of_provider: dict[Kind, TokenBucket] = {}
         self._sent: deque[tuple[int, float]] = deque()
         self._serial = self._as_of = 0
         self.stopped_until_s = -inf
@@ -86,19 +86,19 @@ class Buckets:
     @property
     def count_tokens(self) -> bool:
         """Whether a bucket counts tokens, so that the tokens of a question must be estimated."""
-        return "tokens" in self._given or "tokens" in self._told
+        return "tokens" in self._of_settings or "tokens" in self._of_provider
 
     def allow(self, kind: Kind, per_minute: float) -> None:
         """Limit requests or tokens per minute; the strictest limit applies."""
         per_s = per_minute / _MINUTE_S
         if per_s < self._allowed_per_s.get(kind, inf):
             self._allowed_per_s[kind] = per_s
-            self._given[kind] = TokenBucket(*self._size(kind), -inf)
+            self._of_settings[kind] = TokenBucket(*self._size(kind), -inf)
 
     def share(self, fraction: float, now_s: float) -> None:
-        """Refill the user's buckets at a fraction of their rates from now on: other processes have the rest. No level rises."""
+        """Refill the user's buckets at a fraction of their rates, because other processes share the limits. No level rises."""
         self._share = fraction
-        for kind, bucket in self._given.items():
+        for kind, bucket in self._of_settings.items():
             bucket.change(*self._size(kind), now_s)
 
     def stop(self, seconds: float, now_s: float) -> None:
@@ -108,21 +108,21 @@ class Buckets:
     def wait_s(self, tokens: float, now_s: float) -> float:
         """Return the seconds until a question of so many tokens may be sent."""
         wait_s = max(0.0, self.stopped_until_s - now_s)
-        for buckets in (self._given, self._told):
+        for buckets in (self._of_settings, self._of_provider):
             for kind, bucket in buckets.items():
                 wait_s = max(wait_s, bucket.wait_s(1.0 if kind == "requests" else tokens, now_s))
         return wait_s
 
-    def sent(self, tokens: float, now_s: float) -> int:
+    def count_request(self, tokens: float, now_s: float) -> int:
         """Count a question that is sent; return its serial number."""
         self._serial += 1
-        self._take(self._given, 1.0, tokens, now_s)
-        self._take(self._told, 1.0, tokens, now_s)
-        if self._told:
+        self._take(self._of_settings, 1.0, tokens, now_s)
+        self._take(self._of_provider, 1.0, tokens, now_s)
+        if self._of_provider:
             self._sent.append((self._serial, tokens))
         return self._serial
 
-    def told(self, headers: Mapping[str, str], serial: int, sent_s: float, now_s: float) -> None:
+    def update(self, headers: Mapping[str, str], serial: int, sent_s: float, now_s: float) -> None:
         """Update the provider's buckets from the headers of an answer or a refusal.
 
         Args:
@@ -133,13 +133,13 @@ class Buckets:
         """
         if serial < self._as_of:  # the headers of a newer question were read already
             return
-        told = {kind: bucket for kind in KINDS if (bucket := self._read(headers, kind, sent_s))}
-        if not told:
+        buckets = {kind: bucket for kind in KINDS if (bucket := self._read(headers, kind, sent_s))}
+        if not buckets:
             return
-        self._told, self._as_of = told, serial
+        self._of_provider, self._as_of = buckets, serial
         while self._sent and self._sent[0][0] <= serial:
             self._sent.popleft()
-        self._take(self._told, len(self._sent), sum(tokens for _, tokens in self._sent), now_s)
+        self._take(self._of_provider, len(self._sent), sum(tokens for _, tokens in self._sent), now_s)
 
     def _size(self, kind: Kind) -> tuple[float, float]:
         per_s = self._allowed_per_s[kind] * self._share
@@ -205,7 +205,7 @@ _KEPT = 0.9
 _NEAR = 0.96
 """Fraction of the refused rate to which the pace returns before it exceeds that rate again."""
 _STEP, _LONGEST_STEP = 0.04, 0.64
-"""Fraction by which a probe exceeds the known rate: first and highest value. It doubles while probes pass."""
+"""Fraction by which a probe exceeds the known rate: first and highest value. The fraction doubles while probes pass."""
 _PROBE_S, _RAREST_PROBE_S, _CHANGED_S = 1.0, 8.0, 4.0
 _PASSED_S = 1.0
 """Seconds without a refusal after which a rate above the known one counts as passed."""
@@ -220,19 +220,19 @@ _SMOOTHING = 0.1
 
 
 class AdaptiveConcurrency:
-    """The number of questions that may be out at once with one account, learned from its refusals.
+    """The number of questions that may be open at once with one account, learned from its refusals.
 
-    It starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
+    It starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last refusal.
 
     Providers limit open requests, or requests per second, and do not publish which. If a k-th concurrent question was answered
     lately, the refusal of a k-th means a rate limit, or a place that is freed a moment after its answer (``ReleaseLag``).
-    Otherwise it means a concurrency limit. A rate limit is met by a pace, one call per (round trip ÷ level), a concurrency
-    limit by that many places. By ``benchmarks/judges.py`` neither replaces the other: a learned rate starves a provider that
-    limits concurrency, and a bucket is refused again and again for concurrency alone.
+    Otherwise the refusal means a concurrency limit. The answer to a rate limit is a pace, one call per (round trip ÷ level);
+    the answer to a concurrency limit is ``level`` places. ``benchmarks/judges.py`` shows that both are needed: a learned rate
+    uses too little of a provider that limits concurrency, and a bucket is refused again and again for concurrency.
 
-    Calls that were sent before a refusal came back, and are refused as well, belong to the same episode and change nothing.
+    Calls that were sent before a refusal arrived, and are refused as well, belong to the same episode and change nothing.
     The level is exceeded on trial after 1 s, and half as often after each failed trial, down to every 8 s. A passed trial is
-    followed by longer ones, every second. Only a refusal lowers the level, and only use raises it.
+    followed by longer trials, every second. Only a refusal lowers the level, and only use raises it.
 
     Args:
         ceiling: highest level; below 1 it is a pace, for a process that has a fraction of a place.
@@ -278,64 +278,64 @@ class AdaptiveConcurrency:
         unit_s = self._unit_s if self.paced else self._round_trip_s
         return max(place_s, self._last_sent_s + unit_s / level - now_s)
 
-    def sent(self, ticket: RequestSlot, now_s: float) -> None:
+    def count_request(self, slot: RequestSlot, now_s: float) -> None:
         """Count a request that is sent."""
-        self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, ticket.serial
+        self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, slot.serial
         self._goodput.offered += 1
-        self._trials.sent(ticket)
-        self._lag.sent(ticket)
+        self._trials.count_request(slot)
+        self._lag.count_request(slot)
 
-    def ended(self, ticket: RequestSlot) -> None:
+    def count_end(self, slot: RequestSlot) -> None:
         """Count a request that has ended, with or without an answer."""
-        self._trials.ended(ticket)
+        self._trials.count_end(slot)
 
-    def answered(self, ticket: RequestSlot, now_s: float, *, in_use: bool) -> None:
+    def count_answer(self, slot: RequestSlot, now_s: float, *, in_use: bool) -> None:
         """Count a request that was answered.
 
         Args:
             in_use: whether other questions wait for a place.
         """
-        self._round_trip_s += _SMOOTHING * (now_s - ticket.sent_s - self._round_trip_s)
-        self._lag.answered(now_s, self._round_trip_s)
-        self._proved.setdefault(ticket.out, deque(maxlen=_PROOFS)).append(now_s)
-        if ticket.serial > self._cut_serial:
+        self._round_trip_s += _SMOOTHING * (now_s - slot.sent_s - self._round_trip_s)
+        self._lag.count_answer(now_s, self._round_trip_s)
+        self._proved.setdefault(slot.out, deque(maxlen=_PROOFS)).append(now_s)
+        if slot.serial > self._cut_serial:
             if self._trials.on:
-                self._resume(ticket, now_s)
-            self._trials.answered()
+                self._resume(slot, now_s)
+            self._trials.count_answer()
             self._settle()
             self._calm += 1
             self._in_trouble = self._in_trouble and self._calm <= _PEACE
-        self._trials.last_admitted_s = max(self._trials.last_admitted_s, ticket.sent_s)
+        self._trials.last_admitted_s = max(self._trials.last_admitted_s, slot.sent_s)
         if in_use:
-            self._grow(ticket, now_s)
+            self._grow(slot, now_s)
 
-    def refused(self, ticket: RequestSlot, now_s: float, out: Iterable[RequestSlot] = ()) -> None:
+    def count_refusal(self, slot: RequestSlot, now_s: float, out: Iterable[RequestSlot] = ()) -> None:
         """Count a request that was refused for load.
 
         Args:
             out: open requests. Each one sent later had one concurrent request fewer than its ``out`` counted.
         """
-        later = [other for other in out if other.serial > ticket.serial]
+        later = [other for other in out if other.serial > slot.serial]
         for other in later:
             other.out -= 1
-        ticket.out += ticket.held
+        slot.out += slot.held
         self._goodput.not_attempted += 1
-        if ticket.serial == self._last_serial and self.level < 1:  # a refused request used nothing of a rate limit
+        if slot.serial == self._last_serial and self.level < 1:  # a refused request used nothing of a rate limit
             self._last_sent_s = self._sent_before_s
-        if ticket.serial <= self._cut_serial:
+        if slot.serial <= self._cut_serial:
             return
         self._cut_serial = self._last_serial
-        if not self.paced and self._is_proved(ticket.out, now_s) and self._lag.explains(ticket, self.level):
+        if not self.paced and self._is_proved(slot.out, now_s) and self._lag.explains(slot, self.level):
             return
-        if not self._trials.refused(now_s):
-            self._cut(ticket, len(later), now_s)
+        if not self._trials.count_refusal(now_s):
+            self._cut(slot, len(later), now_s)
 
     def halve(self) -> None:
-        """Halve the level: the judge is back, and its capacity is unknown."""
+        """Halve the level, because the judge is back and its capacity is unknown."""
         self.level = max(min(self.level, 1.0), self.level / 2)
 
     def pace(self, from_s: float) -> None:
-        """Send the questions that wait for ``from_s`` one by one, over one round trip from then on."""
+        """Spread the questions that wait for ``from_s`` over one round trip from that time on."""
         self._one_by_one_until_s = from_s + self._round_trip_s
 
     def _most(self) -> int:
@@ -347,61 +347,61 @@ class AdaptiveConcurrency:
         """The highest level to learn: at least one place, as a later ceiling may be higher."""
         return max(1.0, self.ceiling)
 
-    def _cut(self, ticket: RequestSlot, later: int, now_s: float) -> None:
+    def _cut(self, slot: RequestSlot, later: int, now_s: float) -> None:
         self._calm = self._passed = 0
         if not self._in_trouble:
             self._goodput.begin(now_s)
-        self._rest(ticket)
+        self._rest(slot)
         self._in_trouble = True
         self._grow_at_s = now_s + self._probe_every_s
-        self._refused_at = ticket.out
-        self._suspects_rate = ticket.out == 1 or self._is_proved(ticket.out, now_s)
+        self._refused_at = slot.out
+        self._suspects_rate = slot.out == 1 or self._is_proved(slot.out, now_s)
         if not self._suspects_rate:
-            self._proved = {out: proofs for out, proofs in self._proved.items() if out < ticket.out}
+            self._proved = {out: proofs for out, proofs in self._proved.items() if out < slot.out}
         if not self._suspects_rate and not self.paced:
-            self._wall = float(ticket.out)
+            self._wall = float(slot.out)
             self.level = max(1.0, min(self._wall - 1, _KEPT * self._wall))
             return
         self.level = max(_LEAST, _KEPT * self.level)
-        goodput = self._goodput.per_s(ticket, later)
+        goodput = self._goodput.per_s(slot, later)
         if goodput is not None and self.level >= 1:
             known = goodput * (self._unit_s if self.paced else self._round_trip_s)
             self.level = min(self.level, max(_NEAR * known, self.level / 4))
         self._wall = self.level / _KEPT
 
     def _is_proved(self, out: int, now_s: float) -> bool:
-        """Whether ``out`` concurrent questions were answered lately, three times or more: one may be luck.
+        """Whether ``out`` concurrent questions were answered lately, three times or more, because one time may be luck.
 
         A provider may free a place before its answer arrives here.
         """
         proofs = (proof for known, proofs in self._proved.items() if known >= out for proof in proofs)
         return sum(proof > now_s - _PROVED_S for proof in proofs) >= _PROOFS
 
-    def _rest(self, ticket: RequestSlot) -> None:
+    def _rest(self, slot: RequestSlot) -> None:
         """Probe half as often if a probe was refused; more often if the provider allows less than before."""
-        if (self.level if self.paced else ticket.out) >= self._wall:
+        if (self.level if self.paced else slot.out) >= self._wall:
             self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
         elif not self._in_trouble and self.level >= 1:
             self._probe_every_s = max(_CHANGED_S, self._probe_every_s / 2)
 
-    def _resume(self, ticket: RequestSlot, now_s: float) -> None:
-        """Continue after trials: as before after a storm, else at the rate at which the first trials were admitted."""
+    def _resume(self, slot: RequestSlot, now_s: float) -> None:
+        """Continue after trials: as before if the cause was a storm, otherwise at the rate of the first admitted trials."""
         self.pace(now_s)
-        if self._trials.was_storm(ticket):
+        if self._trials.was_storm(slot):
             self._suspects_rate = None
             self._lag.forget()
             return
         if not self._trials.were_many:
             return
         self._goodput.begin(now_s)
-        known = 1.1 * self._unit_s / (ticket.sent_s - self._trials.last_admitted_s)
+        known = 1.1 * self._unit_s / (slot.sent_s - self._trials.last_admitted_s)
         if self.paced and known < self.level:
             self.level, self._wall = known, min(self._wall, 1.5 * known)
             self._probe_every_s = _PROBE_S
             self._grow_at_s = now_s + _PROBE_S
 
     def _settle(self) -> None:
-        """Decide the kind of limit behind a refusal, once questions are answered again: a storm does not indicate any."""
+        """Decide the kind of limit behind a refusal, once questions are answered again. A storm of errors shows no limit."""
         if self._suspects_rate is None:
             return
         self._doubts = 0 if self._suspects_rate else self._doubts + 1
@@ -413,18 +413,18 @@ class AdaptiveConcurrency:
             self.level = max(1.0, self._wall - 1)
         self._suspects_rate = None
 
-    def _grow(self, ticket: RequestSlot, now_s: float) -> None:
+    def _grow(self, slot: RequestSlot, now_s: float) -> None:
         if self._wall == inf:
             self.level += 1
         elif self.paced or self.level < 1:
             self._grow_pace(now_s)
         else:
-            self._grow_places(ticket, now_s)
+            self._grow_places(slot, now_s)
         self.level = min(self.level, self._highest)
 
-    def _grow_places(self, ticket: RequestSlot, now_s: float) -> None:
-        if ticket.out >= self._wall:
-            self._wall = ticket.out + 1.0
+    def _grow_places(self, slot: RequestSlot, now_s: float) -> None:
+        if slot.out >= self._wall:
+            self._wall = slot.out + 1.0
             self._pass()
             self._grow_at_s = now_s + self._probe_every_s
         if self.level < self._wall - 1:
@@ -452,7 +452,7 @@ class AdaptiveConcurrency:
 
 
 class Goodput:
-    """Rate of admitted questions per second while others were refused, within one episode: the provider's rate limit."""
+    """Estimates the provider's rate limit: questions admitted per second while others were refused, within one episode."""
 
     _FEWEST = 3
     _TURNED_AWAY = 0.3
@@ -518,22 +518,22 @@ class ProbeBackoff:
         """Return the seconds until the next trial may be sent; infinite while one is open."""
         return inf if self._trial else max(0.0, self._next_s - now_s)
 
-    def sent(self, ticket: RequestSlot) -> None:
+    def count_request(self, slot: RequestSlot) -> None:
         """Make a question that is sent the trial, if trials are on."""
         if self.on:
-            self._trial = ticket
+            self._trial = slot
 
-    def ended(self, ticket: RequestSlot) -> None:
+    def count_end(self, slot: RequestSlot) -> None:
         """End the trial, if this question is the trial."""
-        if self._trial is ticket:
+        if self._trial is slot:
             self._trial = None
 
-    def answered(self) -> None:
+    def count_answer(self) -> None:
         """Count an answer to a question that was sent after the last refusal."""
         self._answers = 1 if self.on else self._answers + 1
         self._refusals = 0
 
-    def refused(self, now_s: float) -> bool:
+    def count_refusal(self, now_s: float) -> bool:
         """Count a refusal of a question that was sent after the last refusal; return whether trials are on now."""
         self._refusals += 1
         if self.on:
@@ -542,9 +542,9 @@ class ProbeBackoff:
 
 
 class ReleaseLag:
-    """Delay after an answer until a gateway frees the place of its request; the place stays in use for so long.
+    """Delay after an answer until a gateway frees the place of its request. Until then the place counts as used.
 
-    The delay is learned as any other limit: doubled by a refusal that it may explain, a thousandth less with each answer.
+    The delay is learned: a refusal that it may explain doubles it, and each answer makes it a thousandth shorter.
     """
 
     _FIRST_S = 0.005
@@ -560,28 +560,28 @@ class ReleaseLag:
         self._lag_s = self._longest_s = 0.0
         self._answered_s: deque[float] = deque()
 
-    def answered(self, now_s: float, round_trip_s: float) -> None:
+    def count_answer(self, now_s: float, round_trip_s: float) -> None:
         """Count a request that was answered."""
         self._lag_s *= self._EASED
         self._longest_s = self._LONGEST * round_trip_s
         self._answered_s.append(now_s)
 
-    def sent(self, ticket: RequestSlot) -> None:
+    def count_request(self, slot: RequestSlot) -> None:
         """Record in the slot of a question how many answered requests the provider may still count."""
-        while self._answered_s and self._answered_s[0] + self._longest_s <= ticket.sent_s:
+        while self._answered_s and self._answered_s[0] + self._longest_s <= slot.sent_s:
             self._answered_s.popleft()
-        ticket.held = len(self._held(ticket.sent_s))
-        ticket.doubtful = len(self._answered_s) - ticket.held
+        slot.held = len(self._held(slot.sent_s))
+        slot.doubtful = len(self._answered_s) - slot.held
 
     def wait_s(self, free: int, now_s: float) -> float:
-        """Return the seconds until one of ``free`` places may be used; infinite if none is free."""
+        """Return the seconds until one of ``free`` places may be used; infinite if no place is free."""
         held = self._held(now_s)
         if free <= 0:
             return inf
         return held[-free] + self._lag_s - now_s if len(held) >= free else 0.0
 
     def explains(self, refused: RequestSlot, level: float) -> bool:
-        """Whether the provider may have refused a question because it still counted answered requests.
+        """Whether the provider may have refused a question because the provider still counted answered requests.
 
         If so, the estimated lag is doubled.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -27,9 +28,9 @@ from spanscore.judges.langchain.message import (
     model_of,
     tokens_of,
 )
-from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name
+from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, takes_images
 from spanscore.judges.records import failed_call, record
-from spanscore.judges.rendering import less_answer, render
+from spanscore.judges.rendering import image_blocks, less_answer, render, schema_of
 from spanscore.judges.score_context import suppress_tracing
 
 if TYPE_CHECKING:
@@ -45,20 +46,23 @@ _METHODS: Mapping[str, dict[str, str]] = {
     "tools": {"method": "function_calling"},
     "json": {"method": "json_mode"},
 }
-_ROOMS = ("max_tokens", "max_output_tokens")
-"""Names of the parameter for the most tokens of an answer that integrations read at call time."""
+_ANSWER_LIMITS = ("max_tokens", "max_output_tokens")
+"""Names, in integrations, of the parameter that limits an answer's tokens; integrations read it at each call."""
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "system": (),
     "temperature": ("temperature",),
     "top_p": ("top_p",),
-    "max_tokens": ("max_tokens", "max_completion_tokens", *_ROOMS[1:], "num_predict"),
+    "max_tokens": ("max_tokens", "max_completion_tokens", *_ANSWER_LIMITS[1:], "num_predict"),
 }
 """Settings that some models refuse (Gemma the system role, reasoning models the others) → their names in integrations."""
 _CACHES = {"langchain_openai": "prompt_cache_key", "langchain_anthropic": "cache_control"}
 """Package of a chat model → the request parameter for its provider's prompt cache."""
 _CACHED_FROM = {"haiku-4": 4_096, "opus-4-5": 4_096, "opus-4-6": 4_096, "haiku": 2_048, "sonnet-4-6": 2_048}
-"""Part of a model's name → minimum tokens of a cached prefix; otherwise 1,024. Source: Anthropic's page, November 2026."""
-_64_BITS = 2**64 - 1
+"""Part of a model's name → minimum tokens of a cached prefix; the first match counts, otherwise 1,024. Source: Anthropic's page
+"Prompt caching", November 2026.
+"""
+_KEY_CHARS = 2_048
+"""Characters at each end of a shared beginning that its key is made of: a digest of 65 kB, twenty chunks, takes 0.15 ms."""
 _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 
@@ -70,8 +74,8 @@ class BoundModel(NamedTuple):
     keywords: Mapping[str, Any]
 
 
-def bound_to(model: Any) -> BoundModel:
-    """Return the model inside all bindings of a runnable, with the bound keywords; outer bindings win."""
+def unwrap_bindings(model: Any) -> BoundModel:
+    """Return the model inside all bindings of a runnable, with the bound keywords; keywords of outer bindings win."""
     keywords: dict[str, Any] = {}
     while (inner := getattr(model, "bound", None)) is not None and isinstance(getattr(model, "kwargs", None), Mapping):
         keywords = {**model.kwargs, **keywords}
@@ -83,19 +87,19 @@ class RequestForm(NamedTuple):
     """The form of one request.
 
     Attributes:
-        bound: the model and its keywords, with the answer's schema unless ``left_out`` contains ``schema``.
-        number: number of answers to the request.
+        bound: the model with keywords, among them the answer's schema or JSON mode unless ``left_out`` contains ``schema``.
+        answers: number of answers to the request.
         left_out: features that the request omits: ``schema``, ``n``, the parameters of ``_CACHES``, and the keys of
             ``SETTINGS``.
         beginning: start of the user text that other questions of the unit share, for the provider's cache; empty without one.
-        room: most tokens of an answer; None = the model's own setting.
+        max_answer_tokens: most tokens of an answer; None = the model's own setting.
     """
 
     bound: BoundModel
-    number: int
+    answers: int
     left_out: frozenset[str]
     beginning: str = ""
-    room: int | None = None
+    max_answer_tokens: int | None = None
 
     @property
     def model(self) -> Any:
@@ -115,30 +119,39 @@ class RequestForm(NamedTuple):
 
     def keywords(self) -> dict[str, Any]:
         """Return the keywords of the model's call."""
-        own: dict[str, Any] = {"n": self.number} if self.number > 1 else {}
+        own: dict[str, Any] = {"n": self.answers} if self.answers > 1 else {}
         if "prompt_cache_key" not in self.left_out:
-            own["prompt_cache_key"] = f"{hash(self.beginning) & _64_BITS:016x}"
-        if self.room is not None:
-            own |= dict.fromkeys(self._rooms(), self.room)
+            own["prompt_cache_key"] = _make_cache_key(self.beginning)
+        if self.max_answer_tokens is not None:
+            own |= dict.fromkeys(self._limit_names(), self.max_answer_tokens)
         unset = self._unset()
         return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
-    def with_more_room(self, written: int) -> RequestForm | None:
-        """Return the form with twice the room; None if the room was doubled already, or the model lacks the parameter.
+    def with_longer_answers(self, written: int) -> RequestForm | None:
+        """Return the form with twice the tokens of an answer; None if they were doubled already, or cannot be set.
 
         Args:
             written: tokens of the cut answers.
         """
-        rooms = self._rooms()
-        most = max((getattr(self.bound.model, name) or 0 for name in rooms), default=0)
-        room = 2 * max(most, written // self.number)
-        if self.room is not None or not rooms or not room or "max_tokens" in self.left_out:
+        names = self._limit_names()
+        limit = max((getattr(self.bound.model, name) or 0 for name in names), default=0)
+        doubled = 2 * max(limit, written // self.answers)
+        if self.max_answer_tokens is not None or not names or not doubled or "max_tokens" in self.left_out:
             return None
-        return self._replace(room=room)
+        return self._replace(max_answer_tokens=doubled)
 
-    def _rooms(self) -> list[str]:
-        known = getattr(type(self.bound.model), "model_fields", ())
-        return [name for name in _ROOMS if name in known]
+    def _limit_names(self) -> list[str]:
+        fields = getattr(type(self.bound.model), "model_fields", ())
+        return [name for name in _ANSWER_LIMITS if name in fields]
+
+
+def _make_cache_key(beginning: str) -> str:
+    """Return the prompt cache key of a shared beginning, 16 hexadecimal digits, the same in every worker of a service.
+
+    Providers route requests by it. Two beginnings with one key cost a detour, and never an answer.
+    """
+    ends = f"{len(beginning)}{beginning[:_KEY_CHARS]}{beginning[-_KEY_CHARS:]}"
+    return blake2b(ends.encode(), digest_size=8).hexdigest()
 
 
 class OptionalFeature:
@@ -146,14 +159,14 @@ class OptionalFeature:
 
     Args:
         exists: whether the integration has the feature at all.
-        patience: number of refusals in a row; a single one may be about the sample.
+        most_refusals: number of refusals in a row after which it is omitted; a single refusal may be about the sample.
         clock: monotonic clock, in seconds.
     """
 
     def __init__(
-        self, *, exists: bool = True, patience: int = _IN_A_ROW, clock: Callable[[], float] = time.monotonic
+        self, *, exists: bool = True, most_refusals: int = _IN_A_ROW, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._patience = patience
+        self._most_refusals = most_refusals
         self._clock = clock
         self._refusals = 0
         self._off_until_s = -inf if exists else inf
@@ -163,19 +176,19 @@ class OptionalFeature:
         """Whether requests use the feature."""
         return self._clock() >= self._off_until_s
 
-    def refused(self) -> None:
+    def count_refusal(self) -> None:
         """Count a refusal by a provider that answered the same question without the feature."""
         self._refusals += 1
-        if self._refusals >= self._patience:
+        if self._refusals >= self._most_refusals:
             self._off_until_s = self._clock() + _AGAIN_AFTER_S
 
-    def passed(self) -> None:
+    def count_success(self) -> None:
         """Count an accepted request, which ends a series of refusals."""
         self._refusals = 0
 
 
 class AnswerForms:
-    """The schemas of one model's answers, bound to the model by its integration's structured output.
+    """Binds the schema of an answer to one model, by ``with_structured_output`` of its integration.
 
     Args:
         plain: the model without a schema.
@@ -183,7 +196,7 @@ class AnswerForms:
             no mode. True is ``auto``, False is ``text``. The question contains the form of the answer in every mode.
 
     Attributes:
-        may_change: whether a question is asked in text if the provider refuses the schema.
+        may_change: whether a question is asked without a schema if that is cheaper, or if the provider refuses the schema.
 
     Raises:
         ConfigurationError: the mode is unknown, or the model does not support it.
@@ -209,7 +222,10 @@ class AnswerForms:
             raise ConfigurationError(f"structured is {mode!r}, and {name} cannot be asked so: {error}") from error
 
     def json_mode(self) -> BoundModel | None:
-        """Return the model in JSON mode, without a schema; None if another mode is configured, or it has no JSON mode."""
+        """Return the model in JSON mode, without a schema.
+
+        None if the configured mode is not ``auto``, or the model has no JSON mode.
+        """
         if self._mode == "auto" and not self._has_none and _Any not in self._bound:
             try:
                 self._bound[_Any] = self._bind(_Any, "json")
@@ -218,7 +234,7 @@ class AnswerForms:
         return self._bound.get(_Any)
 
     def bound(self, output: type[BaseModel]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None: the question is asked in text."""
+        """Return the model with a schema for its answers; None if the question must be asked in text."""
         if not self._has_none and output not in self._bound:
             try:
                 self._bound[output] = self._bind(output)
@@ -230,14 +246,14 @@ class AnswerForms:
         from langchain_core.utils.json_schema import dereference_refs
 
         # Without ``$ref``: not every provider's structured output supports it.
-        inlined = dict(dereference_refs(output.model_json_schema()))
+        inlined = dict(dereference_refs(dict(schema_of(output))))
         inlined.pop("$defs", None)
-        # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
+        # A dict, not the class: with a class, some clients validate in their own parser, and its error cannot be repaired.
         shaped = self._model.with_structured_output(
-            {"description": output.__name__, **inlined}, **_METHODS[mode or self._mode]
+            {**inlined, "description": output.__name__}, **_METHODS[mode or self._mode]
         )
         # A sequence of the bound model and a parser. The parser is dropped: ``read()`` is linear, LangChain's is quadratic.
-        model, keywords = bound_to(shaped.first)
+        model, keywords = unwrap_bindings(shaped.first)
         return BoundModel(model, {**self._keywords, **keywords})
 
 
@@ -260,21 +276,22 @@ _DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwar
 class LangChainJudge:
     """A judge that asks a LangChain chat model (or any runnable that answers messages).
 
-    It uses a copy of the model, without the model's own retries, whose requests end with the attempt. The model itself is
+    It uses a copy of the model. The copy does not retry, and its requests end when the attempt ends. The model itself is
     never changed. Calls run on threads, as the application may use the same model from any loop (see ``BlockingCalls``). A
     model without blocking calls is awaited.
 
-    Several answers to one question are one request if the model has a parameter ``n`` (OpenAI and compatible ones): the
-    question is then paid for once. A question whose answer was cut is asked once more with twice the room.
+    Several answers to one question are one request if the model has a parameter ``n`` (OpenAI and compatible providers): the
+    question is then paid for once. A question whose answer was cut is asked once more, with twice the tokens for its answer.
 
     Args:
-        model: a ``BaseChatModel``; its own temperature and keys are used.
+        model: a ``BaseChatModel``; the model's own temperature and keys are used.
         structured: mode of structured output: ``auto`` (the integration's choice; in text for an hour after the provider has
             refused the schema twice in a row), ``schema``, ``tools``, ``json``, or ``text``.
         timeout: seconds for one question, from sending to the last byte of its answer.
         max_answer_bytes: most bytes of a response, inflated.
         prompt_order: place of the evidence in its questions: ``evidence_first`` or ``instruction_first``.
         prompt_cache: whether the provider's prompt cache is used.
+        images: whether the model reads images; None = by its LangChain profile, or by its name if it has no profile.
 
     Attributes:
         prompt_order: the argument ``prompt_order``.
@@ -296,6 +313,7 @@ class LangChainJudge:
         max_answer_bytes: int = 2_000_000,
         prompt_order: PromptOrder = "evidence_first",
         prompt_cache: bool = True,
+        images: bool | None = None,
     ) -> None:
         if prompt_order not in get_args(PromptOrder):
             raise ConfigurationError(
@@ -305,23 +323,25 @@ class LangChainJudge:
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")
         self._model = model  # kept alive: ``shared_judge`` and accounts identify it by its id
-        asked = bound_to(model).model
+        asked = unwrap_bindings(model).model
         self.account = account_of_model(asked)
         self.in_process = is_in_process(asked)
         own, self.own_attempts, self.notes = own_client(model, timeout)
-        self._plain = bound_to(own)
+        self._plain = unwrap_bindings(own)
         self._forms = AnswerForms(self._plain, structured)
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
         self.batch: BatchAccount | None = None
         is_chat = not _is_text_model(type(asked))
+        self._images = images
+        self._is_chat = is_chat
         cache = _CACHES.get(module_of(type(asked)).partition(".")[0]) if is_chat and prompt_cache else None
         self._features = {
             "schema": OptionalFeature(),
             "n": OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ())),
-            **{name: OptionalFeature(exists=name == cache, patience=1) for name in _CACHES.values()},
-            **{name: OptionalFeature(patience=1) for name in SETTINGS},
+            **{name: OptionalFeature(exists=name == cache, most_refusals=1) for name in _CACHES.values()},
+            **{name: OptionalFeature(most_refusals=1) for name in SETTINGS},
         }
 
     def __repr__(self) -> str:
@@ -334,13 +354,18 @@ class LangChainJudge:
         return None if window is None else less_answer(window)
 
     @property
+    def reads_images(self) -> bool:
+        """Whether its questions have the images of a sample. A model that completes a text gets none."""
+        return self._is_chat and (takes_images(self._plain.model) if self._images is None else self._images)
+
+    @property
     def model(self) -> str:
-        """The model's configured name, or its class without one."""
+        """The model's configured name, or the name of its class if no name is configured."""
         return model_name(self._plain.model)
 
     @property
     def answers_several(self) -> bool:
-        """Whether it gives several answers to one question; False after the provider refused to."""
+        """Whether it gives several answers to one question; False for an hour after the provider refused the parameter."""
         return self._features["n"].is_on
 
     @property
@@ -359,12 +384,12 @@ class LangChainJudge:
 
     def batch_api(self) -> BatchApi | None:
         """Return the batch endpoint of the model's provider; None without one in OpenAI's or Anthropic's form."""
-        from spanscore.judges.batches.run import batch_api  # not above: a judge without batches saves 4 ms
+        from spanscore.judges.batches.run import batch_api  # takes 4 ms, which a judge without batches saves
 
         return batch_api(self.account, self._plain.model)
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer one prompt, hidden from all instrumentation. If it is cancelled, it ends when its request has ended.
+        """Answer one prompt, hidden from all instrumentation. If cancelled, it waits until its request has ended.
 
         Requests before the last are recorded as calls of their own.
 
@@ -377,10 +402,10 @@ class LangChainJudge:
             first, *others = await self._asked(prompt, prompt.n if self.answers_several else 1)
         return replace(first, other_completions=tuple(others)) if others else first
 
-    async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:
+    async def _asked(self, prompt: Prompt, answers: int) -> list[Reply]:
         """Ask, and repeat the question in another form if only the form was refused."""
         ends_s = time.monotonic() + self._timeout_s
-        first = form = self._form(prompt, number)
+        first = form = self._form(prompt, answers)
         while True:
             started_s = time.perf_counter()
             try:
@@ -395,7 +420,7 @@ class LangChainJudge:
                 self._learn(first, form)
                 return replies
 
-    def _form(self, prompt: Prompt, number: int) -> RequestForm:
+    def _form(self, prompt: Prompt, answers: int) -> RequestForm:
         left_out = {name for name, feature in self._features.items() if not feature.is_on}
         least_tokens = self.cached_from
         beginning = "" if least_tokens is None else shared_beginning(prompt, least_tokens)
@@ -404,14 +429,15 @@ class LangChainJudge:
         bound = None if "schema" in left_out else self._with_schema(prompt, beginning, left_out)
         if bound is None:
             left_out.add("schema")
-        if number == 1:
+        if answers == 1:
             left_out.add("n")
-        return RequestForm(bound or self._plain, number, frozenset(left_out), beginning)
+        return RequestForm(bound or self._plain, answers, frozenset(left_out), beginning)
 
     def _with_schema(self, prompt: Prompt, beginning: str, left_out: Collection[str]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None: the question is asked in text.
+        """Return the model with a schema for its answers; None if the question must be asked in text.
 
-        Providers put a schema or a tool in front of the messages. Questions with different schemas share no prefix.
+        Providers put a schema or a tool in front of the messages, so questions with different schemas share no prefix.
+        Therefore a question with a shared beginning has no schema, but is in JSON mode, or in text for ``cache_control``.
         """
         if not beginning or not self._forms.may_change:
             return self._forms.bound(prompt.output)
@@ -420,23 +446,23 @@ class LangChainJudge:
     def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
         """Return the form in which the same question may succeed; None if the form was not the cause."""
         if error.error_type == CUT:
-            return form.with_more_room(error.output_tokens)
+            return form.with_longer_answers(error.output_tokens)
         refused = error.parameter if isinstance(error, ParameterRefused) else None
         if refused not in self._features or refused in form.left_out:
             return None
         form = form._replace(left_out=form.left_out | {refused})
         if refused == "schema":
             return form._replace(bound=self._plain) if self._forms.may_change else None
-        return form._replace(number=1) if refused == "n" else form
+        return form._replace(answers=1) if refused == "n" else form
 
     def _learn(self, first: RequestForm, last: RequestForm) -> None:
         for name, feature in self._features.items():
             if name in first.left_out:
                 continue
             if name not in last.left_out:
-                feature.passed()
+                feature.count_success()
                 continue
-            feature.refused()  # proved: the same question succeeds without it
+            feature.count_refusal()  # proved: the same question succeeds without it
             if name in SETTINGS:
                 setting = "the system role" if name == "system" else name
                 log_once(f"{name} of {self.model}", f"{self.model} does not take {setting}: it is left out for an hour")
@@ -449,34 +475,34 @@ class LangChainJudge:
 
     async def _request(self, prompt: Prompt, form: RequestForm, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()
-        has_many_parts = getattr(form.bound.model, "logprobs", None)  # for each token, as the user configured
-        heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
+        has_many_parts = getattr(form.bound.model, "logprobs", None)  # with ``logprobs`` each token has its own part
+        exchange = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
         try:
             if self.batch is None:
-                messages = await self._messages(prompt, form, heard)
+                messages = await self._messages(prompt, form, exchange)
             else:
-                messages = await self._batched_messages(self.batch, prompt, form, heard)
+                messages = await self._batched_messages(self.batch, prompt, form, exchange)
         except Exception as error:
-            raise judge_error(error, prompt.step, heard) from error
-        return self._replies(prompt, messages, heard, time.perf_counter() - started_s)
+            raise judge_error(error, prompt.step, exchange) from error
+        return self._replies(prompt, messages, exchange, time.perf_counter() - started_s)
 
-    def _replies(self, prompt: Prompt, messages: list[Any], heard: Exchange, took_s: float) -> list[Reply]:
+    def _replies(self, prompt: Prompt, messages: list[Any], exchange: Exchange, took_s: float) -> list[Reply]:
         """Return the usable answers. The first has the question's tokens, and each has its share of the output tokens."""
-        sent, received, cached, cache_write = tokens_of(messages, heard)
-        choices = choices_of(messages, heard)
+        sent, received, cached, cache_write = tokens_of(messages, exchange)
+        choices = choices_of(messages, exchange)
         good = [choice for choice in choices if choice.trouble is None]
         if not good:
             trouble, why = (choices[0].trouble, choices[0].why) if choices else ("empty", "there is no answer")
             raise JudgeError(
                 f"{prompt.step}: {why}",
                 error_type=trouble,
-                headers=heard.headers,
+                headers=exchange.headers,
                 input_tokens=sent,
                 output_tokens=received,
             )
         model, is_cheap = (
-            model_of(messages, heard) or self.model,
-            heard.stored is not None or at_batch_price(messages, heard),
+            model_of(messages, exchange) or self.model,
+            exchange.stored is not None or at_batch_price(messages, exchange),
         )
         shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
         return [
@@ -490,20 +516,20 @@ class LangChainJudge:
                 cached_input_tokens=0 if place else cached,
                 cache_write_tokens=0 if place else cache_write,
                 at_batch_price=is_cheap,
-                headers=heard.headers,
+                headers=exchange.headers,
             )
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))
         ]
 
     async def _batched_messages(
-        self, batch: BatchAccount, prompt: Prompt, form: RequestForm, heard: Exchange
+        self, batch: BatchAccount, prompt: Prompt, form: RequestForm, exchange: Exchange
     ) -> list[Any]:
-        """Call the model twice: first to get the request that it would send, then with the answer of a batch to it."""
+        """Call the model twice: first to get the request without sending it, then to let the model parse the batch's answer."""
         async with batch.run.at_work():
             request = await self._held_request(prompt, form)
-        heard.stored = await batch.run.answer(batch, key_of(self, prompt), request)
+        exchange.stored = await batch.run.answer(batch, key_of(self, prompt), request)
         async with batch.run.at_work():
-            return await self._messages(prompt, form, heard)
+            return await self._messages(prompt, form, exchange)
 
     async def _held_request(self, prompt: Prompt, form: RequestForm) -> HeldRequest:
         """Return the request that the model would send, without sending it."""
@@ -517,20 +543,20 @@ class LangChainJudge:
             raise JudgeError(f"{prompt.step}: the client of {self.model} cannot be asked by batch")
         return held.request
 
-    async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
+    async def _messages(self, prompt: Prompt, form: RequestForm, exchange: Exchange) -> list[Any]:
         """Call the model on a thread, never through LangChain's own executor, which the interpreter joins at its exit."""
         model, keywords = form.model, form.keywords()
-        asked = _text(prompt) if _is_text_model(type(model)) else _messages(prompt, form)
+        asked = _text(prompt) if _is_text_model(type(model)) else _prompt_messages(prompt, form)
 
         def call() -> list[Any]:
-            with exchanging(heard):
+            with exchanging(exchange):
                 if hasattr(model, "generate"):
-                    return _generated(model.generate([asked], callbacks=[], **keywords))
+                    return _generated_messages(model.generate([asked], callbacks=[], **keywords))
                 return [model.invoke(asked, config=_UNSEEN, **keywords)]
 
         async def awaited() -> list[Any]:
             if hasattr(model, "agenerate"):
-                return _generated(await model.agenerate([asked], callbacks=[], **keywords))
+                return _generated_messages(await model.agenerate([asked], callbacks=[], **keywords))
             return [await model.ainvoke(asked, config=_UNSEEN, **keywords)]
 
         return await self._calls.run(call, awaited)
@@ -545,20 +571,22 @@ def _text(prompt: Prompt) -> str:
     return "\n\n".join(render(prompt))
 
 
-def _messages(prompt: Prompt, form: RequestForm) -> list[Any]:
+def _prompt_messages(prompt: Prompt, form: RequestForm) -> list[Any]:
     from langchain_core.messages import HumanMessage, SystemMessage
 
+    images = image_blocks(prompt)
     if "system" in form.left_out:
-        return [HumanMessage(content=_text(prompt))]
+        text = _text(prompt)
+        return [HumanMessage(content=[{"type": "text", "text": text}, *images] if images else text)]
     system, user = render(prompt)
-    content: Any = user
-    if "cache_control" not in form.left_out:  # on the last block that other questions share
+    content: Any = [{"type": "text", "text": user}] if images else user
+    if "cache_control" not in form.left_out:  # the mark is on the last block that other questions share
         rest = {"type": "text", "text": user[len(form.beginning) :]}
         content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest]
-    return [SystemMessage(content=system), HumanMessage(content=content)]
+    return [SystemMessage(content=system), HumanMessage(content=[*content, *images] if images else content)]
 
 
-def _generated(result: Any) -> list[Any]:
+def _generated_messages(result: Any) -> list[Any]:
     """Return the messages that a model generated for its one question; a text model's texts are converted to messages."""
     from langchain_core.messages import AIMessage
 

@@ -24,7 +24,7 @@ from spanscore.judges.langchain.message import Exchange, HeldRequest, StoredAnsw
 T = TypeVar("T")
 
 _NO_BOUND = 1_000_000
-"""No limit: the account limiters bound the open calls. A limit here would make one judge wait for another."""
+"""No limit, because the account limiters bound the open calls. A limit here would make one judge wait for another."""
 _IDLE_S = 2.0
 
 
@@ -33,17 +33,17 @@ _shared = _make_threads(_NO_BOUND)
 
 
 class BlockingCalls:
-    """Threads for one judge's blocking calls; daemons, so that a hung one delays neither another judge nor the exit.
+    """Daemon threads for one judge's blocking calls, so that a call that hangs delays no other judge and no exit.
 
     A chat model's asynchronous HTTP client belongs to the loop that first used it. Integrations share one client between all
-    models of an address (``langchain_openai`` caches it). A judge on our loop left connections in the pool, on which the
-    *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
-    client belongs to no loop and is safe in any thread.
+    models of an address (``langchain_openai`` caches it). A judge on spanscore's loop left connections in the pool, on which
+    the *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The
+    blocking client belongs to no loop and is safe in any thread.
 
     Judges share their threads: one for each open call, plus the threads that were busy within the last two seconds.
 
     Args:
-        at_once: most concurrent calls, on separate threads, for a model that runs in this process. None: the shared threads.
+        at_once: most concurrent calls, on separate threads, for a model that runs in this process. None = the shared threads.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -51,13 +51,13 @@ class BlockingCalls:
         self._async_only = False
 
     async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
-        """Run a call on a thread, in the caller's context. If it is cancelled, it ends when the thread's call has ended.
+        """Run a call on a thread, in the caller's context. If cancelled, it waits until the thread's call has ended.
 
-        The caller thus waits until its place is really free. Cancelled twice, it ends at once.
+        The caller thus waits until its place is free. If cancelled twice, it ends immediately.
 
         Args:
             call: the blocking call.
-            otherwise: the asynchronous call, used once the model has proved to have no blocking one.
+            otherwise: the asynchronous call, used after the model has turned out to have no blocking call.
         """
         if not self._async_only:
             try:
@@ -70,7 +70,7 @@ class BlockingCalls:
         return await otherwise()
 
     async def on_a_thread(self, call: Callable[[], T]) -> T:
-        """Run a call that exists only as a blocking one, in the caller's context. If it is cancelled, it is abandoned."""
+        """Run a blocking call that has no asynchronous form, in the caller's context. If cancelled, the call is abandoned."""
         return await self._started(call)
 
     def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -81,9 +81,8 @@ async def _ended(call: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
-        call.add_done_callback(
-            lambda late: late.cancelled() or late.exception()
-        )  # fetched: otherwise asyncio logs that it was never retrieved
+        # Fetched: otherwise asyncio logs that it was never retrieved.
+        call.add_done_callback(lambda late: late.cancelled() or late.exception())
         await asyncio.wait({call})
         raise
 
@@ -100,11 +99,11 @@ _PARTS = ("_connections", "_requests", "_optional_thread_lock", "_network_backen
 
 
 def own_connections(transport: Any) -> Any:
-    """Return a transport with the same settings and its own connections; the same transport if its pool is of unknown kind.
+    """Return a transport with the same settings and its own connections; ``transport`` itself if its pool is of unknown kind.
 
-    A hanging judge thus takes none of the application's connections, and a forked child none of its parent's. No step on
-    them outlives the call's deadline. HTTP clients have timeouts per read: a response whose headers arrive byte by byte
-    outlives them for hours, and no hook of a client sees it. A network backend, between the pool and its sockets, does.
+    A judge that hangs thus uses no connection of the application, and a forked child no connection of its parent. No step on
+    these connections outlives the call's deadline. HTTP clients only have timeouts per read: a response whose headers arrive
+    byte by byte outlives these for hours. No hook of a client can end it; a network backend, between pool and sockets, can.
     """
     pool = getattr(transport, "_pool", None)
     if pool is None or not all(hasattr(pool, part) for part in _PARTS):
@@ -161,12 +160,12 @@ class _TimedStream:
 
 
 def _left_s(timeout_s: float | None) -> float | None:
-    asked = exchange()
-    return timeout_s if asked is None else asked.left_s(timeout_s)
+    current = exchange()
+    return timeout_s if current is None else current.left_s(timeout_s)
 
 
 _ENCODINGS = "gzip, deflate"
-"""Requested content encodings: the standard library can inflate them up to a limit."""
+"""Requested content encodings. The standard library can inflate each of them up to a limit."""
 _ANY_ZLIB = zlib.MAX_WBITS | 32
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Matches a string at each quote, closed or not: no part of a text is scanned twice."""
@@ -174,7 +173,7 @@ _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encodi
 
 
 class GuardedTransport:
-    """A transport around another one that reads whole responses, within the call's deadline and size limit. Any thread.
+    """A transport around another transport that reads whole responses, within the call's deadline and size limit. Thread-safe.
 
     It wraps any transport of httpx or of httpx2 and imports neither.
 
@@ -201,33 +200,33 @@ class GuardedTransport:
             JudgeTimeout: the response was not complete at the deadline.
             ParameterRefused: the provider refused a parameter of the request.
         """
-        asked = exchange()
-        if asked is None:
+        current = exchange()
+        if current is None:
             return self._inner.handle_request(request)
-        if asked.is_held:
-            asked.request = HeldRequest(request.url.path, request.read(), request.headers.get("anthropic-beta", ""))
+        if current.is_held:
+            current.request = HeldRequest(request.url.path, request.read(), request.headers.get("anthropic-beta", ""))
             raise JudgeError("the request is kept for a batch")
-        if asked.stored is not None:
-            return _replay(asked.stored, request, asked)
+        if current.stored is not None:
+            return _replay(current.stored, request, current)
         origin = (request.url.scheme, request.url.host, request.url.port)
-        if asked.is_led_away(origin):
+        if current.is_led_away(origin):
             raise JudgeError(
-                "the judge's provider pointed to another scheme, host or port", error_type=f"http_{asked.status}"
+                "the judge's provider pointed to another scheme, host or port", error_type=f"http_{current.status}"
             )
-        asked.sent(origin)
+        current.sent(origin)
         request.headers["Accept-Encoding"] = _ENCODINGS
         waits = request.extensions.get("timeout") or {}
-        limited = {step: asked.left_s(waits.get(step)) for step in ("connect", "read", "write", "pool")}
+        limited = {step: current.left_s(waits.get(step)) for step in ("connect", "read", "write", "pool")}
         request.extensions = {**request.extensions, "timeout": limited}
         answer = self._inner.handle_request(request)
         try:
-            asked.status, asked.headers = answer.status_code, limits_in(answer.headers)
-            _keep(asked, _read(answer, asked))
+            current.status, current.headers = answer.status_code, limits_in(answer.headers)
+            _keep(current, _read(answer, current))
         finally:
             answer.close()
-        _raise_refused(asked)
+        _raise_refused(current)
         kept = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_BODY]
-        return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
+        return type(answer)(answer.status_code, headers=kept, content=current.body, extensions=answer.extensions)
 
     def close(self) -> None:
         """Close the connections, if this transport owns them."""
@@ -257,15 +256,15 @@ def _keep(asked: Exchange, body: bytes) -> None:
     """Record a response without implausible token counts: integrations raise on them, and a good verdict would be lost."""
     if _parts(body) > asked.max_parts and _parts(_STRING.sub(b"", body)) > asked.max_parts:
         raise JudgeError(f"the answer has more than {asked.max_parts} parts", error_type="too_big")
-    said: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if body.lstrip()[:1] == b"{":
         with suppress(ValueError, RecursionError):  # the client raises its own error
-            said = json.loads(body)
-    usage = said.get("usage")
+            document = json.loads(body)
+    usage = document.get("usage")
     if usage is not None and not (isinstance(usage, dict) and is_believable(usage)):
-        said = {**said, "usage": None}
-        body = json.dumps(said).encode()
-    asked.answered(body, said)
+        document = {**document, "usage": None}
+        body = json.dumps(document).encode()
+    asked.answered(body, document)
 
 
 def _parts(body: bytes) -> int:
@@ -273,19 +272,19 @@ def _parts(body: bytes) -> int:
     return sum(map(body.count, (b",", b"[", b"{")))
 
 
-def _read(answer: Any, asked: Exchange) -> bytes:
+def _read(answer: Any, current: Exchange) -> bytes:
     chunks, size = [], 0
-    for chunk in _inflated(answer, asked.max_bytes + 1):
+    for chunk in _decompress(answer, current.max_bytes + 1):
         size += len(chunk)
-        if size > asked.max_bytes:
-            raise JudgeError(f"the answer has more than {asked.max_bytes} bytes", error_type="too_big")
-        if asked.is_late:
+        if size > current.max_bytes:
+            raise JudgeError(f"the answer has more than {current.max_bytes} bytes", error_type="too_big")
+        if current.is_late:
             raise JudgeTimeout("the answer was not whole at its deadline")
         chunks.append(chunk)
     return b"".join(chunks)
 
 
-def _inflated(answer: Any, at_most: int) -> Iterator[bytes]:
+def _decompress(answer: Any, at_most: int) -> Iterator[bytes]:
     """Yield a response's bytes in chunks of at most ``at_most``: a kilobyte of gzip may be a megabyte."""
     encoding = answer.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):
@@ -307,9 +306,9 @@ _MAX_REDIRECTS = 3
 _CLIENTS = ("root_client", "client", "_client")
 _TIMEOUTS = ("request_timeout", "default_request_timeout", "timeout")
 _MODEL_PARTS, _MODEL_LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
-"""Fields of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones that contain models."""
+"""Fields of LangChain's bindings, sequences, runnables with fallbacks, and configurable runnables that contain models."""
 _ATTEMPTS_AT_CALL_TIME = frozenset({"langchain_google_genai", "langchain_mistralai", "langchain_cohere"})
-"""Packages whose ``max_retries`` is a number of attempts: 1 is the first one alone (also by Google's documentation)."""
+"""Packages whose ``max_retries`` is a number of attempts: 1 means no retry (Google's documentation agrees)."""
 
 
 class OwnClient(NamedTuple):
@@ -340,7 +339,7 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
     Args:
         timeout_s: timeout of one attempt.
     """
-    if (made_of_others := _composed(model, timeout_s)) is not None:
+    if (made_of_others := _copy_composite(model, timeout_s)) is not None:
         return made_of_others
     try:
         mine, switched_off = _copied(model, timeout_s)
@@ -353,7 +352,7 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
     return OwnClient(mine, retries + 1, (note,))
 
 
-def _composed(model: Any, timeout_s: float) -> OwnClient | None:
+def _copy_composite(model: Any, timeout_s: float) -> OwnClient | None:
     """Return a copy of a runnable that contains models, with copies of these; None for any other runnable."""
     has: Mapping[str, Any] = getattr(model, "__dict__", {})
     single = {name: own_client(has[name], timeout_s) for name in _MODEL_PARTS if hasattr(has.get(name), "ainvoke")}
@@ -389,7 +388,7 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
 
 
 def _own(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
-    """Return our copy of an application's client, the same one at each call; None if it is of unknown kind."""
+    """Return spanscore's copy of an application's client, the same copy at each call; None if its kind is unknown."""
     if id(theirs) not in made:
         made[id(theirs)] = _made(theirs, timeout_s, made)
     return made[id(theirs)]
@@ -412,7 +411,7 @@ def _made(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
 
 
 def _is_http(client: Any) -> bool:
-    """Whether it is a client of httpx or httpx2; recognised by its fields, as either library may be loaded, or both."""
+    """Whether the object is a client of httpx or httpx2, by its fields, because either library may be loaded."""
     return {"_transport", "_mounts"} <= getattr(client, "__dict__", {}).keys()
 
 

@@ -64,7 +64,7 @@ class ProviderRefusal(NamedTuple):
     """A provider's refusal, read by attribute names, so no provider's library is imported.
 
     Most clients provide a ``status_code``, a ``response`` with headers, and a body with a code and a message. The message is
-    searched because many providers have no codes. It is never shown, because it quotes prompts.
+    searched because many providers have no codes. The message is not shown, because it quotes prompts.
 
     Attributes:
         status: HTTP status, 400 to 599.
@@ -82,9 +82,9 @@ class ProviderRefusal(NamedTuple):
     def trouble(self) -> str | None:
         """The error type of a failure that a retry cannot cure, such as ``quota``; None if it may pass or is unknown."""
         if self.status in _SAID_IN_WORDS:
-            said = next((trouble for trouble, pattern in _WORDS.items() if pattern.search(self.words)), None)
-            if said is not None:
-                return said
+            name = next((trouble for trouble, pattern in _WORDS.items() if pattern.search(self.words)), None)
+            if name is not None:
+                return name
         return _OF_STATUS.get(self.status)
 
     @property
@@ -111,12 +111,12 @@ class ParameterRefused(JudgeError):
         self.parameter = parameter
 
 
-def refusal_in(heard: Exchange) -> ProviderRefusal | None:
-    """Return the refusal in a response: by its HTTP status, or by the error in the body if a gateway answers 200 to all."""
-    error = heard.said.get("error")
-    status = _status(heard.status) or (_status(error.get("code")) if isinstance(error, Mapping) else None)
-    body = error or heard.said
-    return None if status is None else ProviderRefusal(status, _words(body), heard.headers, _names(body))
+def refusal_in(exchange: Exchange) -> ProviderRefusal | None:
+    """Return the refusal in a response: by its HTTP status, or by the error in its body, because some gateways answer 200."""
+    error = exchange.said.get("error")
+    status = _status(exchange.status) or (_status(error.get("code")) if isinstance(error, Mapping) else None)
+    body = error or exchange.said
+    return None if status is None else ProviderRefusal(status, _words(body), exchange.headers, _names(body))
 
 
 def _in_exception(error: BaseException) -> ProviderRefusal | None:
@@ -124,8 +124,8 @@ def _in_exception(error: BaseException) -> ProviderRefusal | None:
     for holder in (error, response):
         for attribute in ("status_code", "status", "code", "http_status"):
             if (status := _status(getattr(holder, attribute, None))) is not None:
-                said = getattr(error, "body", None) or getattr(error, "details", None) or str(error)
-                return ProviderRefusal(status, _words(said), getattr(response, "headers", None) or {}, _names(said))
+                body = getattr(error, "body", None) or getattr(error, "details", None) or str(error)
+                return ProviderRefusal(status, _words(body), getattr(response, "headers", None) or {}, _names(body))
     return None
 
 
@@ -151,8 +151,8 @@ def _names(said: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in named if isinstance(value, str) and _NAME.fullmatch(value))
 
 
-def _words(said: Any) -> str:
-    return " ".join(_texts(said))[:_MOST_TEXT].lower()
+def _words(value: Any) -> str:
+    return " ".join(_texts(value))[:_MOST_TEXT].lower()
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
@@ -178,25 +178,26 @@ _TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined
 _MOST_CAUSES = 5
 
 
-def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> JudgeError:
-    """Return the ``JudgeError`` for a client's exception. Its text names class and status, not the message: it quotes prompts.
+def judge_error(error: Exception, step: str, exchange: Exchange | None = None) -> JudgeError:
+    """Return the ``JudgeError`` for a client's exception, with class and status but no message, which may quote
+    prompts.
 
     Args:
         step: name of the prompt, with which the text begins.
-        heard: the exchange that the client's transport recorded; None if the transport is not this package's.
+        exchange: the exchange that the client's transport recorded; None if the transport is not this package's.
     """
     causes = list(_causes(error))
     ours = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
     if ours is not None:
         return ours
     text = f"{step}: the judge raised {type_name(error)}"
-    answered = None if heard is None else refusal_in(heard)
+    answered = None if exchange is None else refusal_in(exchange)
     refusal = next(filter(None, (_in_exception(cause) or _in_boto(cause) or answered for cause in causes)), None)
     if refusal is not None:
         about = "; ".join(filter(None, (type_name(error), refusal.names)))
         return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({about})")
     classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
-    return _failed(classes, text, heard or Exchange(0.0, 0, 0))
+    return _failed(classes, text, exchange or Exchange(0.0, 0, 0))
 
 
 def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
@@ -212,31 +213,31 @@ def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
     return kind(text, error_type=f"http_{status}", retry_after_s=waits_s, headers=limits)
 
 
-def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
+def _failed(classes: set[str], text: str, exchange: Exchange) -> JudgeError:
     """Return the error for a call without a refusal: the provider was not reached, or its answer is unusable."""
     trouble = next((trouble for word, trouble in _TROUBLES.items() if _has_word(classes, word)), None)
     if trouble is not None:
-        return _billed(text, trouble, heard)
+        return _error_with_tokens(text, trouble, exchange)
     if _has_word(classes, "Timeout"):
         return JudgeTimeout(text)
     if _has_word(classes, *_LOADED):
         return JudgeOverloaded(text)
-    if heard.is_whole:  # and the client could not read it
-        trouble = "unparseable" if heard.body.strip() and not heard.said else "empty"
-        if heard.status is not None and heard.status >= _FIRST_REDIRECT:
-            trouble = f"http_{heard.status}"
-        return _billed(text, trouble, heard)
+    if exchange.is_whole:  # the whole answer arrived, but the client could not read it
+        trouble = "unparseable" if exchange.body.strip() and not exchange.said else "empty"
+        if exchange.status is not None and exchange.status >= _FIRST_REDIRECT:
+            trouble = f"http_{exchange.status}"
+        return _error_with_tokens(text, trouble, exchange)
     if _has_word(classes, *_AWAY):
         away = JudgeUnavailable(text, error_type="connection")
-        away.response_started = heard.status is not None
+        away.response_started = exchange.status is not None
         return away
     return JudgeError(text)  # one common type: exception classes are unbounded, error types must be few
 
 
-def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
-    tokens = heard.tokens
+def _error_with_tokens(text: str, error_type: str, exchange: Exchange) -> JudgeError:
+    tokens = exchange.tokens
     return JudgeError(
-        text, error_type=error_type, headers=heard.headers, input_tokens=tokens.input, output_tokens=tokens.output
+        text, error_type=error_type, headers=exchange.headers, input_tokens=tokens.input, output_tokens=tokens.output
     )
 
 
@@ -257,5 +258,5 @@ def without_input(error: Exception) -> str:
     """Return an error's text; for a pydantic error without its input, which may contain a key."""
     if not isinstance(error, ValidationError):
         return str(error)
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found)
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in errors)

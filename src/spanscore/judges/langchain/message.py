@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from spanscore.core.context import set_inside
 
 _TOO_MANY = 10**8
 _INPUT = ("input_tokens", "prompt_tokens")
@@ -35,7 +37,7 @@ UNKNOWN = Tokens()
 def tokens_in(usage: Any) -> Tokens:
     """Return the tokens of a usage object, LangChain's or a provider's own; all 0 if a count is implausible.
 
-    A gateway that counted -5 or 1e30 tokens once caused a cost of 5.4e24 USD. One that wrote "many" lost a verdict.
+    A gateway that counted -5 or 1e30 tokens once caused a cost of 5.4e24 USD. A gateway that wrote "many" lost a verdict.
     """
     if not isinstance(usage, Mapping) or not is_believable(usage):
         return UNKNOWN
@@ -103,13 +105,13 @@ class StoredAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """One call of a client as its HTTP transport sees it: the call's limits, and its responses. On the call's thread.
+    """One call of a client, from its HTTP transport's side: the call's limits, and its responses. On the call's thread.
 
     Attributes:
         ends_s: deadline of the whole response; ``time.monotonic``.
         max_bytes: most bytes of one response, inflated.
         max_parts: most values in its JSON; a judge's response has some 30.
-        origin: scheme, host and port of the last request; None before the first one.
+        origin: scheme, host and port of the last request; None before the first request.
         status: HTTP status of the last response; None before its beginning.
         headers: rate-limit headers of the last response, names in lower case.
         body: body of the last response, inflated.
@@ -120,7 +122,7 @@ class Exchange:
         is_counted: whether each response reported its usage.
         is_held: whether the request is kept in ``request`` and not sent.
         request: the kept request; None before it.
-        stored: the response from a batch, which the client reads as if it had just arrived; None = the request is sent.
+        stored: the response from a batch, which the client reads in place of the provider's response; None without one.
     """
 
     ends_s: float
@@ -145,14 +147,14 @@ class Exchange:
         return is_redirect and origin != self.origin
 
     def sent(self, origin: tuple[str, str, int | None]) -> None:
-        """Reset the response: a request is sent, the first one or the target of a redirect."""
+        """Reset the response, because a request is sent: the first request, or the request of a redirect."""
         self.origin = origin
         self.status, self.headers, self.body, self.is_whole, self.said = None, {}, b"", False, {}
 
-    def answered(self, body: bytes, said: Mapping[str, Any]) -> None:
+    def answered(self, body: bytes, values: Mapping[str, Any]) -> None:
         """Record a complete response."""
-        self.body, self.said, self.is_whole = body, said, True
-        tokens = tokens_in(said.get("usage"))
+        self.body, self.said, self.is_whole = body, values, True
+        tokens = tokens_in(values.get("usage"))
         self.tokens = Tokens(*(sum(both) for both in zip(self.tokens, tokens, strict=True)))
         self.is_counted &= any(tokens)
         if self.status is not None and self.status < _FIRST_REDIRECT:
@@ -164,7 +166,7 @@ class Exchange:
         return time.monotonic() >= self.ends_s
 
     def left_s(self, timeout_s: float | None) -> float:
-        """Return the timeout of one step, in seconds: its own, but no more than the time left."""
+        """Return the timeout of one step, in seconds: the step's own timeout, but no more than the time left."""
         left_s = max(_SHORTEST_S, self.ends_s - time.monotonic())
         return left_s if timeout_s is None else min(timeout_s, left_s)
 
@@ -177,14 +179,9 @@ def exchange() -> Exchange | None:
     return _exchange.get()
 
 
-@contextmanager
-def exchanging(mine: Exchange) -> Iterator[None]:
+def exchanging(mine: Exchange) -> AbstractContextManager[None]:
     """Assign the calls inside the block to an exchange."""
-    token = _exchange.set(mine)
-    try:
-        yield
-    finally:
-        _exchange.reset(token)
+    return set_inside(_exchange, mine)
 
 
 def limits_in(headers: Mapping[str, str]) -> dict[str, str]:
@@ -219,7 +216,7 @@ class ModelChoice(NamedTuple):
 
     Attributes:
         text: the text, at most 200,000 characters.
-        finish: the provider's stop reason; None without one.
+        finish: the provider's stop reason; None without a reason.
         trouble: ``declined``, ``cut`` or ``empty``; None for an answer that may contain a verdict.
     """
 
@@ -229,13 +226,13 @@ class ModelChoice(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The trouble as a phrase; empty without any."""
+        """The trouble as a phrase; empty without trouble."""
         return _TROUBLES.get(self.trouble or "", "")
 
 
-def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
+def choices_of(messages: Sequence[Any], exchange: Exchange) -> list[ModelChoice]:
     """Return the texts, stop reasons and troubles of the messages of one response."""
-    raw = heard.said.get("choices")
+    raw = exchange.said.get("choices")
     listed = raw if isinstance(raw, list) else []
     reasons = [choice.get("finish_reason") for choice in listed if isinstance(choice, Mapping)]
     if len(reasons) != len(messages):
@@ -254,26 +251,26 @@ def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
     return choices
 
 
-def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
+def tokens_of(messages: Sequence[Any], exchange: Exchange) -> Tokens:
     """Return the tokens of a response, all its choices together."""
-    told = tokens_in(getattr(messages[0], "usage_metadata", None)) if messages else UNKNOWN
-    return told if any(told) else heard.tokens
+    tokens = tokens_in(getattr(messages[0], "usage_metadata", None)) if messages else UNKNOWN
+    return tokens if any(tokens) else exchange.tokens
 
 
-def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:
-    """Return the name of the model that answered, from the response; None without one."""
-    told = _told_beside(messages, heard)
-    return next((str(one[name]) for one in told for name in _MODELS if one.get(name)), None)
+def model_of(messages: Sequence[Any], exchange: Exchange) -> str | None:
+    """Return the name of the model that answered; None if the response has no name."""
+    metadata = _response_metadata(messages, exchange)
+    return next((str(one[name]) for one in metadata for name in _MODELS if one.get(name)), None)
 
 
-def at_batch_price(messages: Sequence[Any], heard: Exchange) -> bool:
+def at_batch_price(messages: Sequence[Any], exchange: Exchange) -> bool:
     """Whether the provider bills the response at its batch price, by its service tier."""
-    return any(one.get("service_tier") in _BATCH_TIERS for one in _told_beside(messages, heard))
+    return any(one.get("service_tier") in _BATCH_TIERS for one in _response_metadata(messages, exchange))
 
 
-def _told_beside(messages: Sequence[Any], heard: Exchange) -> list[Mapping[str, Any]]:
-    """Return the metadata of a response: its JSON body, and the integration's metadata of each message."""
-    return [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
+def _response_metadata(messages: Sequence[Any], exchange: Exchange) -> list[Mapping[str, Any]]:
+    """Return the metadata of a response: the JSON body, and the integration's metadata of each message."""
+    return [exchange.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
 
 
 def _text(message: Any) -> str:
@@ -310,7 +307,7 @@ def _is_refusal(message: Any) -> bool:
 
 def _finish(message: Any) -> Any:
     metadata = getattr(message, "response_metadata", None) or {}
-    incomplete = metadata.get("incomplete_details")  # of OpenAI's Responses
+    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API sets this key
     if isinstance(incomplete, Mapping) and incomplete.get("reason"):
         return incomplete["reason"]
     return next((metadata[name] for name in _FINISH if metadata.get(name)), None)

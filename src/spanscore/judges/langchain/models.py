@@ -42,14 +42,14 @@ Providers that are not listed take credentials of another kind."""
 
 
 def missing_key(name: str) -> str | None:
-    """Return the variables of which one must be set for ``provider:model``; None if one is set or the provider is unknown."""
+    """Return the environment variables, joined by "or", one of which must be set; None if one is, or for unknown providers."""
     provider, colon, _ = name.strip().partition(":")
     wanted = KEYS.get(provider, ()) if colon else ()
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
 
 
 _OWN = ("model", "base_url")
-_NO_KEY = "none"
+_PLACEHOLDER_KEY = "none"
 """Sent as the key if a client requires one and the server does not."""
 
 
@@ -62,26 +62,29 @@ class ClientSettings(TypedDict, total=False):
     model_kwargs: Mapping[str, Any] | None
 
 
-def client_settings(provider: str, given: ClientSettings) -> dict[str, Any]:
+def client_settings(provider: str, settings: ClientSettings) -> dict[str, Any]:
     """Return the arguments with which a chat model is created, besides its name.
 
-    A judge with its own ``base_url`` gets only a key that is configured for it: the application's key is for another server.
+    If ``base_url`` is set, the application's key is never sent there. Only a key configured for this judge is, or ``none`` if
+    the client requires a key.
 
     Raises:
         ConfigurationError: a setting is invalid; no message contains a key.
         NotReadyError: the configured variable or file does not contain a key.
     """
-    parameters = dict(given.get("model_kwargs") or {})
+    parameters = dict(settings.get("model_kwargs") or {})
     for name in parameters:
         if name.endswith("api_key"):
             raise ConfigurationError(f"model_kwargs names {name!r}; {HOW_TO_GIVE}")
         if name in _OWN:
-            raise ConfigurationError(f"model_kwargs names {name!r}, a setting of its own: write it beside model_kwargs")
-    key = _read_key(given.get("api_key_env"), given.get("api_key_file"))
-    if (address := given.get("base_url")) is not None:
+            raise ConfigurationError(
+                f"model_kwargs contains {name!r}, which is a setting of its own: move it one level up"
+            )
+    key = _read_key(settings.get("api_key_env"), settings.get("api_key_file"))
+    if (address := settings.get("base_url")) is not None:
         _check_address(address)
         parameters["base_url"] = address
-        key = key or (_NO_KEY if provider in KEYS else None)
+        key = key or (_PLACEHOLDER_KEY if provider in KEYS else None)
     if key is not None:
         parameters["api_key"] = SecretStr(key)
     return parameters
@@ -104,7 +107,7 @@ def _read_key(variable: str | None, file: str | Path | None) -> str | None:
 
 
 def _read_variable(variable: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # not quoted: it may be the key itself
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # not quoted, because the name may be the key itself
         raise ConfigurationError(
             "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
         )
@@ -127,18 +130,18 @@ def _read_file(file: Path) -> str:
 
 
 def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
-    """Return the chat model of a name, in the syntax of ``init_chat_model``.
+    """Create the chat model of a name. The name has the syntax of ``init_chat_model``.
 
     Raises:
         ConfigurationError: a library is missing (the message has the ``pip install`` line), the provider is unknown, or the
             settings are invalid for it.
     """
-    made_with = client_settings(name.partition(":")[0], client)
-    return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", made_with)
+    arguments = client_settings(name.partition(":")[0], client)
+    return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
 
 
 def named_embeddings(name: str) -> Any:
-    """Return the embeddings of a name, in the syntax of ``init_embeddings``.
+    """Create the embeddings of a name. The name has the syntax of ``init_embeddings``.
 
     Raises:
         ConfigurationError: a library is missing (the message has the ``pip install`` line), or the provider is unknown.
@@ -146,16 +149,16 @@ def named_embeddings(name: str) -> Any:
     return _named(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
 
 
-def _named(name: str, role: str, of_openai: str, module: str, maker: str, made_with: dict[str, Any]) -> Any:
+def _named(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
-        return openai(of_openai, model, role, made_with)
+        return openai(openai_class, model, role, arguments)
     try:
-        make = getattr(import_module(module), maker)
+        make = getattr(import_module(module), factory_name)
     except ImportError as error:
         raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
     try:
-        return make(name, **made_with)
+        return make(name, **arguments)
     except ImportError as error:  # names the provider's package and its pip line
         raise NotReadyError(f"{role} {name!r}: {error}") from error
     except Exception as error:
@@ -164,40 +167,70 @@ def _named(name: str, role: str, of_openai: str, module: str, maker: str, made_w
 
 
 _SALT = os.urandom(16)
-"""Random salt of this process: a hash from another process cannot be compared, and the key cannot be derived."""
+"""Random salt of this process, so that hashes of two processes never match, and no key can be recovered from one."""
 _NAMES = ("model_name", "model", "model_id", "deployment_name")
 _ADDRESSES = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
-_WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", "project")
+_OWNER_FIELDS = ("openai_organization", "default_headers", "credentials_profile_name", "project")
 """Fields that, besides the key, distinguish two accounts at the same address."""
 
 
 def account_of_model(model: Any) -> Account:
-    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same account.
+    """Return the account of a chat model or embeddings.
 
-    An object with neither address nor key is an account of its own.
+    Two objects have the same account if provider, model, address and secrets are equal. An object with neither address nor
+    secret has an account of its own.
     """
     address, key = _address(model), _hash_secrets(model)
     return Account(_provider(model), model_name(model), address, key if address or key else f"object {id(model)}")
 
 
 def is_in_process(model: Any) -> bool:
-    """Whether a model computes in this process, without address and key; False for a runnable that is not a model."""
+    """Return whether a model has neither an address nor a key, and so seems to run here. False for other runnables."""
     is_model = hasattr(model, "_llm_type") or hasattr(model, "embed_documents")
     return is_model and not _address(model) and not _hash_secrets(model)
 
 
 def model_name(model: Any) -> str:
-    """Return a model's configured name, or its class without one."""
-    named = (getattr(model, attribute, None) for attribute in _NAMES)
-    return next((name for name in named if isinstance(name, str) and name), type_name(model))
+    """Return a model's configured name, or the name of its class if no name is configured."""
+    names = (getattr(model, attribute, None) for attribute in _NAMES)
+    return next((name for name in names if isinstance(name, str) and name), type_name(model))
+
+
+_READ_IMAGES = (
+    *(
+        "gpt-4o",
+        "gpt-4.1",
+        "gpt-4-turbo",
+        "gpt-5",
+        "gpt-6",
+        "claude-",
+        "gemini-",
+        "gemma-3",
+        "gemma-4",
+        "llama-4",
+        "pixtral",
+    ),
+    *("llava", "vision", "-vl", "2.5vl"),
+)
+"""Parts of the names of models that read images, for models without a LangChain profile."""
+
+
+def takes_images(model: Any) -> bool:
+    """Whether a chat model reads images: by its LangChain profile, or by its name if the profile does not state it."""
+    profile = getattr(model, "profile", None)
+    stated = profile.get("image_inputs") if isinstance(profile, Mapping) else None
+    if isinstance(stated, bool):
+        return stated
+    name = model_name(model).lower()
+    return any(part in name for part in _READ_IMAGES)
 
 
 def _provider(model: Any) -> str:
-    """Return the provider as the model's own spans name it (``ls_provider``), else by the model's package."""
-    says = getattr(model, "_get_ls_params", None)
-    named = says().get("ls_provider") if callable(says) else None
-    if named:
-        return str(named)
+    """Return the provider that the model's own spans name (``ls_provider``), otherwise one by the model's package."""
+    parameters = getattr(model, "_get_ls_params", None)
+    provider = parameters().get("ls_provider") if callable(parameters) else None
+    if provider:
+        return str(provider)
     if getattr(model, "azure_endpoint", None):
         return "azure"
     package = module_of(type(model)).partition(".")[0]
@@ -207,16 +240,20 @@ def _provider(model: Any) -> str:
 def _address(model: Any) -> str:
     """Return host, port and path of a model's endpoint; empty if unknown. Credentials and query of the URL are left out."""
     client = getattr(model, "root_client", None) or getattr(model, "client", None)
-    clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))  # Stainless's resources; boto's
-    given = [getattr(one, name, None) for name in ("base_url", "endpoint_url") for one in clients]
-    given += [getattr(model, name, None) for name in _ADDRESSES]
-    address = next((str(one) for one in given if (isinstance(one, str) and one) or hasattr(one, "raw_path")), "")
+    clients = (
+        client,
+        getattr(client, "_client", None),
+        getattr(client, "meta", None),
+    )  # OpenAI's, Anthropic's; boto3's
+    urls = [getattr(each, name, None) for name in ("base_url", "endpoint_url") for each in clients]
+    urls += [getattr(model, name, None) for name in _ADDRESSES]
+    address = next((str(url) for url in urls if (isinstance(url, str) and url) or hasattr(url, "raw_path")), "")
     parts = urlsplit(address if "//" in address else f"//{address}")
     return f"{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
 
 
 def _hash_secrets(model: Any) -> str:
-    """Return a hash of a model's secrets; empty without any. A function that creates keys is represented by its id."""
+    """Return a hash of a model's secrets; empty if it has none. A function that returns a key is hashed by its ``id()``."""
     secrets = sorted(_secrets(model))
     return blake2b(repr(secrets).encode(), key=_SALT, digest_size=16).hexdigest() if secrets else ""
 
@@ -226,7 +263,7 @@ def _secrets(model: Any) -> Iterator[tuple[str, str]]:
         value = getattr(model, name, None)
         if callable(reveal := getattr(value, "get_secret_value", None)):
             yield name, str(reveal())
-        elif value and name in _WHOSE:
+        elif value and name in _OWNER_FIELDS:
             yield name, repr(value)
         elif callable(value) and name.endswith(("_api_key", "_token_provider")):
             yield name, str(id(value))

@@ -1,1 +1,1 @@
-"""The offline judge: it compares words, asks no model and costs nothing."""
+"""The offline judge, which compares words, asks no model and costs nothing."""

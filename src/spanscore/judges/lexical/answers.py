@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from spanscore.core.prompt import ASPECTS, Prompt
+from spanscore.judges.lexical.agent_answers import AGENT_ANSWERS
 from spanscore.judges.lexical.words import (
     LexicalAnswer,
     Words,
@@ -24,6 +25,7 @@ from spanscore.judges.lexical.words import (
     verdicts,
     words,
 )
+from spanscore.judges.rendering import schema_of
 
 
 def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
@@ -65,7 +67,8 @@ _SIGNS: Mapping[str, re.Pattern[str]] = {
 
 
 def _critique(prompt: Prompt) -> Mapping[str, Any]:
-    """Answer a critique. Most aspects exceed a comparison of words: an answer without insults passes, an empty one fails.
+    """Answer a critique. A comparison of words cannot judge most aspects: an answer without insults passes, an empty answer
+    fails.
 
     An undesirable predefined aspect, such as a refusal, holds if its pattern matches. Personal data that the user wrote is not
     a leak. The text is the response, else the question or the whole conversation, else the first field of the evidence.
@@ -104,11 +107,13 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
 
     Next to a refusal, a description of the assistant's purpose ("I answer questions about our ferries.") is noncommittal, too.
     """
-    said = sentences(text_in(prompt, "response"))
-    refused = any(map(gives_up, said))
-    stating = [one for one in said if not states_nothing(one) and not (refused and _OWN_WORK.match(one))]
+    pieces = sentences(text_in(prompt, "response"))
+    refused = any(map(gives_up, pieces))
+    stating = [
+        sentence for sentence in pieces if not states_nothing(sentence) and not (refused and _OWN_WORK.match(sentence))
+    ]
     if not stating:
-        return {"question": " ".join(said), "noncommittal": 1}
+        return {"question": " ".join(pieces), "noncommittal": 1}
     return {"question": stating[prompt.vote_index % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
 
 
@@ -232,8 +237,8 @@ def _relevance(prompt: Prompt) -> Mapping[str, Any]:
 
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
     question = text_in(prompt, "question")
-    wanted, said = words(question), sentences(text_in(prompt, "context"))
-    return {"sentences": [sentence for sentence in said if _share(wanted, words(sentence)) >= _SPEAKS_OF_IT]}
+    wanted, pieces = words(question), sentences(text_in(prompt, "context"))
+    return {"sentences": [sentence for sentence in pieces if _share(wanted, words(sentence)) >= _SPEAKS_OF_IT]}
 
 
 def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
@@ -241,8 +246,8 @@ def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
     question, context = (text_in(prompt, name) for name in ("question", "context"))
     wanted = words(question)
     kind = _kind(question)
-    said = sentences(context)
-    for one, other in zip(said, [*said[1:], ""], strict=True):
+    pieces = sentences(context)
+    for one, other in zip(pieces, [*pieces[1:], ""], strict=True):
         place = f"{one} {other}".strip()
         yield _share(wanted, words(place)), kind is not None and _fits(kind, wanted, place)
 
@@ -335,6 +340,26 @@ def _grade_by_overlap(field: str) -> LexicalAnswer:
 
 
 _BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input")
+_MEANING = re.compile(r"^([^\W\d_][\w-]*): (.+)$", re.MULTILINE)
+
+
+def _choose_category(prompt: Prompt) -> Mapping[str, Any]:
+    """Choose the category whose name and meaning share the most words with the question, else with all of the evidence.
+
+    Without a shared word it is ``other``, else the last category.
+    """
+    listed = schema_of(prompt.output)["properties"]["category"]["enum"]
+    meanings = dict(_MEANING.findall(prompt.instruction))
+    question = words(_by("user", prompt) or " ".join(text_in(prompt, name) for name in prompt.evidence))
+    shares = {
+        word: share_of(words(f"{word.replace('_', ' ')} {meanings.get(word, '')}"), question, of_nothing=0.0)
+        for word in listed
+    }
+    word = max(shares, key=lambda word: shares[word])
+    if not shares[word]:
+        word = next((word for word in listed if word.casefold() == "other"), listed[-1])
+    reason = f"It has {shares[word]:.0%} of the words of the category; a comparison of words sees no more."
+    return {"reason": reason, "category": word}
 
 
 def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
@@ -345,9 +370,9 @@ def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
 def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
     wanted, arrived = text_in(prompt, "desired_outcome"), text_in(prompt, "arrived_outcome")
     if _FAILED.search(arrived) and not _FAILED.search(wanted):
-        return {"reason": "It says that something failed.", "verdict": 0}
+        return {"reason": "The end state reports a failure.", "verdict": 0}
     share = share_of(words(wanted), words(arrived), of_nothing=0.0)
-    return {"reason": f"It holds {share:.0%} of what was wanted.", "verdict": int(share >= _REACHED)}
+    return {"reason": f"It contains {share:.0%} of the user's goal.", "verdict": int(share >= _REACHED)}
 
 
 def _list(prompt: Prompt, name: str) -> list[str]:
@@ -364,12 +389,12 @@ def _end(prompt: Prompt, name: str) -> str:
 
 def _scale(prompt: Prompt) -> Sequence[float]:
     """Return the grades in order: from the answer's schema, else from the rubric in the instruction or the evidence."""
-    told = str(prompt.output.model_json_schema()["properties"]["score"].get("description", ""))
-    if (span := _GRADE_RANGE.fullmatch(told)) is not None:
+    description = str(schema_of(prompt.output)["properties"]["score"].get("description", ""))
+    if (span := _GRADE_RANGE.fullmatch(description)) is not None:
         return range(int(span[1]), int(span[2]) + 1)
     rubric = " ".join([*_LISTED.findall(prompt.instruction), *map(str, prompt.evidence.get("rubrics", ()))])
     return (
-        sorted({float(grade) if "." in grade else int(grade) for grade in _NUMBER.findall(told or rubric)})
+        sorted({float(grade) if "." in grade else int(grade) for grade in _NUMBER.findall(description or rubric)})
         or _OPEN_SCALE
     )
 
@@ -430,6 +455,39 @@ def _share_of(topic: str, text: str) -> float:
     return sum(among(stem, held) for stem in wanted) / len(wanted) if wanted else 0.0
 
 
+_NEXT_PART: Final = re.compile(
+    r",?\s+and\s+(?:also\s+|then\s+)?(?=(?:what|when|where|who|whose|how|which|why|do|does|did|is|are|can|could|will|would|please"
+    r"|tell|give|show|find|book|cancel|send|check|list)\b)",
+    re.IGNORECASE,
+)
+_TOUCHED = 0.3
+"""Minimum share of a part's words that the answer has, if the kind of the requested text is unknown."""
+
+
+def _judge_parts(prompt: Prompt) -> Mapping[str, Any]:
+    """Split the request into sentences, and at "and" before a question word; a text of the requested kind answers a part.
+
+    Without a known kind, the answer needs three of ten words of the part. If the request has a question, sentences without a
+    question mark are no parts.
+    """
+    requests = sentences(_by("user", prompt))
+    questions = [request for request in requests if request.endswith("?")] or requests
+    parts = [part for request in questions for part in _NEXT_PART.split(request)]
+    texts = sentences(_by("assistant", prompt) + text_in(prompt, "response"))
+    answered = [(part, _is_answered(part, texts)) for part in parts if _topic(part)]
+    reason = {True: "The answer has words of that kind.", False: "The answer has nothing of that kind."}
+    return {"parts": [{"part": part, "reason": reason[done], "verdict": int(done)} for part, done in answered]}
+
+
+def _is_answered(part: str, texts: Sequence[str]) -> bool:
+    wanted, kind = words(part), _kind(part)
+    stating = [sentence for sentence in texts if not gives_up(sentence)]
+    if kind is not None and any(_fits(kind, wanted, sentence) for sentence in stating):
+        return True
+    share = max((share_of(wanted, words(sentence), of_nothing=0.0) for sentence in stating), default=0.0)
+    return share >= (_TOUCHED if kind is None else _SAYS_IT)
+
+
 _CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
 _ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISED})*|\d+(?:[.,:]\d+)*")
 
@@ -477,6 +535,7 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
     "decompose_reference": _decompose,
     "score_criteria": _grade_by_overlap("reason"),
     "score_rubric": _grade_by_overlap("feedback"),
+    "choose_category": _choose_category,
     "infer_goal_outcome": _infer_goal_outcome,
     "compare_outcome": _compare_outcome,
     "judge_context": _judge_context,
@@ -492,5 +551,7 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
     "judge_groundedness_2": _groundedness_by_sentence,
     "extract_entities_reference": _extract_entities,
     "extract_entities_contexts": _extract_entities,
+    "judge_parts": _judge_parts,
+    **AGENT_ANSWERS,
 }
 """Prompt step → the function that answers it."""

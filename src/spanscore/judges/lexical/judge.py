@@ -1,4 +1,4 @@
-"""The offline judge: it answers the prompts of built-in metrics by comparing words. Deterministic, free, and a heuristic."""
+"""The offline judge, a deterministic heuristic that answers the prompts of built-in metrics by comparing words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_THE_EXCHANGE = (
 
 
 class LexicalJudge:
-    """A judge that needs no model: it compares words, numbers, names and negations.
+    """A judge that needs no model, and compares words, numbers, names and negations.
 
     It is meant for tests, demos and a first look without a key, not as a basis for decisions. It detects a number or a name
     that is not in the context, an added or dropped "not", and a statement whose words are mostly foreign to the context. It
@@ -35,14 +35,19 @@ class LexicalJudge:
     Measured on 44 questions, each with a context that answers it, mostly in other words, a near miss on the same subject that
     does not, and an unrelated context (tests/data/context_relevance.jsonl): shown the reference answer (ContextPrecision) AUC
     0.966 on the 22 questions it was not tuned on (0.90 on the 22 it was). Shown the question alone (ContextRelevance): 0.85
-    against the contexts of the other questions and 0.87 against the unrelated ones (0.97 and 0.94 on the tuning half), but 0.51
-    against the near misses (0.85), as good as chance: without the answer it cannot separate the same subject from an answer.
+    against the contexts of the other questions and 0.87 against the unrelated questions (0.97 and 0.94 on the tuning half),
+    but 0.51 against the near misses (0.85), as good as chance: without the answer it cannot separate the same subject from an
+    answer.
 
     Measured with AnswerCorrectness on 48 answers with a reference (24 questions, each with a right and a wrong answer;
     tests/data/answers.jsonl): AUC 0.979 on the twelve questions it was not tuned on (0.979 on the twelve it was), mean scores
     0.71 and 0.12. With TopicAdherence on 32 conversations (16 assistants, each keeping to its topics and straying;
     tests/data/conversations.jsonl): AUC 1.00 on both halves, mean scores 1.00 and 0.21. These data favour a comparison of
     words: they name topics in words that the users use too.
+
+    Measured with the metrics of agents on twelve cases each, for which it was written (tests/metrics/agent_cases.py): the
+    value is right in 12 cases for ``tool_arguments``, in 10 for ``tool_selection``, ``error_recovery`` and
+    ``plan_adherence``, and in 9 for ``step_efficiency`` and ``answer_completeness``.
 
     It raises JudgeError for a step without a heuristic.
     """

@@ -78,7 +78,7 @@ _NUMBERS: dict[str, str] = {
     **{"hundred": "100", "thousand": "1000", "twice": "2", "half": "0.5", "dozen": "12"},
 }
 _VAGUE_NUMBERS = frozenset({"0", "0.5", "1"})
-"""Numbers in idioms ("one of them", "half a day", "below zero"); they are not compared."""
+"""Numbers in idioms ("one of them", "half a day", "below zero"), which are not compared."""
 _WHOLE_CLAUSE = listed("required needed necessary allowed possible permitted available included mandatory true")
 """Words before which "not" negates the words in front of it: "insurance is not required"."""
 _REACH = 2
@@ -177,14 +177,14 @@ def _denied(lowered: list[str]) -> list[str]:
     found: list[str] = []
     for place, low in enumerate(lowered):
         if _denies(low):
-            after = _reached(lowered[place + 1 :])
+            after = _read_reach(lowered[place + 1 :])
             found += after
             if after and lowered[place + 1 :] and any(word in _WHOLE_CLAUSE for word in lowered[place + 1 : place + 4]):
-                found += _reached(lowered[:place][::-1])
+                found += _read_reach(lowered[:place][::-1])
     return found
 
 
-def _reached(lowered: list[str]) -> list[str]:
+def _read_reach(lowered: list[str]) -> list[str]:
     """Return the first two content stems, up to the next punctuation."""
     stems: list[str] = []
     for low in lowered:
@@ -251,18 +251,18 @@ def _denial(said: Words, place: Words) -> str | None:
     if denied := sorted(only_denied):
         return f"The context denies it: {', '.join(denied)}."
     if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
-        return f"The context says so, the statement denies it: {', '.join(denied)}."
+        return f"The context affirms it, the statement denies it: {', '.join(denied)}."
     return "The statement denies something, the context does not." if said.denied and not place.denied else None
 
 
 def _opposite(said: Words, place: Words) -> str | None:
     opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
     opposed = [stem for stem in opposed if not among(stem, place.content)]
-    return f"The context says the opposite of {', '.join(opposed)}." if opposed else None
+    return f"The context contains the opposite of {', '.join(opposed)}." if opposed else None
 
 
 def among(stem: str, stems: Iterable[str]) -> bool:
-    """Whether a stem, or one of its word family, is among others."""
+    """Whether a stem, or one of its word family, is among other stems."""
     return any(akin(stem, other) for other in stems)
 
 

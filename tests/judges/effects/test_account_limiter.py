@@ -1,4 +1,4 @@
-"""One gate per account: the order of sending, and the effects of a place, a refusal and a broken judge; in virtual time."""
+"""One limiter per account: the order of sending, and the effects of a place, a refusal and a broken judge; in virtual time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from math import inf
 
 import pytest
 from tests.judges.models import QUESTION
@@ -82,30 +83,30 @@ def raising(error: Exception, *, until: int = 1_000_000, then: Answer = at_once)
     return answer
 
 
-def gated(judge: Scripted, **settings: float) -> RateLimited:
-    return RateLimited(judge, dice=lambda longest: longest, **settings)  # type: ignore[arg-type]  # keywords of it
+def limited_judge(judge: Scripted, **settings: float) -> RateLimited:
+    return RateLimited(judge, jitter=lambda longest: longest, **settings)  # type: ignore[arg-type]  # keywords of it
 
 
-async def asked(judge: RateLimited, **asker: object) -> Reply | JudgeError:
-    with asked_by(ScoreContext(**asker)):  # type: ignore[arg-type]  # fields of it
+async def asked(judge: RateLimited, **current_score: object) -> Reply | JudgeError:
+    with asked_by(ScoreContext(**current_score)):  # type: ignore[arg-type]  # fields of it
         try:
             return await judge.ask(QUESTION)
         except JudgeError as error:
             return error
 
 
-async def many(judge: RateLimited, number: int, **asker: object) -> list[Reply | JudgeError]:
-    return await asyncio.gather(*(asked(judge, **asker) for _ in range(number)))
+async def many(judge: RateLimited, number: int, **current_score: object) -> list[Reply | JudgeError]:
+    return await asyncio.gather(*(asked(judge, **current_score) for _ in range(number)))
 
 
 def state(judge: RateLimited) -> AccountState:
-    return replace(judge.gate.state, account=Account("", ""))
+    return replace(judge.limiter.state, account=Account("", ""))
 
 
 def test_no_more_are_out_than_there_are_places() -> None:
     async def scene() -> None:
         inner = Scripted(never)
-        tasks = [asyncio.create_task(asked(gated(inner, max_concurrency=3))) for _ in range(10)]
+        tasks = [asyncio.create_task(asked(limited_judge(inner, max_concurrency=3))) for _ in range(10)]
         await asyncio.sleep(1.0)
         assert len(inner.sent_s) == 3
         for task in tasks:
@@ -114,27 +115,27 @@ def test_no_more_are_out_than_there_are_places() -> None:
     run(scene())
 
 
-def test_two_judges_of_one_account_share_its_gate_and_the_stricter_limit_holds() -> None:
+def test_two_judges_of_one_account_share_its_limiter_and_the_stricter_limit_holds() -> None:
     one, other = Scripted(at_once, account="k"), Scripted(at_once, account="k")
 
-    first, second = gated(one, max_concurrency=2), gated(other, max_concurrency=8)
+    first, second = limited_judge(one, max_concurrency=2), limited_judge(other, max_concurrency=8)
 
-    assert first.gate is second.gate
-    assert (first.gate.state.ceiling, len(first.gate.state.notes)) == (2, 1)
-    assert gated(Scripted(at_once, account="another key")).gate is not first.gate
+    assert first.limiter is second.limiter
+    assert (first.limiter.state.ceiling, len(first.limiter.state.notes)) == (2, 1)
+    assert limited_judge(Scripted(at_once, account="another key")).limiter is not first.limiter
 
 
 def test_a_model_of_this_process_has_one_place_and_a_service_up_to_64() -> None:
     local = Scripted(at_once)
     local.in_process = True  # type: ignore[attr-defined]
 
-    assert [gated(one).gate.ceiling for one in (local, Scripted(at_once))] == [1, 64]
-    assert gated(local, max_concurrency=4).gate.ceiling == 4
+    assert [limited_judge(one).limiter.ceiling for one in (local, Scripted(at_once))] == [1, 64]
+    assert limited_judge(local, max_concurrency=4).limiter.ceiling == 4
 
 
 def test_a_metric_with_many_questions_does_not_starve_one_with_a_single_one() -> None:
     async def scene() -> float:
-        judge = gated(Scripted(after_a_second), max_concurrency=2)
+        judge = limited_judge(Scripted(after_a_second), max_concurrency=2)
         crowd = [asyncio.create_task(asked(judge, metric="many", held_until_s=99.0)) for _ in range(40)]
         await asyncio.sleep(0.5)
         await asked(judge, metric="one", held_until_s=99.0)
@@ -147,7 +148,7 @@ def test_a_metric_with_many_questions_does_not_starve_one_with_a_single_one() ->
 
 def test_waiting_is_no_time_in_which_a_judge_works() -> None:
     async def scene() -> tuple[bool, bool]:
-        judge, waits = gated(Scripted(after_a_second), max_concurrency=1), ScoreContext()
+        judge, waits = limited_judge(Scripted(after_a_second), max_concurrency=1), ScoreContext()
 
         async def question() -> None:
             with asked_by(waits), waits.asks():
@@ -166,7 +167,7 @@ def test_waiting_is_no_time_in_which_a_judge_works() -> None:
 
 def test_who_waits_for_longer_than_max_wait_is_rate_limited_by_a_limit() -> None:
     async def scene() -> tuple[float, list[Reply | JudgeError]]:
-        judge = gated(Scripted(thread_that_hangs), max_concurrency=1, queue_timeout=20.0, max_attempts=1)
+        judge = limited_judge(Scripted(thread_that_hangs), max_concurrency=1, queue_timeout=20.0, max_attempts=1)
         first = asyncio.create_task(asked(judge))
         await asyncio.sleep(0)
         error = await asked(judge, taken_s=-5.0)
@@ -182,9 +183,9 @@ def test_who_waits_for_longer_than_max_wait_is_rate_limited_by_a_limit() -> None
 def test_a_call_that_hangs_keeps_its_place_until_it_has_really_ended() -> None:
     async def scene() -> list[float]:
         inner = Scripted(thread_that_hangs)
-        judge = gated(inner, max_concurrency=1, timeout=10.0, max_attempts=1)
+        judge = limited_judge(inner, max_concurrency=1, timeout=10.0, max_attempts=1)
         assert isinstance(await asked(judge), JudgeTimeout)
-        assert (now_s(), judge.gate.state.inflight) == (10.0, 1)
+        assert (now_s(), judge.limiter.state.inflight) == (10.0, 1)
         inner.answer = at_once
         await asked(judge)
         return inner.sent_s
@@ -195,7 +196,7 @@ def test_a_call_that_hangs_keeps_its_place_until_it_has_really_ended() -> None:
 def test_a_question_that_is_called_back_gives_its_place_back() -> None:
     async def scene() -> None:
         inner = Scripted(never)
-        judge = gated(inner, max_concurrency=1)
+        judge = limited_judge(inner, max_concurrency=1)
         out, waiting = (asyncio.create_task(asked(judge)) for _ in range(2))
         await asyncio.sleep(1.0)
         waiting.cancel()
@@ -210,12 +211,12 @@ def test_a_question_that_is_called_back_gives_its_place_back() -> None:
 
 def test_leave_that_comes_as_its_question_is_called_back_is_not_lost() -> None:
     async def scene() -> None:
-        judge = gated(Scripted(after_a_second), max_concurrency=1)
+        judge = limited_judge(Scripted(after_a_second), max_concurrency=1)
         first, second = (asyncio.create_task(asked(judge)) for _ in range(2))
         first.add_done_callback(lambda _: second.cancel())
         await asyncio.wait({first, second})
         assert await asked(judge) is GOOD
-        assert judge.gate.state.inflight == 0
+        assert judge.limiter.state.inflight == 0
 
     run(scene())
 
@@ -224,7 +225,7 @@ def test_what_may_pass_is_asked_again_and_each_attempt_is_recorded() -> None:
     async def scene() -> list[float]:
         inner = Scripted(raising(DOWN, until=3))
         with recorded_calls() as calls:
-            assert await asked(gated(inner)) is GOOD
+            assert await asked(limited_judge(inner)) is GOOD
         assert [call.error_type for call in calls] == ["connection"] * 3
         return inner.sent_s
 
@@ -234,38 +235,68 @@ def test_what_may_pass_is_asked_again_and_each_attempt_is_recorded() -> None:
 def test_what_will_not_pass_is_not_asked_again() -> None:
     inner = Scripted(raising(JudgeError("declined", error_type="declined")))
 
-    assert run(asked(gated(inner))).error_type == "declined"  # type: ignore[union-attr]
+    assert run(asked(limited_judge(inner))).error_type == "declined"  # type: ignore[union-attr]
     assert len(inner.sent_s) == 1
 
 
 def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
     inner = Scripted(raising(DOWN))
 
-    assert run(asked(gated(inner))) is DOWN
+    assert run(asked(limited_judge(inner))) is DOWN
     assert len(inner.sent_s) == 4
 
 
 def test_a_question_given_up_is_recorded_as_what_it_may_have_come_to() -> None:
     async def scene() -> None:
         with recorded_calls() as calls:
-            assert isinstance(await asked(gated(Scripted(never), max_attempts=2, timeout=5.0)), JudgeTimeout)
+            assert isinstance(await asked(limited_judge(Scripted(never), max_attempts=2, timeout=5.0)), JudgeTimeout)
         (call,) = calls
         assert (call.error_type, call.estimated, call.input_tokens > 10) == ("timeout", True, True)
 
     run(scene())
 
 
+def test_a_judge_that_is_away_is_asked_again_after_its_retry_after() -> None:
+    inner = Scripted(raising(JudgeUnavailable("busy", retry_after_s=9.0), until=1))
+
+    assert run(asked(limited_judge(inner))) is GOOD
+    assert inner.sent_s == [0.0, 9.5]
+
+
+def test_a_judge_that_is_away_for_more_than_a_minute_is_not_asked_again() -> None:
+    inner = Scripted(raising(closed := JudgeUnavailable("closed for today", retry_after_s=3_600.0)))
+
+    assert run(asked(limited_judge(inner))) is closed
+    assert len(inner.sent_s) == 1
+
+
+def test_a_long_retry_after_ends_no_question_once_others_fail_too() -> None:
+    inner = Scripted(raising(JudgeUnavailable("away", retry_after_s=120.0), until=20))
+
+    answers = run(many(limited_judge(inner, max_concurrency=1), 10))
+
+    assert [answer is GOOD for answer in answers[-5:]] == [True] * 5
+
+
+def test_a_judge_without_a_deadline_may_take_any_time() -> None:
+    async def after_an_hour(_: int) -> Reply:
+        await asyncio.sleep(3_600.0)
+        return GOOD
+
+    assert run(asked(limited_judge(Scripted(after_an_hour), timeout=inf))) is GOOD
+
+
 def test_a_refusal_for_load_costs_no_attempt() -> None:
     inner = Scripted(raising(JudgeOverloaded("busy"), until=8))
 
-    assert run(asked(gated(inner, max_attempts=1))) is GOOD
+    assert run(asked(limited_judge(inner, max_attempts=1))) is GOOD
     assert len(inner.sent_s) == 9
 
 
 def test_retry_after_stops_the_whole_account_and_then_they_leave_one_by_one() -> None:
     async def scene() -> tuple[list[float], AccountState]:
         inner = Scripted(raising(JudgeOverloaded("busy", retry_after_s=20.0), until=1, then=after_a_second))
-        judge = gated(inner)
+        judge = limited_judge(inner)
         await many(judge, 4)
         return inner.sent_s[4:], state(judge)
 
@@ -277,7 +308,7 @@ def test_retry_after_stops_the_whole_account_and_then_they_leave_one_by_one() ->
 def test_who_comes_while_the_account_is_stopped_leaves_after_it_at_the_learned_pace() -> None:
     async def scene() -> list[float]:
         inner = Scripted(raising(JudgeOverloaded("busy", retry_after_s=20.0), until=1, then=after_a_second))
-        judge = gated(inner)
+        judge = limited_judge(inner)
         first = asyncio.create_task(asked(judge))
         await asyncio.sleep(1.0)
         await asyncio.gather(first, many(judge, 10))
@@ -297,7 +328,7 @@ def test_what_headers_say_is_left_is_not_overrun() -> None:
         return replace(GOOD, headers={f"x-ratelimit-{name}-requests": value for name, value in headers.items()})
 
     async def scene() -> list[Reply | JudgeError]:
-        judge = gated(Scripted(one_a_second_and_three_at_first))
+        judge = limited_judge(Scripted(one_a_second_and_three_at_first))
         return [await asked(judge), *await many(judge, 9)]
 
     assert [type(end) for end in run(scene())] == [Reply] * 10
@@ -310,7 +341,7 @@ def test_where_a_key_is_wrong_those_who_wait_end_at_once_with_that_error() -> No
             raise JudgeError("wrong key", error_type="not_allowed")
 
         inner = Scripted(refuses)
-        judge = gated(inner, max_concurrency=1)
+        judge = limited_judge(inner, max_concurrency=1)
         errors = [*await many(judge, 5), await asked(judge)]
         assert [error.error_type for error in errors] == ["not_allowed"] * 6  # type: ignore[union-attr]
         assert [error.request_sent for error in errors] == [True] + [False] * 5  # type: ignore[union-attr]
@@ -325,7 +356,7 @@ def test_where_a_key_is_wrong_those_who_wait_end_at_once_with_that_error() -> No
 def test_an_account_without_money_is_asked_every_five_minutes_and_its_questions_name_the_quota() -> None:
     async def scene() -> None:
         inner = Scripted(raising(JudgeOutOfQuota("no money")))
-        errors = await many(gated(inner, queue_timeout=400.0), 2)
+        errors = await many(limited_judge(inner, queue_timeout=400.0), 2)
         assert [type(error) for error in errors] == [JudgeRateLimited] * 2
         assert [error.error_type for error in errors] == ["quota"] * 2  # type: ignore[union-attr]
         assert all("quota" in str(error) for error in errors)
@@ -343,7 +374,7 @@ def test_while_a_judge_is_away_questions_wait_and_none_is_lost() -> None:
 
     async def scene() -> None:
         inner = Scripted(down_for_a_minute)
-        judge, tasks = gated(inner), []
+        judge, tasks = limited_judge(inner), []
         for _ in range(450):
             tasks.append(asyncio.create_task(asked(judge)))
             await asyncio.sleep(0.2)
@@ -358,10 +389,10 @@ def test_while_a_judge_is_away_questions_wait_and_none_is_lost() -> None:
 def test_a_probe_needs_no_place_where_calls_that_hang_have_them_all() -> None:
     async def scene() -> None:
         inner = Scripted(thread_that_hangs)
-        judge = gated(inner, timeout=1.0, queue_timeout=50.0)
+        judge = limited_judge(inner, timeout=1.0, queue_timeout=50.0)
         errors = await many(judge, 40)
         assert {error.error_type for error in errors} == {"breaker_open"}  # type: ignore[union-attr]
-        assert judge.gate.state.inflight <= judge.gate.state.places + 16
+        assert judge.limiter.state.inflight <= judge.limiter.state.places + 16
         assert max(inner.sent_s) > 10.0
 
     run(scene())
@@ -374,7 +405,7 @@ def test_retries_of_an_account_are_bounded_by_its_answers() -> None:
         return GOOD
 
     async def scene() -> None:
-        judge = gated(Scripted(every_other), max_attempts=2)
+        judge = limited_judge(Scripted(every_other), max_attempts=2)
         ends = [await asked(judge) for _ in range(200)]
         assert state(judge).retries <= 20 + 0.5 * ends.count(GOOD)
         assert DOWN in ends
@@ -383,15 +414,15 @@ def test_retries_of_an_account_are_bounded_by_its_answers() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_gate_is_as_new_in_a_forked_child() -> None:
+def test_a_limiter_is_as_new_in_a_forked_child() -> None:
     async def scene() -> int:
-        judge = gated(Scripted(never), max_concurrency=2)
+        judge = limited_judge(Scripted(never), max_concurrency=2)
         tasks = [asyncio.create_task(asked(judge)) for _ in range(5)]
         await asyncio.sleep(1.0)
         child = os.fork()
         if not child:
             os._exit(state(judge) != AccountState(Account("", ""), places=2.0, ceiling=2))
-        assert (judge.gate.state.inflight, judge.gate.state.waiting) == (2, 3)
+        assert (judge.limiter.state.inflight, judge.limiter.state.waiting) == (2, 3)
         for task in tasks:
             task.cancel()
         return child
@@ -399,16 +430,16 @@ def test_a_gate_is_as_new_in_a_forked_child() -> None:
     assert os.waitpid(run(scene()), 0)[1] == 0
 
 
-def test_a_gate_works_on_one_loop_after_another() -> None:
-    judge = gated(Scripted(after_a_second), max_concurrency=1)
+def test_a_limiter_works_on_one_loop_after_another() -> None:
+    judge = limited_judge(Scripted(after_a_second), max_concurrency=1)
 
     assert [run(many(judge, 3)) for _ in range(2)] == [[GOOD] * 3] * 2
 
 
 def test_a_key_is_shown_nowhere() -> None:
-    judge = gated(Scripted(at_once, account="hash of a key"))
+    judge = limited_judge(Scripted(at_once, account="hash of a key"))
 
-    assert "hash" not in f"{judge.gate.state} {judge} {judge.gate.account}"
+    assert "hash" not in f"{judge.limiter.state} {judge} {judge.limiter.account}"
 
 
 def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None:
@@ -416,11 +447,11 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
         raise DOWN if number <= 12 else JudgeBudgetSpent("none left: nothing was sent")
 
     async def breaker_after() -> str:
-        gated = RateLimited(Scripted(answer), max_attempts=1, queue_timeout=8.0)
-        await asyncio.gather(*(gated.ask(QUESTION) for _ in range(12)), return_exceptions=True)
+        limited = RateLimited(Scripted(answer), max_attempts=1, queue_timeout=8.0)
+        await asyncio.gather(*(limited.ask(QUESTION) for _ in range(12)), return_exceptions=True)
         with pytest.raises(JudgeBudgetSpent):
-            await gated.ask(QUESTION)
-        return gated.gate.state.breaker
+            await limited.ask(QUESTION)
+        return limited.limiter.state.breaker
 
     assert run(breaker_after()) == "open"
 
@@ -428,7 +459,7 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
 def test_a_question_that_fails_alone_is_not_excused_by_its_own_failures() -> None:
     inner = Scripted(raising(DOWN))
 
-    error = run(asked(gated(inner, max_attempts=8)))
+    error = run(asked(limited_judge(inner, max_attempts=8)))
 
     assert error is DOWN
     assert len(inner.sent_s) == 8

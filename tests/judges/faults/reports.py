@@ -35,7 +35,7 @@ SHORT = Pace(length=1 / 20, timeout_s=0.75, per_s=20.0, units=0.1, spare=20, clo
 
 
 @dataclass(slots=True)
-class Told:
+class FaultReport:
     """The results of a row.
 
     Attributes:
@@ -69,42 +69,42 @@ class Told:
             self.missed.append(f"{what}: {value:.4g}, {allowed}")
 
 
-def told_of(stage: Stage, *servers: FaultyOpenAI) -> Told:
+def report_of(stage: Stage, *servers: FaultyOpenAI) -> FaultReport:
     """Wait for the submitted units, and check the rules for every row: each unit has one outcome, every request is a call."""
     stage.ended(120)
     asked = [one for server in servers for one in server.asked]
-    told = Told(
+    report = FaultReport(
         f"{stage.scored()} of {stage.submitted * len(stage.scorer.status().eligible)}",
         len(asked) / max(1, stage.scored()),
         stage.rest(),
     )
     status = stage.scorer.status()
     ended = sum(stage.outcomes().values())
-    told.same(
+    report.same(
         "eligible − Σ outcomes − pending", sum(status.eligible.values()) - ended - sum(status.pending.values()), 0
     )
-    told.same("collections that do not add up", stage.broken, [])
-    return told
+    report.same("collections that do not add up", stage.broken, [])
+    return report
 
 
-def check_billed(told: Told, stage: Stage, server: FaultyOpenAI) -> None:
+def check_billed(report: FaultReport, stage: Stage, server: FaultyOpenAI) -> None:
     """Check that tokens and cost equal the server's bill, and that there is a call for every request."""
     calls = stage.calls()
-    told.same("calls for requests", sum(not call.cached for call in calls), len(server.asked))
+    report.same("calls for requests", sum(not call.cached for call in calls), len(server.asked))
     known = [call for call in calls if not call.estimated]
     billed = [one for one in server.asked if one.status == 200]
     tokens = sum(one.input_tokens for one in billed), sum(one.output_tokens for one in billed)
-    told.same("tokens", (sum(c.input_tokens for c in known), sum(c.output_tokens for c in known)), tokens)
+    report.same("tokens", (sum(c.input_tokens for c in known), sum(c.output_tokens for c in known)), tokens)
     usd = sum(count * price for count, price in zip(tokens, PRICE, strict=True)) / 1e6
     counted = sum(call.cost_usd or 0.0 for call in known)
-    told.most("relative error of the counted money", abs(counted - usd) / max(usd, 1e-9), 0.01)
+    report.most("relative error of the counted money", abs(counted - usd) / max(usd, 1e-9), 0.01)
 
 
-def check_scored(told: Told, stage: Stage, share: float = 1.0) -> None:
+def check_scored(report: FaultReport, stage: Stage, share: float = 1.0) -> None:
     units = stage.submitted * len(stage.scorer.status().eligible)
-    told.least("share scored", stage.scored() / units, share)
+    report.least("share scored", stage.scored() / units, share)
 
 
-def check_requests(told: Told, stage: Stage, server: FaultyOpenAI, per_score: float, pace: Pace) -> None:
+def check_requests(report: FaultReport, stage: Stage, server: FaultyOpenAI, per_score: float, pace: Pace) -> None:
     wasted = len(server.asked) - stage.scored()
-    told.most("requests wasted", wasted, (per_score - 1) * stage.scored() + pace.spare)
+    report.most("requests wasted", wasted, (per_score - 1) * stage.scored() + pace.spare)

@@ -1,0 +1,230 @@
+"""The lexical judge's answers about an agent's tool calls and plans, by comparing words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from spanscore.core.prompt import Prompt
+from spanscore.judges.lexical.words import LexicalAnswer, Words, among, messages_in, said_in, share_of, words
+
+_CONVERSATION: Final = "user_input"
+_GROUNDED: Final = 0.5
+"""Minimum share of a value's words that earlier messages have."""
+_TAKEN: Final = 0.5
+"""Minimum share of a step's words that a later tool call has."""
+_ERROR: Final = re.compile(
+    r"\A\W*(?:error|exception|traceback|fail)|\"error\"\s*:|\b(?:timed out|timeout|could not|cannot|can't|unable to|unavailable"
+    r"|denied|forbidden|invalid)\b",
+    re.IGNORECASE,
+)
+_ADMITS: Final = re.compile(
+    r"\?|\b(?:can(?:no|')t|could(?: not|n't)|unable|failed|error|not (?:find|found|possible|available|work)|sorry|unfortunately"
+    r"|no such|problem)\b",
+    re.IGNORECASE,
+)
+"""Words with which an agent reports a failure, and the sign of a question to the user."""
+_ITEM: Final = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*•])\s+(\S.*)$", re.MULTILINE)
+_SEVERAL: Final = 2
+
+
+class _Call(NamedTuple):
+    """A tool call with its surroundings.
+
+    Attributes:
+        number: number of the call.
+        tool: name of the tool.
+        args: argument name → value.
+        request: the user's last message before it.
+        text: text of the message that makes the call.
+        before: all texts before it.
+        result: text of its result; empty if unknown.
+        after: messages after it, up to the user's next message.
+    """
+
+    number: int
+    tool: str
+    args: Any
+    request: str
+    text: str
+    before: str
+    result: str
+    after: Sequence[Mapping[str, Any]]
+
+
+def _calls(prompt: Prompt) -> Iterator[_Call]:
+    """Yield the calls that the question lists, in the order of the conversation."""
+    wanted = {call["call"] for call in prompt.evidence.get("calls", ())}
+    messages = messages_in(prompt, _CONVERSATION)
+    number, request, before = 0, "", [""]
+    for place, message in enumerate(messages):
+        request = str(message.get("content", "")) if message["role"] == "user" else request
+        for index, call in enumerate(message.get("tool_calls", ())):
+            number += 1
+            if number in wanted:
+                after = _up_to_user(messages[place + 1 :])
+                results = [str(later.get("content", "")) for later in after if later["role"] == "tool"]
+                result = results[index] if index < len(results) else ""
+                text = str(message.get("content", ""))
+                yield _Call(number, str(call["name"]), call["args"], request, text, "\n".join(before), result, after)
+        before.append(said_in(message))
+
+
+def _up_to_user(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    end = next((place for place, message in enumerate(messages) if message["role"] == "user"), len(messages))
+    return messages[:end]
+
+
+def _row(call: _Call, fault: str | None) -> dict[str, Any]:
+    return {
+        "call": call.number,
+        "reason": fault or "Nothing in its words speaks against it.",
+        "verdict": int(not fault),
+    }
+
+
+def _plain(name: str) -> str:
+    """Return a tool's name as words: ``find_departures`` and ``findDepartures`` as ``find departures``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", name).casefold()
+
+
+def _judge_selection(prompt: Prompt) -> Mapping[str, Any]:
+    """Call a tool wrong if it is not on offer, or if it shares no word with the request and an unused tool does.
+
+    Words of the message that makes the call count as words of the request.
+    """
+    offered = {str(tool["name"]): tool for tool in prompt.evidence.get("tools", ())}
+    texts = {name: f"{_plain(name)} {tool.get('description', '')}" for name, tool in offered.items()}
+    calls = [*_calls(prompt)]
+    unused = {name: text for name, text in texts.items() if all(call.tool != name for call in calls)}
+    return {"calls": [_row(call, _other_tool(call, texts, unused)) for call in calls]}
+
+
+def _other_tool(call: _Call, texts: Mapping[str, str], unused: Mapping[str, str]) -> str | None:
+    if not texts:
+        return None
+    if call.tool not in texts:
+        return f"{call.tool} is not on offer."
+    if _shares_word(f"{call.request}\n{call.text}", texts[call.tool]):
+        return None
+    better = next((name for name, text in unused.items() if _shares_word(call.request, text)), None)
+    return better and f"{better} has words of the request, and {call.tool} has none."
+
+
+def _shares_word(request: str, text: str) -> bool:
+    held = words(text).content
+    return any(among(stem, held) for stem in words(request).content)
+
+
+def _judge_arguments(prompt: Prompt) -> Mapping[str, Any]:
+    """Call arguments wrong if most words of a value, or a number, are in no earlier message and not in the tool's schema."""
+    definitions = {str(tool["name"]): str(tool.get("parameters", "")) for tool in prompt.evidence.get("tools", ())}
+    return {"calls": [_row(call, _foreign(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
+
+
+def _foreign(call: _Call, schema: str) -> str | None:
+    """Return the objection to a value that is in no earlier message; None without such a value."""
+    context = f"{call.before}\n{schema}"
+    for value in _leaves(call.args):
+        text = str(value)
+        content = words(text)
+        is_quoted = not content.numbers and text.casefold() in context.casefold()
+        if not is_quoted and share_of(content, words(context), of_nothing=1.0) < _GROUNDED:
+            return f"{text!r} is in no earlier message."
+    return None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in inner:
+        yield from _leaves(item)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _judge_steps(prompt: Prompt) -> Mapping[str, Any]:
+    """Call a call needless if an earlier one for the same request, which did not fail, has the same tool and words."""
+    seen: set[tuple[str, ...]] = set()
+    rows = []
+    for call in _calls(prompt):
+        values = words(" ".join(map(str, _leaves(call.args))))
+        key = (call.request, call.tool, *sorted({*values.content, *values.numbers}))
+        rows.append(_row(call, "An earlier call has the same words." if key in seen else None))
+        if not _ERROR.search(call.result):
+            seen.add(key)
+    return {"calls": rows}
+
+
+def _judge_recovery(prompt: Prompt) -> Mapping[str, Any]:
+    """Call a failure ignored if no different tool call and no word about it follows."""
+    rows = []
+    for call in _calls(prompt):
+        failed = bool(_ERROR.search(call.result))
+        ignored = failed and not any(_reacts(message, call) for message in call.after)
+        row = _row(call, "Nothing after the error refers to it." if ignored else None)
+        rows.append({**row, "failed": int(failed)})
+    return {"calls": rows}
+
+
+def _reacts(message: Mapping[str, Any], call: _Call) -> bool:
+    """Whether a message after a failed call makes another call, or speaks of the failure."""
+    if message["role"] != "assistant":
+        return False
+    made = [(other["name"], other["args"]) for other in message.get("tool_calls", ())]
+    return any(other != (call.tool, call.args) for other in made) or bool(
+        _ADMITS.search(str(message.get("content", "")))
+    )
+
+
+def _judge_plan(prompt: Prompt) -> Mapping[str, Any]:
+    """Take the agent's last list before a tool call for its plan; a step was taken if such a call has half of its words."""
+    messages = messages_in(prompt, _CONVERSATION)
+    calls_tools = any("tool_calls" in message for message in messages)
+    for place in reversed(range(len(messages))):
+        steps, calls = _plan_in(messages[place]), _calls_from(messages[place:])
+        if len(steps) >= _SEVERAL and (calls or not calls_tools):
+            made = [words(f"{_plain(str(call['name']))} {' '.join(map(str, _leaves(call['args'])))}") for call in calls]
+            return {"parts": [_step(step, made) for step in steps]}
+    return {"parts": []}
+
+
+def _calls_from(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the tool calls of messages; calls of the first message are included only if its plan is a text."""
+    first, *later = messages
+    own = [] if _list_arguments(first) else [first]
+    return [call for message in (*own, *later) for call in message.get("tool_calls", ())]
+
+
+def _step(step: str, made: Sequence[Words]) -> dict[str, Any]:
+    taken = any(share_of(words(step), call, of_nothing=1.0) >= _TAKEN for call in made)
+    reason = "A tool call has its words." if taken else "No tool call has its words."
+    return {"part": step, "reason": reason, "verdict": int(taken)}
+
+
+def _plan_in(message: Mapping[str, Any]) -> list[str]:
+    """Return the items of a list in the agent's text, or else among the arguments of its calls (a tool for tasks)."""
+    if message["role"] != "assistant":
+        return []
+    return _ITEM.findall(str(message.get("content", ""))) or _list_arguments(message)
+
+
+def _list_arguments(message: Mapping[str, Any]) -> list[str]:
+    values = [
+        value
+        for call in message.get("tool_calls", ())
+        if isinstance(call["args"], Mapping)
+        for value in call["args"].values()
+    ]
+    lists = [value for value in values if isinstance(value, list) and len(value) >= _SEVERAL]
+    return [" ".join(map(str, _leaves([item]))) for value in lists for item in value]
+
+
+AGENT_ANSWERS: Mapping[str, LexicalAnswer] = {
+    "judge_selection": _judge_selection,
+    "judge_arguments": _judge_arguments,
+    "judge_steps": _judge_steps,
+    "judge_recovery": _judge_recovery,
+    "judge_plan": _judge_plan,
+}
+"""Prompt step → the function that answers it."""
