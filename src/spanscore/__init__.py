@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from spanscore.core.context import session as session
     from spanscore.core.sample import AIMessage as AIMessage
     from spanscore.core.sample import HumanMessage as HumanMessage
+    from spanscore.core.sample import Image as Image
     from spanscore.core.sample import MultiTurnSample as MultiTurnSample
     from spanscore.core.sample import SingleTurnSample as SingleTurnSample
     from spanscore.core.sample import ToolCall as ToolCall
+    from spanscore.core.sample import ToolDefinition as ToolDefinition
     from spanscore.core.sample import ToolMessage as ToolMessage
     from spanscore.core.score import Outcome as Outcome
     from spanscore.core.score import Score as Score
@@ -41,6 +43,7 @@ _PUBLIC = {
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.config.capture",
     "HumanMessage": "spanscore.core.sample",
+    "Image": "spanscore.core.sample",
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.core.sample",
     "OnlineScorer": "spanscore.scorer",
@@ -54,6 +57,7 @@ _PUBLIC = {
     "SpanCallbackHandler": "spanscore.capture.callback.handler",
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.core.sample",
+    "ToolDefinition": "spanscore.core.sample",
     "ToolMessage": "spanscore.core.sample",
     "evaluate": "spanscore.stored.evaluation",
     "evaluate_sync": "spanscore.stored.evaluation",

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
-from weakref import finalize
+from weakref import finalize, ref
 
 from spanscore import semconv
 from spanscore.capture.callback.model_metrics import neighbours
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from spanscore.capture.callback.handler import SpanCallbackHandler
-    from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.capture.processor.external_spans import ExternalSpans
-    from spanscore.capture.stored import StoredUnits
     from spanscore.config.sampling import Rule
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
     from spanscore.wiring.preview import Preview
+    from spanscore.wiring.reloading import Reload, Reloader
     from spanscore.wiring.status import Status
 
 __all__ = ["OnlineScorer"]
@@ -64,20 +63,20 @@ class OnlineScorer:
 
     Args:
         metrics: metrics that score units; at least one, unless ``sessions`` has some. Names are unique.
-        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None: all units.
+        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None = all units.
         budget: spending limits of judges, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
         extract: places of question, answer and contexts, if the usual places do not have them; short for
             ``Capture(extract=…)``.
         redactor: function, or its name (``my_pkg.privacy:redact``), applied to every text before the judge and before export,
-            and to the conversation's id. It fails closed. Names (of runs, tools, models and error classes) and ids of tool
-            calls are exported without it. Called from several threads.
+            and to the conversation's id. If it fails, the text is not used. Names (of runs, tools, models and error
+            classes) and ids of tool calls are exported without it. Called from several threads.
         sample_filter: function of a sample; if it returns false, the sample is not scored (``filtered``).
         feedback_scales: name → the words that ``feedback()`` accepts under it, worst first (``{"user_feedback": ["bad", "ok",
             "good"]}``). A name without a scale accepts True, False and numbers from 0 to 1.
-        service_name: service name on spanscore's own providers, if the application has no providers; None:
+        service_name: service name on spanscore's own providers, if the application has no providers; None =
             ``OTEL_SERVICE_NAME``.
-        tracer_provider: tracer provider to use. None: the global one if it is an SDK provider when the first root starts,
-            otherwise a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
+        tracer_provider: tracer provider to use. None = the global provider if it is the SDK's when the first root starts,
+            otherwise a private provider that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
         meter_provider: meter provider to use, with the same default rule as ``tracer_provider``.
         logger_provider: logger provider for events, with the same default rule as ``tracer_provider``.
         judge: budgets, second judges, and whether a call of a judge is a span. Each metric has its own judge model.
@@ -88,13 +87,13 @@ class OnlineScorer:
         units: instrumentations whose spans are units, and their normalizers.
         sessions: metrics of whole conversations, and the end of a conversation.
         monitoring: attributes by which the sums are divided.
-        judge_check: labelled samples that the judges score on a schedule; None: no check.
-        compare: attribute that distinguishes releases; sums are kept per value of it. None: no comparison.
+        judge_check: labelled samples that the judges score on a schedule; None = no check.
+        compare: attribute that distinguishes releases; sums are kept per value of it. None = no comparison.
         collect: conditions under which units become cases of a data set, with their redacted content, in a file of this
-            machine. None: content is written to no file.
-        spool: file in which units wait for their scores: they outlive the process, and other processes may score them.
-        remote_scoring: a ``spanscore serve`` that scores the units sampled here. It gets their spans with redacted content, and
-            the units end here as ``delegated``; this process calls no judge. None: units are scored here.
+            machine. None = content is written to no file.
+        spool: file in which units wait for their scores. Such units outlive the process, and other processes may score them.
+        remote_scoring: a ``spanscore serve`` that scores the units sampled here. It gets the units' spans with redacted
+            content, and the units end here as ``delegated``; this process calls no judge. None = units are scored here.
 
     Raises:
         ConfigurationError: an object in ``metrics`` is not a metric, two metrics share a name, or a value is wrong; the message
@@ -129,7 +128,7 @@ class OnlineScorer:
         spool: Spool | None = None,
         remote_scoring: RemoteScoring | None = None,
     ) -> None:
-        settings = ScorerSettings.of(locals())  # the parameters alone: no other local exists yet
+        settings = ScorerSettings.of(locals())  # ``locals()`` has only the parameters here
         if unread := sorted(settings.judge.model_fields_set - set(OF_SCORER)):
             raise ConfigurationError(
                 f"judge.{unread[0]} is for metrics of a file; in Python each metric has its own judge: Faithfulness(judge(…))"
@@ -142,7 +141,10 @@ class OnlineScorer:
         self._ready = self._life.ready
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._doors = ReceiverSet(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
+        self._receivers = ReceiverSet(
+            self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder
+        )
+        self._reloader: Reloader | None = None
         self._providers.warm_up()
 
     @classmethod
@@ -171,10 +173,13 @@ class OnlineScorer:
         """
 
         from spanscore.wiring.from_config import make_from_file
+        from spanscore.wiring.reloading import ConfigFile, Reloader
 
-        scorer, served = make_from_file(path, overrides, cls)
+        file = ConfigFile(path)  # first: a change after this is not missed
+        scorer, settings = make_from_file(path, overrides, cls)
         scorer._life.page.unready = unready
-        if served is not None:
+        scorer._reloader = Reloader(file, dict(overrides), settings, scorer._line, ref(scorer._receivers))
+        if (served := settings.serve_metrics) is not None:
             try:
                 scorer.serve_metrics(served.port, served.host)
             except ConfigurationError:
@@ -185,45 +190,37 @@ class OnlineScorer:
     @property
     def handler(self) -> SpanCallbackHandler:
         """The callback to attach, the same instance at every call."""
-        return self._doors.attached().handler
+        return self._receivers.callback().handler
 
     @property
     def _external_spans(self) -> ExternalSpans:
         """The receiver of every ``ScoringSpanProcessor`` of this scorer."""
-        return self._doors.spans()
-
-    def _otlp_spans(self, units: Units) -> OtlpSpans:
-        """Return the receiver of spans that arrive over OTLP. The first call creates it; its ``units`` hold for good."""
-        return self._doors.otlp_spans(units)
-
-    def _stored_units(self) -> StoredUnits:
-        """Return the receiver of whole units from a store, the same object at every call."""
-        return self._doors.stored_units()
+        return self._receivers.spans()
 
     def install(self) -> None:
         """Attach to every chain that starts in the process from now on. Has no effect with ``capture=False``.
 
-        One scorer is installed at a time, and this one replaces the previous one. The previous scorer records its runs to their
-        end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer that
-        was shut down or replaced cannot be installed again: this is logged.
+        One scorer is installed at a time, and this scorer replaces the previous scorer. The previous scorer records its runs to
+        their end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer
+        that was shut down or replaced cannot be installed again, which is logged.
         """
         if self._line.closed:
             log_once(
                 "closed scorer", f"install() of {self._line.name} has no effect: the scorer was shut down or replaced"
             )
         elif self._line.settings.capture.enabled:
-            self._doors.attached().installation.install()
+            self._receivers.callback().installation.install()
 
     def uninstall(self) -> None:
         """Attach to no further chain."""
-        if self._doors.attachment is not None:
-            self._doors.attachment.installation.uninstall()
+        if self._receivers.attachment is not None:
+            self._receivers.attachment.installation.uninstall()
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None if it is unknown or was not recorded."""
-        attachment = self._doors.attachment
-        known = None if attachment is None else attachment.handler.trace_id(run_id)
-        return None if known is None else f"{known:032x}"
+        attachment = self._receivers.attachment
+        trace = None if attachment is None else attachment.handler.trace_id(run_id)
+        return None if trace is None else f"{trace:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
         """Return both ids of a run's unit, for the page that shows its answer; None if the unit is unknown.
@@ -237,9 +234,9 @@ class OnlineScorer:
         Raises:
             ValueError: the id is not a UUID.
         """
-        asked = uuid_of("run_id", run_id)
-        attachment = self._doors.attachment
-        key = None if attachment is None else attachment.handler.memory.unit(attachment.handler.id_here(asked))
+        uuid = uuid_of("run_id", run_id)
+        attachment = self._receivers.attachment
+        key = None if attachment is None else attachment.handler.memory.unit(attachment.handler.id_here(uuid))
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 
     def feedback(
@@ -265,17 +262,17 @@ class OnlineScorer:
             value: True, False or a number from 0, worst, to 1; under a name with a scale (``feedback_scales``), one of its
                 words.
             name: name of the question that the person answered, in lower snake case, different from every metric's name.
-            span_id: id of the unit's span, 16 hex digits or the number; None: the only unit of the trace among the last 10,000
+            span_id: id of the unit's span, 16 hex digits or the number; None = the only unit of the trace among the last 10,000
                 of this process.
             annotator: name of the person.
-            comment: the person's text. It is content, and exported only if content is.
-            when: time of the rating, a datetime with a time zone or seconds since 1970; None: now. Pass it if several processes
-                label a unit: it identifies equal calls, and orders two ratings.
+            comment: the person's text, which is content and is exported only if content is.
+            when: time of the rating, a datetime with a time zone or seconds since 1970; None = now. Pass the time if
+                several processes label a unit, to identify equal calls and to order two ratings.
             key: alternative to the ids: the run's ``feedback_key`` in its metadata. If this process has no unit with the key,
                 the label is an event with that key.
 
         Returns:
-            Whether the label was accepted. False if the scorer is closed, or has no room at the moment.
+            Whether the label was accepted. False if the scorer is closed, or if too many labels wait.
 
         Raises:
             ValueError: an id, the name, the value or the time is invalid, or the unit is unknown without ``span_id``; the
@@ -283,19 +280,19 @@ class OnlineScorer:
         """
         if self._life.closing.begun:
             return False
-        label = Annotation(
+        human_label = Annotation(
             name=text_of("name", name),
             value=value_of(value),
             annotator=text_of("annotator", annotator),
             comment=None if comment is None else text_of("comment", comment),
             when_ns=None if when is None else seconds_since_1970_ns(when),
-            unit=self._doors.unit_of(trace_id, span_id, key),
+            unit=self._receivers.unit_of(trace_id, span_id, key),
             key=None if key is None else text_of("key", key),
         )
-        return self._doors.label(label)
+        return self._receivers.take_human_label(human_label)
 
     def end_session(self, session_id: str) -> bool:
-        """End a conversation: session metrics score it when its ended turns are in. Does not block; any thread.
+        """End a conversation. Session metrics score it when its ended turns have arrived. Thread-safe; does not block.
 
         Its runs that have not ended yet are turns of the next conversation of this id.
 
@@ -307,8 +304,8 @@ class OnlineScorer:
         Raises:
             TypeError: the id is not a text, or empty.
         """
-        known = checked_session(session_id)
-        return not self._life.closing.begun and self._line.sessions.end(known)
+        session = checked_session(session_id)
+        return not self._life.closing.begun and self._line.sessions.end(session)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, otherwise ``[]``.
@@ -323,7 +320,7 @@ class OnlineScorer:
         Spans of the last 100 units that some metric sampled are kept, 4 MB together. Such a unit also has, when each metric has
         its outcome: its ``spans`` with the normalizer of their scope; ``root``, ``kind``, and ``why`` it is the root; the
         ``parts`` of its sample, each with its span and attribute; and the ``change`` that would alter an outcome.
-        `spanscore.explain` returns the same for stored spans. No content. Any thread.
+        `spanscore.explain` returns the same for stored spans. No content. Thread-safe.
 
         Raises:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
@@ -344,20 +341,20 @@ class OnlineScorer:
 
         The units keep their random numbers, so the counts are those of a real run. The result has the sampled and the expected
         number by rule and metric, their cost, and ten units by name. A cost is the mean cost per unit of the metric's judge in
-        this process; None if the judge was not called. Any thread.
+        this process; None if the judge was not called. Thread-safe.
 
         ``unknown`` counts units whose facts for a rule were not kept:
 
         - rules on scores;
         - rules on metadata that neither ``capture.metadata``, ``monitoring.dimensions`` nor a rule in force names;
-        - rules on tools and models, for units that no rate or rule could have sampled: their child spans were not recorded;
+        - rules on tools and models, for units that no rate or rule could have sampled, whose child spans were not recorded;
         - all rules, for units of other instrumentations that sampling excluded when they began.
 
         Units that were submitted for scoring, or came from another process, are not among the 1,000.
 
         Args:
-            rules: rules to preview; None: those in force; ``[]``: no rules.
-            rate: rate of every metric; None: the rates in force.
+            rules: rules to preview; None = the rules in force; ``[]`` = no rules.
+            rate: rate of every metric; None = the rates in force.
             rates: metric → its own rate, which overrides ``rate``.
 
         Raises:
@@ -370,14 +367,14 @@ class OnlineScorer:
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
         """Serve the instruments to Prometheus until the scorer is shut down, with exemplars that lead to the scored traces.
 
-        The instruments also go to the application's meter provider or to OTLP. Call it at the start: counters are complete at
-        any time, but histograms count from this call on. A forked child does not serve; it may call this again with another
-        port. Needs the extra ``prometheus``. Blocks for some 100 ms, for imports.
+        The instruments also go to the application's meter provider or to OTLP. Call this method at the start: counters are
+        complete at any time, but histograms count from this call on. A forked child does not serve, but may call this again
+        with another port. Needs the extra ``prometheus``. Blocks for some 100 ms, for imports.
 
         Args:
-            port: TCP port; 0: any free port.
-            host: the address to listen on; by default it is reachable from this machine only. In a pod or container
-                ``"0.0.0.0"``.
+            port: TCP port; 0 = any free port.
+            host: the address to listen on; the default is reachable only from this machine. Use ``"0.0.0.0"`` in a pod or
+                container.
 
         Returns:
             The port. The page is ``http://<host>:<port>/metrics``.
@@ -385,13 +382,35 @@ class OnlineScorer:
         Raises:
             ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down, or has no instruments.
         """
-        models = self._doors.models
+        models = self._receivers.models
         return self._life.page.serve([] if models is None else [models], port=port, host=host)
 
     @property
     def metrics_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None if it does not serve."""
         return self._life.page.endpoint
+
+    def reload(self, path: str | Path | None = None) -> Reload:
+        """Read the configuration file again, and apply changed rates, rules, metrics, judges, budgets and alerts. Blocks.
+
+        Units that are open keep the metrics, judges and rates of their start; budgets apply to all units immediately. The
+        overrides of ``from_config`` stay in force. Keys that need a restart are named in the result and have no effect yet.
+        Reading and making judges takes some 100 ms on the caller's thread. Thread-safe.
+
+        Args:
+            path: another file, which replaces the present one; None = the file that was read before.
+
+        Raises:
+            ConfigurationError: a key or a value is wrong, the scorer was not made by ``from_config``, or it is shut down. The
+                message is one line, and nothing has changed.
+        """
+        if self._reloader is None:
+            raise ConfigurationError(
+                "reload() reads a file again, and this scorer has none: make it by OnlineScorer.from_config(path)"
+            )
+        if self._life.closing.begun:
+            raise ConfigurationError("the scorer is shut down, so reload() has no effect: make another scorer")
+        return self._reloader.reload(path)
 
     def start_workers(self) -> None:
         """Start to score jobs of other processes from a spool, before this process has a unit."""
@@ -400,9 +419,9 @@ class OnlineScorer:
             self._line.engine.begin()
 
     def submit(self, item: Sample, /, *, apply_sampling: bool = False) -> str | None:
-        """Score a hand-made sample on the current span, or on a new span without one. Does not block.
+        """Score a hand-made sample on the current span, or else on a new span. Does not block.
 
-        The sample is copied: it may be edited after the call. A second sample under the same span gets a child span of its own,
+        The sample is copied, and may be edited after the call. A second sample under the same span gets a new child span,
         because a span has one score per metric.
 
         Args:
@@ -416,7 +435,7 @@ class OnlineScorer:
         if self._life.closing.begun:
             return None
         self._ready()
-        return self._doors.submitted.submit(item, sampled=apply_sampling)
+        return self._receivers.submitted.submit(item, sampled=apply_sampling)
 
     def status(self) -> Status:
         """Return the scorer's counts, queues and judges at this moment; ``print`` it for a small table."""
@@ -424,14 +443,15 @@ class OnlineScorer:
 
         return status_of(
             self._line,
-            units=self._doors.units,
+            units=self._receivers.units,
             providers=[row.served(self._life.page.url) for row in self._providers.describe()],
             closed=self._life.closing.begun,
             neighbours=neighbours(),
-            overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
-            received=None if self._doors.otlp is None else self._doors.otlp.received(),
-            replay=self._doors.replayed(),
-            notes=[*self._doors.notes(), *self._providers.notes(self._life.page.endpoint)],
+            overflowed=0 if self._receivers.models is None else self._receivers.models.overflowed,
+            received=None if self._receivers.otlp is None else self._receivers.otlp.received(),
+            replay=self._receivers.replay_state(),
+            reloads=None if self._reloader is None else self._reloader.state,
+            notes=[*self._receivers.notes(), *self._providers.notes(self._life.page.endpoint)],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -441,18 +461,19 @@ class OnlineScorer:
             timeout: seconds.
 
         Returns:
-            True if all of them are, and spanscore's own provider, if in use, has exported them. A failed export to the default
-            endpoint, if it was not configured, is ignored if ``spans_to`` has the spans, and for metrics that are scraped.
+            True if all these units are scored, and spanscore's own provider, if in use, has exported their spans. A failed
+            export to the default endpoint, if it was not configured, is ignored if ``spans_to`` has the spans, and for metrics
+            that are scraped.
         """
         return self._life.flush(timeout)
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
-        """Export the held spans, finish open evaluations, and settle the rest as ``shutdown``. Blocks for at most ``timeout``
-        seconds.
+        """Export the held spans, finish open evaluations, and settle unfinished ones as ``shutdown``. Blocks for at most
+        ``timeout`` seconds.
 
         Running roots end here as ``abandoned`` and are not scored, because a later end could be lost and would find the
-        exporter closed. Only spanscore's own providers are shut down. A second call, also on another thread, waits for the
-        first and returns its result.
+        exporter closed. Only spanscore's own providers are shut down. A second call, even on another thread, waits for the
+        first call and returns its result.
 
         Remaining threads are daemons and delay no exit: ``spanscore-loop``, one for all scorers of the process, and
         ``spanscore-judge-…``. Each ends after 30 idle seconds. A metric or hook that hangs keeps its thread.
@@ -475,3 +496,18 @@ class OnlineScorer:
         if error is None:
             self.flush()
         self.shutdown()
+
+
+def pipeline_of(scorer: OnlineScorer) -> Pipeline:
+    """Return the parts of a scorer, for sources of units and for tests of parts. Not public; may change without notice."""
+    return scorer._line
+
+
+def reloader_of(scorer: OnlineScorer) -> Reloader | None:
+    """Return the reloader of a scorer; None if it was not made from a file. Not public; may change without notice."""
+    return scorer._reloader
+
+
+def receivers_of(scorer: OnlineScorer) -> ReceiverSet:
+    """Return the receivers of a scorer, for sources of units and for tests of parts. Not public; may change without notice."""
+    return scorer._receivers

@@ -25,7 +25,9 @@ from spanscore.capture.stored import StoredUnits
 from spanscore.capture.submitted import SubmittedSamples
 from spanscore.config import Units
 from spanscore.protocols import Receiver
+from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import make_span, make_unit
+from spanscore.wiring.span_thread import SpanThread
 
 HOUR_NS = 3_600 * 10**9
 AT_ONCE = Units(idle_timeout=0)
@@ -55,11 +57,11 @@ def trace(scorer: OnlineScorer) -> None:
 
 
 def send(scorer: OnlineScorer) -> None:
-    scorer._otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
+    receivers_of(scorer).otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
 
 
 def replay(scorer: OnlineScorer) -> None:
-    scorer._stored_units().put(make_unit(make_span()))
+    receivers_of(scorer).stored_units().put(make_unit(make_span()))
 
 
 WAYS: dict[type, Callable[[OnlineScorer], None]] = {
@@ -73,15 +75,16 @@ WAYS: dict[type, Callable[[OnlineScorer], None]] = {
 
 
 @pytest.fixture
-def scorer() -> Iterator[Any]:
+def scorer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(SpanThread, "ensure", lambda self: None)
     with a_line() as (scorer, _):
-        scorer._line.span_thread._stopping = True
-        scorer._doors.attached(), scorer._doors.spans(), scorer._otlp_spans(AT_ONCE), scorer._stored_units()
+        receivers = receivers_of(scorer)
+        receivers.callback(), receivers.spans(), receivers.otlp_spans(AT_ONCE), receivers.stored_units()
         yield scorer
 
 
 def of(scorer: Any, kind: type) -> Any:
-    (found,) = [receiver for receiver in scorer._line.receivers if type(receiver) is kind]
+    (found,) = [receiver for receiver in pipeline_of(scorer).receivers if type(receiver) is kind]
     return found
 
 
@@ -98,7 +101,7 @@ def test_a_unit_is_unread_until_the_span_thread_has_read_it(scorer, kind, way):
     way(scorer)
     assert (of(scorer, kind).unread_count(), eligible(scorer)) == (1, 0)
 
-    scorer._line.span_thread.tick()
+    pipeline_of(scorer).span_thread.tick()
 
     assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 1)
 
@@ -118,7 +121,7 @@ def test_a_closed_receiver_lets_nothing_in(scorer, kind, way):
     of(scorer, kind).close()
 
     way(scorer)
-    scorer._line.span_thread.tick()
+    pipeline_of(scorer).span_thread.tick()
 
     assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 0)
 
@@ -150,11 +153,11 @@ def test_a_receiver_of_nothing_waits_for_nothing(scorer, kind):
 
 def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
     begin(scorer)
-    scorer._line.span_thread.tick()
+    pipeline_of(scorer).span_thread.tick()
     receiver = of(scorer, Recorder)
     assert receiver.next_due_ns() is not None
 
-    (key,) = receiver.drain(scorer._line.span_thread.now_ns())
+    (key,) = receiver.drain(pipeline_of(scorer).span_thread.now_ns())
 
-    assert key in scorer._line.units.in_flight
+    assert key in pipeline_of(scorer).units.in_flight
     assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)

@@ -31,6 +31,7 @@ from spanscore.capture.log_content import LogContent
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
+from spanscore.scorer import receivers_of
 from spanscore.service.otlp_endpoint import LOGS, ExportHandler, ExportRequest
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
@@ -121,12 +122,12 @@ class Application:
 
 
 def received(scorer: Any, units: Units = ENDLESS) -> Any:
-    """Return the door of a scorer, which takes spans and logs."""
-    return ExportHandler(scorer._otlp_spans(units), inflated=INFLATED)
+    """Return the export handler of a scorer, which takes spans and logs."""
+    return ExportHandler(receivers_of(scorer).otlp_spans(units), max_inflated_bytes=INFLATED)
 
 
-def take_logs(door: Any, body: bytes) -> None:
-    assert door.answer(ExportRequest(LOGS, body)).status == 200
+def take_logs(handler: Any, body: bytes) -> None:
+    assert handler.answer(ExportRequest(LOGS, body)).status == 200
 
 
 @pytest.mark.parametrize("first", ["spans", "logs"])
@@ -137,14 +138,14 @@ def test_over_the_wire_records_are_joined_to_their_spans_whichever_come_first(
     metric, application = Asked(), Application()
     application.call(form())
     with a_line(metric) as (scorer, _):
-        door = received(scorer)
-        send = [lambda: door.traces(application.spans_sent()), lambda: take_logs(door, application.logs_sent())]
+        handler = received(scorer)
+        send = [lambda: handler.traces(application.spans_sent()), lambda: take_logs(handler, application.logs_sent())]
         for each in send if first == "spans" else reversed(send):
             each()
         assert scorer.shutdown(10)
         rows, status = str(scorer.status()), scorer.status()
 
-    assert metric._seen == [(QUESTION, ANSWER)]
+    assert metric.seen == [(QUESTION, ANSWER)]
     assert status.outcomes["asked"] == {"scored": 1}
     assert f"{len(form())} joined to their span" in " ".join(rows.split())
 
@@ -158,7 +159,7 @@ def test_in_the_process_a_log_record_processor_joins_them(form: Callable[[], lis
         application.call(form())
         assert scorer.flush(10)
 
-    assert metric._seen == [(QUESTION, ANSWER)]
+    assert metric.seen == [(QUESTION, ANSWER)]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -221,12 +222,12 @@ def test_what_aws_moved_from_a_chain_s_span_is_its_question_and_answer() -> None
     records = of_aws(json.dumps({"question": QUESTION}), json.dumps({"output": ANSWER}), OPENINFERENCE)
     application.call(records, OPENINFERENCE, **{"openinference.span.kind": "CHAIN"})
     with a_line(metric) as (scorer, _):
-        door = received(scorer)
-        door.traces(application.spans_sent())
-        take_logs(door, application.logs_sent())
+        handler = received(scorer)
+        handler.traces(application.spans_sent())
+        take_logs(handler, application.logs_sent())
         assert scorer.shutdown(10)
 
-    assert metric._seen == [(QUESTION, ANSWER)]
+    assert metric.seen == [(QUESTION, ANSWER)]
 
 
 def test_content_on_the_spans_is_left_as_it_is() -> None:
@@ -239,12 +240,12 @@ def test_content_on_the_spans_is_left_as_it_is() -> None:
         on_span[name] = json.dumps(said(role, text))
     application.call(of_aws(), **on_span)
     with a_line(metric) as (scorer, _):
-        door = received(scorer)
-        take_logs(door, application.logs_sent())
-        door.traces(application.spans_sent())
+        handler = received(scorer)
+        take_logs(handler, application.logs_sent())
+        handler.traces(application.spans_sent())
         assert scorer.shutdown(10)
 
-    assert metric._seen == [("Here?", "Here.")]
+    assert metric.seen == [("Here?", "Here.")]
 
 
 def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> None:
@@ -252,11 +253,11 @@ def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> Non
     other.call(details())
     application.call(details())
     with a_line(metric) as (scorer, _):
-        door = received(scorer, Units(idle_timeout=0.05))
-        take_logs(door, other.logs_sent())  # of a span that never comes
-        door.traces(application.spans_sent())
+        handler = received(scorer, Units(idle_timeout=0.05))
+        take_logs(handler, other.logs_sent())  # of a span that never comes
+        handler.traces(application.spans_sent())
         assert scorer.flush(10)
-        take_logs(door, application.logs_sent())
+        take_logs(handler, application.logs_sent())
         status = scorer.status()
         reason = scorer.explain(f"{application.spans.get_finished_spans()[0].context.trace_id:032x}")[0]
         assert identity_holds(scorer)
@@ -270,8 +271,8 @@ def test_records_of_traces_that_sampling_left_out_are_not_kept() -> None:
     application = Application()
     application.call(details())
     with a_line(Asked(), sample_rate=0.0) as (scorer, _):
-        door = received(scorer)
-        take_logs(door, application.logs_sent())
+        handler = received(scorer)
+        take_logs(handler, application.logs_sent())
 
         assert "content in log records" not in str(scorer.status())
 
@@ -340,9 +341,9 @@ def test_a_record_in_no_known_form_harms_nobody(name: str, body: Any) -> None:
     application = Application()
     application.call([(name, {"a": "b"}, body)])
     with a_line(Asked()) as (scorer, _):
-        door = received(scorer)
-        take_logs(door, application.logs_sent())
-        door.traces(application.spans_sent())
+        handler = received(scorer)
+        take_logs(handler, application.logs_sent())
+        handler.traces(application.spans_sent())
         assert scorer.shutdown(10)
 
         assert sum(scorer.status().outcomes["asked"].values()) == 1

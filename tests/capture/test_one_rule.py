@@ -23,18 +23,18 @@ OWN = "my.app"
 WEB = "opentelemetry.instrumentation.fastapi"
 
 
-def run_tree(provider: Any, dice: Random, depth: int = 0) -> None:
+def run_tree(provider: Any, rng: Random, depth: int = 0) -> None:
     """Run a span with others in it; its kind is visible at its start, right after that, or at its end."""
-    scope = dice.choice([SCOPE, SCOPE, OWN, OWN, WEB])
-    operation = None if scope == WEB else dice.choice(OPERATIONS)
+    scope = rng.choice([SCOPE, SCOPE, OWN, OWN, WEB])
+    operation = None if scope == WEB else rng.choice(OPERATIONS)
     named = {} if operation is None else {semconv.OPERATION_NAME: operation}
-    shows = dice.choice(["at its start", "before its children", "at its end"])
+    shows = rng.choice(["at its start", "before its children", "at its end"])
     tracer = provider.get_tracer(scope)
     with tracer.start_as_current_span(str(operation), attributes=named if shows == "at its start" else None) as span:
         if shows == "before its children":
             span.set_attributes(named)
-        for _ in range(dice.choice([0, 0, 1, 2]) if depth < 4 else 0):
-            run_tree(provider, dice, depth + 1)
+        for _ in range(rng.choice([0, 0, 1, 2]) if depth < 4 else 0):
+            run_tree(provider, rng, depth + 1)
         if shows == "at its end":
             span.set_attributes(named)
         if operation in {"chat", "invoke_agent"}:
@@ -43,10 +43,10 @@ def run_tree(provider: Any, dice: Random, depth: int = 0) -> None:
 
 def in_process(seed: int, rate: float) -> tuple[set[str], set[str], Exported]:
     """Return the units of a hundred trees by their roots, the sampled ones, and the spans."""
-    dice = Random(seed)
+    rng = Random(seed)
     with scoring(sample_rate=rate) as (scorer, exported, provider):
         for _ in range(100):
-            run_tree(provider, dice)
+            run_tree(provider, rng)
         assert scorer.flush(20)
         traces = {span.context.trace_id for span in exported.spans}
         units = [unit for trace_id in sorted(traces) for unit in scorer.explain(trace_id)]

@@ -15,7 +15,7 @@ from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
 from spanscore.samples.normalizers.building import wire_of
-from spanscore.samples.normalizers.registry import SpanNormalizers
+from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 from spanscore.testing import make_span
 
 ASKED = {
@@ -24,6 +24,8 @@ ASKED = {
     "mlflow": {"mlflow.spanInputs": '"2 + 2?"'},
     "openinference.instrumentation.langchain": {semconv.INPUT_VALUE: "2 + 2?"},
 }
+WITHOUT_KINDS = {"genai", "google_adk", "pydantic_ai"}
+"""Normalizers whose spans have ``gen_ai.operation.name``, which decides the role."""
 
 
 def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -57,6 +59,12 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
 def read_role(span: SpanData) -> RootRole | None:
     read = SpanNormalizers().translate(span)
     return None if read is None else role_of_operation(read.operation)
+
+
+def test_each_normalizer_has_a_span_here() -> None:
+    scopes = {scope for scope, _ in kinds()}
+
+    assert {SpanNormalizers().of_scope(scope) for scope in scopes} >= TRANSLATIONS.built_in.keys() - WITHOUT_KINDS
 
 
 @pytest.mark.parametrize(("scope", "kind"), list(kinds()), ids=str)

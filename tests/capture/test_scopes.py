@@ -22,7 +22,7 @@ def test_a_listed_scope_that_never_came_is_noted() -> None:
     scopes = Scopes(SpanNormalizers().knows, listed=["my-app", "your.app"])
     scopes.role("your.app.web")
 
-    assert scopes.notes() == ["units.scopes has 'my-app', which begins the scope of no span so far"]
+    assert scopes.notes() == ["units.scopes lists 'my-app', but no span so far has a scope with this prefix"]
 
 
 def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ _NOT_JOINED: Final = NoContent(
 
 
 class LogContent:
-    """Keeps records until their span is read, for a limited time and in limited memory. Any thread.
+    """Keeps records until their span is read, for a limited time and in limited memory. Thread-safe.
 
     Args:
         most_bytes: size of all waiting records; the oldest are dropped first.
@@ -44,8 +44,8 @@ class LogContent:
         """Set another waiting time in nanoseconds, and another clock."""
         self._keep_ns, self._clock = keep_ns, clock
 
-    def let_all_go(self) -> None:
-        """Forget the waiting records without counting them: they will be added again."""
+    def forget_all(self) -> None:
+        """Forget the waiting records without counting them, because the same records will be added again."""
         with self._lock:
             self._waiting.clear()
             self._bytes = self._waits = 0
@@ -54,7 +54,7 @@ class LogContent:
         """Keep records for their spans."""
         now_ns = self._clock()
         with self._lock:
-            self._let_go(now_ns)
+            self._forget_overdue(now_ns)
             for record in records:
                 if len(self._scopes) < _MOST_SCOPES:
                     self._scopes.add(record.scope)
@@ -92,11 +92,11 @@ class LogContent:
     def counts(self) -> LogRecords | None:
         """Return the counts of records; None before the first record."""
         with self._lock:
-            self._let_go(self._clock())
+            self._forget_overdue(self._clock())
             counts = LogRecords(self._joined, self._waits, self._given_up, self._no_room)
         return counts if any(counts) else None
 
-    def _let_go(self, now_ns: int) -> None:
+    def _forget_overdue(self, now_ns: int) -> None:
         while self._waiting and now_ns - next(iter(self._waiting.values()))[0] > self._keep_ns:
             self._given_up += self._forget()
 

@@ -1,4 +1,4 @@
-"""Coordinates several scorers in one process: on a common run, a metric of several scorers scores once.
+"""Coordinates several scorers in one process, so that a metric that several scorers have scores a common run once.
 
 The events of a run reach each handler in turn, on one thread. A handler finds the run in the memory of the handler that got it
 first, and leaves the spans to that handler. A receiver of other instrumentations' spans finds the unit in the same way. With
@@ -39,7 +39,7 @@ class ScorerIdentity:
     met: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def meet(self, other: ScorerIdentity) -> frozenset[str]:
-        """Record a common run with another scorer, for both. Return the metrics that both have in the same version."""
+        """Record a run that this scorer shares with another. Return the metrics that both scorers have in the same version."""
         shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
         self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
         return shared
@@ -73,7 +73,7 @@ _One = TypeVar("_One", bound=SharedReceiver)
 
 
 class _LiveReceivers(Generic[_One]):
-    """The live receivers of one kind in the process; each has references to the others."""
+    """The live receivers of one kind in the process; each has references to all other receivers."""
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
@@ -118,9 +118,7 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
             continue
         their_id = other.id_here(UUID(int=run_id))
         run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
-        if (
-            run is not None and run.root.start_ns < handler.installed_ns
-        ):  # a step of a run that began before the installation
+        if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run before the installation
             root.shared, root.key = frozenset(handler.identity.versions), run.root.key
             return frozenset()
         if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.shared is None:

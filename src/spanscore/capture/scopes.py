@@ -1,10 +1,11 @@
-"""Decides the role of a span: by its instrumentation scope, and by its attributes if it is the topmost span."""
+"""Decides the role of an instrumentation scope, and the role of a root span, which follows from its attributes."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -16,7 +17,7 @@ from spanscore.samples.normalizers.building import AttributeLookup
 
 # --- root roles -----------------------------------------------------------------------------------------------------
 
-# One table for decoded spans and for the raw bytes of received spans.
+# `_ROLES` is used both for decoded spans and for the undecoded bytes of received spans.
 
 
 def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
@@ -57,7 +58,7 @@ _CONTENT: Final = (
 
 
 _OF_KIND: Final[Mapping[object, RootRole]] = {"CHAIN": RootRole.ROOT, **_ROLES[0][1]}
-"""OpenInference's kind → role. It decides most OpenInference spans."""
+"""OpenInference's kind → role. The kind decides the role of most OpenInference spans."""
 LOGFIRE: Final = "logfire"
 """Prefix of the scopes of Logfire's spans."""
 
@@ -70,30 +71,30 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
-    if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed(attributes):
-        return RootRole.NEVER
+    if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed_request(attributes):
+        return RootRole.NEVER  # the answer of a streamed request is on a separate log span, so this span has no answer
     for name, roles in _ROLES:
         kind = attributes.get(name)
         if kind is not None:
             return roles.get(kind, RootRole.ROOT)
-        if role is RootRole.ROOT:  # besides an operation only OpenInference's kind counts
+        if role is RootRole.ROOT:  # OpenInference's kind, the first entry, overrides this role; later entries do not
             return role
     return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
 
 
 # --- scopes ---------------------------------------------------------------------------------------------------------
 
-_MOST: Final = 1_000
-"""Number of remembered scopes: names that contain an id would add one per request."""
+_MAX_SCOPES: Final = 1_000
+"""Maximum number of remembered scopes, because scope names that contain an id would add one per request."""
 _VERSION: Final = re.compile(r"\.v\d+$")
 """Suffix of OpenLLMetry's scopes after the library: ``opentelemetry.instrumentation.openai.v1``."""
-_LIBRARY: Final = {
+_LIBRARY_ALIASES: Final = {
     "llamaindex": "llama_index",
     "openai_v2": "openai",
     "openai-agents": "openai_agents",
     "pydantic-ai": "pydantic_ai",
 }
-"""Last part of a scope → the library that it instruments."""
+"""Last part of a scope → name of the library, if the two differ."""
 _LIBRARIES: Final = frozenset(
     {
         *("agno", "autogen", "autogen_agentchat", "beeai", "crewai", "dspy", "google_adk", "haystack", "langchain"),
@@ -111,53 +112,49 @@ class Role(Enum):
     """The role of a scope's spans."""
 
     OURS = auto()
+    """A scope of spanscore. Its spans are never claimed."""
     IGNORED = auto()
+    """A scope in `units.ignore_scopes`, or a second scope of a library that is read already. Its spans are not claimed."""
     GENERAL = auto()
-    """As UNKNOWN, but an open span of such a scope is not expected to become the root of the spans below it."""
+    """Like UNKNOWN. A span of such a scope that has not ended is not expected to become a root."""
     UNKNOWN = auto()
     """A scope that no normalizer names. Its spans are claimed by their attributes."""
     CLAIMED = auto()
+    """A scope that a normalizer names, or that `units.scopes` lists. All its spans are claimed."""
 
 
+@dataclass(eq=False, repr=False)
 class Scopes:
-    """The role of each scope. Any thread: two threads that race compute the same role.
+    """The role of each scope. Thread-safe: two threads that race compute the same role.
 
-    If two instrumentations trace the same library, the scope that was seen first is read, and the other one is ignored.
+    If two instrumentations trace the same library, the scope that was seen first is read, and the other scope is ignored.
 
-    Args:
+    Attributes:
         known: function that returns whether a normalizer reads the spans of a scope.
         listed: prefixes of further scopes to claim (`units.scopes`).
         ignored: prefixes of scopes that are not claimed (`units.ignore_scopes`).
         captures: function that returns whether spanscore's own handler records LangChain's runs.
         ours: scopes that are never claimed.
-        place: the traced process, for messages.
-
-    Attributes:
+        place: name of the traced process in messages.
         roles: scope → its role, for the scopes that were looked up.
-        unheard: ignored scope → the scope of the same library that is read instead.
-        by_content: scopes that no normalizer names, with a span that was the root of a unit by its attributes.
+        seen_listed: prefixes of `listed` with which the scope of at least one span began.
+        superseded: ignored scope → the scope of the same library that is read instead.
+        by_content: unlisted scopes of which a span became a unit's root because of its GenAI attributes.
     """
 
-    def __init__(
-        self,
-        known: Callable[[str], bool],
-        *,
-        listed: Sequence[str] = (),
-        ignored: Sequence[str] = (),
-        captures: Callable[[], bool] = lambda: False,
-        ours: Set[str] = semconv.OWN_SCOPES,
-        place: str = "this process",
-    ) -> None:
-        self._known = known
-        self._listed = tuple(listed)
-        self._ignored = tuple(ignored)
-        self._captures = captures
-        self._ours = ours
-        self._place = place
-        self._heard: dict[str, str] = {}
+    known: Callable[[str], bool]
+    _: KW_ONLY
+    listed: Sequence[str] = ()
+    ignored: Sequence[str] = ()
+    captures: Callable[[], bool] = lambda: False
+    ours: Set[str] = semconv.OWN_SCOPES
+    place: str = "this process"
+
+    def __post_init__(self) -> None:
+        self._read_scopes: dict[str, str] = {}
         self.roles: dict[str, Role] = {}
         self.seen_listed: set[str] = set()
-        self.unheard: dict[str, str] = {}
+        self.superseded: dict[str, str] = {}
         self.by_content: set[str] = set()
 
     def role(self, scope: str) -> Role:
@@ -165,53 +162,54 @@ class Scopes:
         role = self.roles.get(scope)
         if role is not None:
             return role
-        if len(self.roles) >= _MOST:
+        if len(self.roles) >= _MAX_SCOPES:
             self.roles.clear()
         return self.roles.setdefault(scope, self._role(scope))
 
     def found_by_content(self, scope: str) -> None:
         """Record that a span of a scope that no normalizer names is the root of a unit; the first one is logged."""
-        if scope in self.by_content or len(self.by_content) >= _MOST:
+        if scope in self.by_content or len(self.by_content) >= _MAX_SCOPES:
             return
         self.by_content.add(scope)
         log_once(
             f"by content {scope}",
-            f"spans of scope {scope!r} in {self._place} have GenAI attributes and are scored; units.ignore_scopes with"
-            f" {scope!r} leaves them out",
+            f"spans of scope {scope!r} in {self.place} have GenAI attributes and are scored. To leave them out, add"
+            f" {scope!r} to units.ignore_scopes",
         )
 
     def _role(self, scope: str) -> Role:
-        if scope in self._ours:
+        if scope in self.ours:
             return Role.OURS
-        listed = [name for name in self._listed if scope.startswith(name)]
+        listed = [name for name in self.listed if scope.startswith(name)]
         self.seen_listed.update(listed)
-        if scope.startswith(self._ignored):
+        if scope.startswith(tuple(self.ignored)):
             return Role.IGNORED
-        if not listed and not self._known(scope):
+        if not listed and not self.known(scope):
             return Role.GENERAL if scope.startswith(_GENERAL) else Role.UNKNOWN
-        return Role.CLAIMED if self._is_heard(library_of(scope), scope) else Role.IGNORED
+        return Role.CLAIMED if self._is_read(library_of(scope), scope) else Role.IGNORED
 
-    def _is_heard(self, library: str, scope: str) -> bool:
-        if library == "langchain" and self._captures():
-            heard = semconv.CAPTURE_SCOPE
+    def _is_read(self, library: str, scope: str) -> bool:
+        if library == "langchain" and self.captures():
+            read_scope = semconv.CAPTURE_SCOPE
         elif library in _LIBRARIES:
-            heard = self._heard.setdefault(library, scope)
+            read_scope = self._read_scopes.setdefault(library, scope)
         else:
             return True
-        if heard != scope:
-            self.unheard[scope] = heard
-            ours = heard == semconv.CAPTURE_SCOPE
-            way = "capture=Capture(enabled=False)" if ours else f"units.ignore_scopes with {heard!r}"
+        if read_scope != scope:
+            self.superseded[scope] = read_scope
+            ours = read_scope == semconv.CAPTURE_SCOPE
+            remedy = "set capture=Capture(enabled=False)" if ours else f"add {read_scope!r} to units.ignore_scopes"
             log_once(
-                f"unheard {scope}",
-                f"{heard} and {scope} both trace {library} in {self._place}; each run is scored once, on the spans of {heard}."
-                f" {way} has those of {scope} scored",
+                f"superseded {scope}",
+                f"{read_scope} and {scope} both trace {library} in {self.place}. "
+                f"Each run is scored once, on the spans of {read_scope}."
+                f" To score the spans of {scope} instead, {remedy}",
             )
-        return heard == scope
+        return read_scope == scope
 
     def notes(self) -> list[str]:
         """Return the notes on scopes for `status()`: read by content, ignored, or listed but without spans."""
-        return scope_notes(self._listed, [self])
+        return scope_notes(self.listed, [self])
 
 
 def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
@@ -223,12 +221,12 @@ def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]
     """
     all_scopes = [*processes]
     by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})
-    unheard = {scope: by for scopes in all_scopes for scope, by in scopes.unheard.copy().items()}
+    superseded = {scope: by for scopes in all_scopes for scope, by in scopes.superseded.copy().items()}
     seen = {name for scopes in all_scopes for name in scopes.seen_listed.copy()}
     notes = [f"{scope} is scored, as its spans have GenAI attributes" for scope in by_content]
-    notes += [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
+    notes += [f"{scope} is not read, because {by} traces the same library" for scope, by in superseded.items()]
     missing = [name for name in listed if name not in seen]
-    return notes + [f"units.scopes has {name!r}, which begins the scope of no span so far" for name in missing]
+    return notes + [f"units.scopes lists {name!r}, but no span so far has a scope with this prefix" for name in missing]
 
 
 def library_of(scope: str) -> str:
@@ -236,4 +234,4 @@ def library_of(scope: str) -> str:
     if scope == semconv.CAPTURE_SCOPE:
         return "langchain"
     last = _VERSION.sub("", scope).rpartition(".")[2].lower()
-    return _LIBRARY.get(last, last)
+    return _LIBRARY_ALIASES.get(last, last)

@@ -52,12 +52,12 @@ class StoredUnits(ImmediateReceiver):
         return {metric.name: self._sampler.decide(facts, metric.name) for metric in self.metrics}
 
     def put(self, unit: Unit) -> None:
-        """Accept a unit. Any thread; only the first call may block."""
+        """Accept a unit. Thread-safe; only the first call may block."""
         if self._closed:
             return
         self.ready()
         self.units += 1
-        self._event_queue.put(self, unit, must=True)
+        self._event_queue.put(self, unit, never_drop=True)
         self._event_queue.nudge()
 
     # --- Receiver ----------------------------------------------------------------------------------------------
@@ -68,5 +68,5 @@ class StoredUnits(ImmediateReceiver):
         self._read += 1
 
     def unread_count(self) -> int:
-        """Return the number of units that were never read. Any thread."""
+        """Return the number of units that were never read. Thread-safe."""
         return self.units - self._read

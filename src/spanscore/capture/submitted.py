@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from time import time_ns
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.protocols import PendingSpan
 
@@ -30,19 +32,23 @@ class ImmediateReceiver:
         """Do nothing: units are handed on when they are read."""
 
     def next_due_ns(self) -> int | None:
-        """Return None: no unit waits for a time."""
+        """Return None if no unit waits for a time."""
         return None
 
     def in_flight(self) -> set[UnitKey]:
-        """Return an empty set: no unit waits."""
+        """Return an empty set, because no unit waits."""
+        return set()
+
+    def open_keys(self) -> set[UnitKey]:
+        """Return an empty set, because each unit is handed on when it is read."""
         return set()
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Return an empty list: no unit waits."""
+        """Return an empty list, because no unit waits."""
         return []
 
     def close(self) -> None:
-        """Accept no further unit. Any thread."""
+        """Accept no further unit. Thread-safe."""
         self._closed = True
 
 
@@ -51,7 +57,7 @@ class ImmediateReceiver:
 _NAME = "sample"
 _ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
 _LASTS_NS = 1_000
-"""Duration of a sample's own span, in nanoseconds: a trace store treats a zero-length span as a clock error."""
+"""Duration of a sample's own span, in nanoseconds, because a trace store treats a zero-length span as a clock error."""
 _SPAN_BYTES = 1_000
 _CLAIMS = 4_096
 """Number of remembered spans that carry a sample."""
@@ -65,7 +71,7 @@ class _Submission(NamedTuple):
 
 
 class SubmittedSamples(ImmediateReceiver):
-    """The receiver of ``submit()``. A sample is a complete unit, on the current span or on a span of its own.
+    """The receiver of ``submit()``. A sample is a complete unit, on the current span or on a new span.
 
     Args:
         intake: the first parts.
@@ -77,34 +83,33 @@ class SubmittedSamples(ImmediateReceiver):
 
     def __init__(self, intake: Intake, *, tracer: Callable[[], Tracer]) -> None:
         self._tracer = tracer
-        self._claimed: dict[UnitKey, None] = {}
+        self._claimed: OrderedDict[UnitKey, None] = OrderedDict()
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
         """Use these parts from now on, and count from zero. Spans that carry a sample carry it in a child, too."""
-        self._event_queue, self._port = intake.event_queue, intake.port
-        self._admission, self._turns = intake.admission, intake.turns
+        self._intake, self._event_queue, self._port, self._turns = intake, intake.event_queue, intake.port, intake.turns
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
         """Accept a copy of a sample. Return its trace id, 32 hex digits, or None if it was rejected. Does not block."""
         if self._closed:
             return None
+        session = context.current_session()
         if not self._event_queue.admits():
-            self._turn_away(Outcome.EVENT_QUEUE_FULL)
+            self._intake.reject(Outcome.EVENT_QUEUE_FULL, session)
             return None
         span, end_ns, pending = self._span()
         ids = span.get_span_context()
         if not ids.trace_flags & 1:
-            self._turn_away(Outcome.TRACE_NOT_SAMPLED)
+            self._intake.reject(Outcome.TRACE_NOT_SAMPLED, session)
             return None
-        session = context.current_session()
         unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
         if session is not None and self._turns is not None:
-            self._turns.began(session, unit.spans[0].start_ns)
+            self._turns.record_start(session, unit.spans[0].start_ns)
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
-        self._event_queue.put(self, submission, size_bytes_of(unit, samples), must=True)
+        self._event_queue.put(self, submission, size_bytes_of(unit, samples), never_drop=True)
         self._event_queue.nudge()
         return f"{ids.trace_id:032x}"
 
@@ -121,11 +126,6 @@ class SubmittedSamples(ImmediateReceiver):
         """Return the number of samples that were never read."""
         return self._submitted - self._read
 
-    def _turn_away(self, outcome: Outcome) -> None:
-        self._admission.record_rejected(outcome)
-        if self._turns is not None and (session := context.current_session()) is not None:
-            self._turns.missed(session, outcome)
-
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
         """Return the sample's span, its end time, and the pending span to end; None if the application ends the span."""
         now_ns = time_ns()
@@ -140,9 +140,7 @@ class SubmittedSamples(ImmediateReceiver):
         """Return whether a sample may use this span. Only the first may, because a span has one score per metric."""
         if key in self._claimed:
             return False
-        self._claimed[key] = None
-        if len(self._claimed) > _CLAIMS:
-            self._claimed.pop(next(iter(self._claimed)), None)
+        keep_latest(self._claimed, key, None, _CLAIMS)
         return True
 
 

@@ -17,9 +17,9 @@ EVENTS = 300
 ANSWERED = LLMResult(generations=[[ChatGeneration(message=AIMessage("a"))]])
 
 
-def begin(handler: Any, dice: Random, **ids: Any) -> None:
+def begin(handler: Any, rng: Random, **ids: Any) -> None:
     ids |= {"metadata": {}, "tags": []}
-    kind = dice.choice(["chain", "chain", "model", "tool", "retriever"])
+    kind = rng.choice(["chain", "chain", "model", "tool", "retriever"])
     if kind == "chain":
         handler.on_chain_start(None, {"input": "x"}, name="c", **ids)
     elif kind == "model":
@@ -30,9 +30,9 @@ def begin(handler: Any, dice: Random, **ids: Any) -> None:
         handler.on_retriever_start(None, "q", **ids)
 
 
-def end(handler: Any, dice: Random, run_id: UUID) -> None:
+def end(handler: Any, rng: Random, run_id: UUID) -> None:
     """End a run in any way, that of another kind of run too."""
-    dice.choice(
+    rng.choice(
         [
             lambda: handler.on_chain_end("x", run_id=run_id),
             lambda: handler.on_chain_end("x", run_id=run_id, inputs="x"),
@@ -51,18 +51,18 @@ def end(handler: Any, dice: Random, run_id: UUID) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_events_in_any_order_leave_nothing_behind(seed: int) -> None:
-    dice = Random(seed)
+    rng = Random(seed)
     runs: list[UUID] = []
     with captured() as run:
         run.outlived = True
         handler = run.scorer.handler
         for _ in range(EVENTS):
-            if not runs or dice.random() < 0.4:
-                parent = dice.choice(runs) if runs and dice.random() < 0.9 else None
-                runs.append(UUID(int=dice.getrandbits(128)))
-                begin(handler, dice, run_id=runs[-1], parent_run_id=parent)
+            if not runs or rng.random() < 0.4:
+                parent = rng.choice(runs) if runs and rng.random() < 0.9 else None
+                runs.append(UUID(int=rng.getrandbits(128)))
+                begin(handler, rng, run_id=runs[-1], parent_run_id=parent)
             else:
-                end(handler, dice, dice.choice(runs))
+                end(handler, rng, rng.choice(runs))
         for run_id in reversed(runs):
             handler.on_chain_end("x", run_id=run_id)
 

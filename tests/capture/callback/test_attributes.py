@@ -190,8 +190,8 @@ def test_no_document_costs_a_span_another_attribute(
         chain.invoke(QUESTION, config=run.config())
 
     span = run.span("retrieval")
-    told = {name.split(".")[2] for name in flat(span)}
-    assert len(told) == KEPT[most][as_root]
+    rows = {name.split(".")[2] for name in flat(span)}
+    assert len(rows) == KEPT[most][as_root]
     assert span.attributes["gen_ai.operation.name"] == "retrieval"
     assert (span.dropped_attributes, caplog.records) == (0, [])
 
@@ -220,7 +220,7 @@ def test_what_a_judge_reads_is_not_the_flat_form() -> None:
     with captured(metric, capture=Capture(content=True)) as run:
         rag().invoke(QUESTION, config=run.config())
 
-    (sample,) = metric._seen
+    (sample,) = metric.seen
     assert sample.retrieved_contexts == [CONTEXT]
 
 
@@ -267,7 +267,7 @@ def test_a_conversation_is_redacted_on_every_span(redactor: Any, left: str | Non
     assert "t-1" not in run.trace.text()
 
 
-def test_tokens_written_to_a_cache_are_told_under_both_names() -> None:
+def test_tokens_written_to_a_cache_are_reported_under_both_names() -> None:
     usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10, "input_token_details": {"cache_creation": 4}}
     said = GenericFakeChatModel(messages=iter([AIMessage("hi", usage_metadata=usage)]))
     with captured() as run:

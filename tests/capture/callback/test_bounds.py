@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from tests.live import QUESTION, a_line, looked_at, rag
 
+from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
 
 HOUR = 3_600
@@ -16,7 +17,7 @@ def start(handler, run_id=None, name="endless"):
 
 def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
     with a_line() as (scorer, trace):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns())
         start(scorer.handler)
         looked_at(scorer, clock, 10, 10)
         assert scorer.status().pending == {"grounded": 1}
@@ -30,7 +31,7 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
 
 def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any():
     with a_line() as (scorer, _):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns() + HOUR * 10**9)
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns() + HOUR * 10**9)
         start(scorer.handler)
         looked_at(scorer, clock, 10, 10)
 
@@ -40,7 +41,7 @@ def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any(
 def test_an_end_after_that_changes_nothing():
     late = uuid4()
     with a_line() as (scorer, trace):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns())
         start(scorer.handler, late)
         looked_at(scorer, clock, 10, HOUR)
 
@@ -53,7 +54,7 @@ def test_an_end_after_that_changes_nothing():
 
 def test_the_oldest_of_too_many_open_roots_is_given_up():
     with a_line() as (scorer, trace):
-        scorer.handler._max_roots = 3
+        scorer.handler.max_roots = 3
         for number in range(5):
             start(scorer.handler, name=f"run {number}")
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})

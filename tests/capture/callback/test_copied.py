@@ -15,7 +15,6 @@ from tests.live import a_trace
 from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
-from spanscore.core import log
 
 
 def a_chain() -> Any:
@@ -45,10 +44,7 @@ def test_a_copy_records_as_the_handler_does(copied: str) -> None:
     assert scorer.status().eligible == {"answered": 2}
 
 
-def test_an_unpickled_chain_answers_and_records_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
+def test_an_unpickled_chain_answers_and_records_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with (
         OnlineScorer([Answered()], tracer_provider=a_trace().provider) as scorer,
         caplog.at_level(logging.WARNING, "spanscore"),

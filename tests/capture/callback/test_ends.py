@@ -19,7 +19,8 @@ from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 
 from spanscore.capture.callback.runs import is_over
 from spanscore.capture.callback.spans import RunSpans
-from spanscore.wiring.span_thread import SpanThread
+from spanscore.core.event_queue import EventQueue
+from spanscore.scorer import pipeline_of
 
 loses_ends = pytest.mark.skipif(
     not hasattr(types, "TracePolicy"),
@@ -83,8 +84,8 @@ def test_a_task_is_over_when_it_is_done_or_forgotten_or_its_loop_is_closed():
 def goes_on(run: Any, roots: int = 1) -> bool:
     """Whether the roots run still, once the span thread has looked for tasks that are over: those it would open."""
     assert run.scorer.flush(5)
-    recorder = run.scorer.handler.receiver
-    return (len(run.scorer.handler.memory.running()), recorder._open, recorder.in_flight()) == (roots, {}, set())
+    opened = sum(run.scorer.status().pending.values())
+    return (len(run.scorer.handler.memory.running()), opened) == (roots, 0)
 
 
 async def read(stream: Any) -> None:
@@ -186,19 +187,19 @@ async def test_a_run_that_another_tasks_end_outlives_is_whole():
 @pytest.mark.parametrize("unseen", [True, False], ids=["one event", "an event per run"])
 def test_a_root_whose_end_is_read_when_its_task_is_over_is_no_cancelled_one(monkeypatch, unseen):
     """The span thread looks at the task while the root's end is still to be read, and that of the last child."""
-    read, ended, looked = SpanThread._read, Event(), list[None]()
+    take, ended, looked = EventQueue.take, Event(), Event()
 
-    def later(thread: SpanThread, events: int) -> None:
-        if ended.is_set():
-            read(thread, events if looked else max(0, events - 2))
-            looked.append(None)
+    def withhold(queue: EventQueue[Any]) -> Any:
+        is_due = looked.is_set() or (ended.is_set() and len(queue) > 2)
+        return take(queue) if is_due else None
 
-    monkeypatch.setattr(SpanThread, "_read", later)
+    monkeypatch.setattr(EventQueue, "take", withhold)
     monkeypatch.setattr(RunSpans, "unseen", unseen)
     with captured() as run:
         asyncio.run(rag().ainvoke(QUESTION, run.config()))
         ended.set()
-        assert run.scorer._line.span_thread.call(lambda: None, 5)  # a look, with the end still to be read
+        assert pipeline_of(run.scorer).span_thread.call(lambda: None, 5)  # a look, with the end still to be read
+        looked.set()
 
     assert run.trees()[0].splitlines()[0].endswith(" completed")
     assert run.outcomes == {"scored": 1}

@@ -196,7 +196,7 @@ def test_a_subgraph_is_a_step_and_its_runs_are_the_roots():
         """
     )
     assert run.outcomes == {"scored": 1}
-    assert (metric._seen[0].user_input, metric._seen[0].retrieved_contexts) == (QUESTION, [CONTEXT])
+    assert (metric.seen[0].user_input, metric.seen[0].retrieved_contexts) == (QUESTION, [CONTEXT])
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -265,7 +265,7 @@ def test_a_functional_workflow_is_a_root_with_its_runs():
         """
     )
     assert run.outcomes == {"no_sample": 1, "scored": 1}
-    assert (metric._seen[0].user_input, metric._seen[0].response) == (QUESTION, f"{ANSWER}!")
+    assert (metric.seen[0].user_input, metric.seen[0].response) == (QUESTION, f"{ANSWER}!")
 
 
 # --- interrupts -------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ async def test_an_interrupted_turn_is_not_scored_and_its_resumption_is(way):
     )
     assert run.outcomes == {"no_sample": 1, "scored": 1}
     assert {s.attributes["gen_ai.conversation.id"] for s in run.spans if s.name.startswith("invoke")} == {"t-1"}
-    assert metric._seen[0].response == ANSWER
+    assert metric.seen[0].response == ANSWER
 
 
 def test_a_graph_interrupted_and_resumed_within_one_run_is_no_interrupted_turn():

@@ -26,7 +26,7 @@ def asked(run: Captured) -> Any:
     return run.span("invoke_workflow support")
 
 
-def told(span: Any) -> dict[str, Any]:
+def metadata_of(span: Any) -> dict[str, Any]:
     return {name: value for name, value in span.attributes.items() if name.startswith("spanscore.metadata.")}
 
 
@@ -35,15 +35,15 @@ def test_the_listed_keys_stand_on_the_root_alone_and_structures_nowhere() -> Non
         root = asked(run)
 
     values = {f"spanscore.metadata.{key}": value for key, value in GIVEN.items() if key in LISTED[:3]}
-    assert [told(span) for span in run.spans if told(span)] == [values]
-    assert told(root) == values
+    assert [metadata_of(span) for span in run.spans if metadata_of(span)] == [values]
+    assert metadata_of(root) == values
 
 
 def test_without_a_list_no_metadata_leave() -> None:
     with captured() as run:
         root = asked(run)
 
-    assert told(root) == {}
+    assert metadata_of(root) == {}
 
 
 def test_their_texts_are_redacted_and_a_redactor_that_fails_leaves_them_out() -> None:
@@ -55,7 +55,7 @@ def test_their_texts_are_redacted_and_a_redactor_that_fails_leaves_them_out() ->
     with captured(capture=Capture(metadata=(*LISTED, "other")), redactor=shouting) as run:
         root = asked(run)
 
-    assert told(root) == {
+    assert metadata_of(root) == {
         "spanscore.metadata.seats": 3,
         "spanscore.metadata.trial": False,
         "spanscore.metadata.other": "SECRET",
@@ -66,7 +66,7 @@ def test_a_unit_that_is_not_taken_tells_them_too() -> None:
     with captured(capture=Capture(metadata=["user_tier"]), sample_rate=0.0) as run:
         root = asked(run)
 
-    assert told(root) == {"spanscore.metadata.user_tier": "gold"}
+    assert metadata_of(root) == {"spanscore.metadata.user_tier": "gold"}
 
 
 def test_they_are_metadata_again_in_a_process_and_over_the_wire() -> None:

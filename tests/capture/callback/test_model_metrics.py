@@ -25,6 +25,7 @@ from spanscore import semconv
 from spanscore.capture.callback.model_metrics import ModelMetrics, who_counts
 from spanscore.config import Capture, Outputs
 from spanscore.metrics import Finding
+from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
 
 HOUR = 3_600
@@ -96,14 +97,14 @@ def test_a_duration_is_measured_in_seconds_and_leads_to_the_models_span() -> Non
     assert [exemplar.span_id for exemplar in point.exemplars] == [span.context.span_id]
 
 
-def test_a_failure_is_told_by_its_type_and_counts_no_tokens() -> None:
+def test_a_failure_is_reported_by_its_type_and_counts_no_tokens() -> None:
     memory, _ = counted(Down(messages=iter([])))
 
     assert set(memory.points(DURATION)) == {key(**MODEL, **{"error.type": "ConnectionError"})}
     assert memory.points(TOKENS) == {}
 
 
-def test_tokens_that_nobody_told_are_not_zero() -> None:
+def test_tokens_that_nobody_reported_are_not_zero() -> None:
     memory, _ = counted(Named(messages=iter([AIMessage("hi")])))
 
     assert (set(memory.points(DURATION)), memory.points(TOKENS)) == ({key(**MODEL)}, {})
@@ -124,7 +125,7 @@ def test_a_run_that_never_ended_has_no_duration() -> None:
 def test_a_run_that_was_given_up_has_no_duration() -> None:
     memory = Memory()
     with a_line(meter_provider=memory.meter_provider) as (scorer, trace):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns())
         scorer.handler.on_chat_model_start(None, [[HumanMessage("q")]], run_id=uuid4(), name="endless")
         looked_at(scorer, clock, 10, HOUR)
         assert scorer.handler.receiver.abandoned == 1
@@ -198,11 +199,11 @@ def test_runs_below_a_dropped_span_are_missing_and_the_status_says_so() -> None:
     assert status.notes == ["runs below unsampled spans are missing in the metrics of model runs"]
 
 
-def test_another_instrumentation_of_langchain_turns_them_off(patched: None) -> None:
+def test_another_instrumentation_of_langchain_turns_them_off(patched: str) -> None:
     memory, status = counted(rag())
 
     assert memory.points(DURATION) == {}
-    assert status.notes == ["no metrics of model runs (gen_ai.client.token.usage …), as tracer.kit counts them"]
+    assert status.notes == [f"no metrics of model runs (gen_ai.client.token.usage …), as {patched} counts them"]
 
 
 def test_who_makes_spans_only_does_not_count() -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from itertools import count
 
 import pytest
 from langchain_core.callbacks import BaseCallbackManager
@@ -9,19 +10,20 @@ from tests.live import QUESTION, Grounded, a_line, rag
 from tests.outputs.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample
-from spanscore.capture.callback import model_metrics as module
 from spanscore.capture.callback.model_metrics import announce, neighbours
 from spanscore.config import Capture
+
+NUMBERS = count()
 
 
 @pytest.fixture
 def patched(monkeypatch):
-    """Patch callback managers as an instrumentation does that comes from ``tracer.kit``."""
-    inner = BaseCallbackManager.__init__
+    """Patch callback managers as an instrumentation does; return its name, a new one, because each is logged once."""
+    inner, name = BaseCallbackManager.__init__, f"tracer.kit_{next(NUMBERS)}"
     code = "def wrapper(self, *args, **kwargs): return inner(self, *args, **kwargs)"
-    exec(code, namespace := {"__name__": "tracer.kit", "inner": inner})
+    exec(code, namespace := {"__name__": name, "inner": inner})
     monkeypatch.setattr(BaseCallbackManager, "__init__", functools.wraps(inner)(namespace["wrapper"]))
-    monkeypatch.setattr(module, "_said", set())
+    return name
 
 
 def test_alone_there_is_no_neighbour():
@@ -29,13 +31,13 @@ def test_alone_there_is_no_neighbour():
 
 
 def test_a_patch_of_callback_managers_is_named_by_where_it_was_written(patched):
-    assert neighbours() == ["tracer.kit"]
+    assert neighbours() == [patched]
 
 
 def test_a_wrapper_that_wraps_itself_is_looked_through_only_so_far(patched):
     BaseCallbackManager.__init__.__wrapped__ = BaseCallbackManager.__init__
 
-    assert neighbours() == ["tracer.kit"]
+    assert neighbours() == [patched]
 
 
 def test_a_neighbour_is_said_once_however_many_scorers_and_runs(patched, caplog):
@@ -45,13 +47,13 @@ def test_a_neighbour_is_said_once_however_many_scorers_and_runs(patched, caplog)
                 for _ in range(3):
                     rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
-    assert [record.getMessage().split(" also ")[0] for record in caplog.records] == ["tracer.kit"]
+    assert [record.getMessage().split(" also ")[0] for record in caplog.records] == [patched]
 
 
 def test_a_neighbour_stands_in_the_status(patched):
     with a_line() as (scorer, _):
-        assert scorer.status().neighbours == ["tracer.kit"]
-        assert "also traced by tracer.kit" in str(scorer.status())
+        assert scorer.status().neighbours == [patched]
+        assert f"also traced by {patched}" in str(scorer.status())
 
 
 def test_nothing_is_said_when_there_is_nothing_to_say(caplog):

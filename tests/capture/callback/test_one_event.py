@@ -34,6 +34,7 @@ from spanscore.capture.callback import capture, handler, recorder
 from spanscore.capture.callback.spans import RunSpans
 from spanscore.config import Capture, RuleCondition, Sampling
 from spanscore.outputs import spans as ids
+from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
 from spanscore.wiring import build
 from spanscore.wiring.span_thread import SpanThread
@@ -97,7 +98,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], trace: Tra
         patch.setattr(SpanThread, "ensure", lambda self: None)
         for module in (capture, handler, recorder):
             patch.setattr(module, "time_ns", lambda: next(ticks))
-        ids._random.seed(5)
+        ids.RANDOM.seed(5)
         with a_line(trace=trace, **{"sample_rate": 0.0, **options}) as (scorer, _):
             yield scorer
 
@@ -106,17 +107,17 @@ class Script:
     """Plays units of random shape to a handler, the same for the same seed."""
 
     def __init__(self, seed: int, on: Any, tick: Callable[[], None]) -> None:
-        self.dice, self.on, self.tick = Random(seed), on, tick
+        self.rng, self.on, self.tick = Random(seed), on, tick
         self.kinds: dict[UUID, str] = {}
 
     def new(self) -> UUID:
-        return UUID(int=self.dice.getrandbits(128))
+        return UUID(int=self.rng.getrandbits(128))
 
     def begin(self, parent: UUID | None) -> UUID:
-        run_id, dice = self.new(), self.dice
-        metadata = dice.choice([{}, {"thread_id": "t-1"}, {"tier": "gold"}, {"ls_model_name": "m", "ls_provider": "p"}])
+        run_id, rng = self.new(), self.rng
+        metadata = rng.choice([{}, {"thread_id": "t-1"}, {"tier": "gold"}, {"ls_model_name": "m", "ls_provider": "p"}])
         given: dict[str, Any] = {"run_id": run_id, "parent_run_id": parent, "metadata": metadata}
-        kind = self.kinds[run_id] = dice.choice(["chain", "chain", "model", "tool", "retriever", "agent"])
+        kind = self.kinds[run_id] = rng.choice(["chain", "chain", "model", "tool", "retriever", "agent"])
         if kind == "chain":
             self.on.on_chain_start(None, {"input": "x"}, name="c", **given)
         elif kind == "agent":
@@ -133,16 +134,16 @@ class Script:
         return run_id
 
     def end(self, run_id: UUID) -> None:
-        kind, dice = self.kinds[run_id], self.dice
+        kind, rng = self.kinds[run_id], self.rng
         name = {"model": "llm", "agent": "chain"}.get(kind, kind)
-        if dice.random() < 0.3:
+        if rng.random() < 0.3:
             errors = [ValueError("x"), GeneratorExit(), asyncio.CancelledError(), GraphBubbleUp()]
-            getattr(self.on, f"on_{name}_error")(dice.choice(errors), run_id=run_id)
+            getattr(self.on, f"on_{name}_error")(rng.choice(errors), run_id=run_id)
         elif name == "llm":
             self.on.on_llm_new_token("x", run_id=run_id)
             self.on.on_llm_end(ANSWERED, run_id=run_id)
         else:
-            more = {"inputs": "x"} if name == "chain" and dice.random() < 0.2 else {}
+            more = {"inputs": "x"} if name == "chain" and rng.random() < 0.2 else {}
             output = [Document("d")] if name == "retriever" else "x"
             getattr(self.on, f"on_{name}_end")(output, run_id=run_id, **more)
 
@@ -152,27 +153,27 @@ class Script:
         Args:
             ends: whether its root does.
         """
-        dice = self.dice
+        rng = self.rng
         root = self.begin(None)
         below, running = [root], list[UUID]()
-        for _ in range(dice.choice([0, 1, 3, 8, 30])):
-            if running and dice.random() < 0.5:
-                self.end(running.pop(dice.randrange(len(running))))
+        for _ in range(rng.choice([0, 1, 3, 8, 30])):
+            if running and rng.random() < 0.5:
+                self.end(running.pop(rng.randrange(len(running))))
             else:
-                running.append(self.begin(dice.choice(below)))
+                running.append(self.begin(rng.choice(below)))
                 below.append(running[-1])
-            if dice.random() < 0.02:
+            if rng.random() < 0.02:
                 self.tick()
-        left = [] if dice.random() < 0.7 else [running.pop() for _ in running[: dice.randrange(3)]]
+        left = [] if rng.random() < 0.7 else [running.pop() for _ in running[: rng.randrange(3)]]
         for run_id in reversed(running):
             self.end(run_id)
         if ends:
             self.end(root)
-        if dice.random() < 0.2:
-            left.append(self.begin(dice.choice(below)))
-        if dice.random() < 0.5:
+        if rng.random() < 0.2:
+            left.append(self.begin(rng.choice(below)))
+        if rng.random() < 0.5:
             self.tick()
-        for run_id in left[: dice.randrange(len(left) + 1)]:
+        for run_id in left[: rng.randrange(len(left) + 1)]:
             self.end(run_id)
         self.tick()
 
@@ -184,7 +185,7 @@ def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event:
     if not one_event:
         monkeypatch.setattr(RunSpans, "unseen", property(lambda self: False))
     with by_hand(monkeypatch, options, trace) as scorer:
-        thread = scorer._line.span_thread
+        thread = pipeline_of(scorer).span_thread
         thread.now_ns = clock
 
         def tick() -> None:
@@ -202,8 +203,8 @@ def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event:
         assert identity_holds(scorer)
         status = scorer.status()
         traces = dict.fromkeys(span.context.trace_id for span in trace.spans)
-        told = [sorted(map(str, scorer.explain(f"{one:032x}"))) for one in traces]
-        return [span.to_json() for span in trace.spans], status.outcomes, status.eligible, running, told
+        explained = [sorted(map(str, scorer.explain(f"{one:032x}"))) for one in traces]
+        return [span.to_json() for span in trace.spans], status.outcomes, status.eligible, running, explained
 
 
 @contextmanager
@@ -236,11 +237,11 @@ def test_nothing_is_put_into_the_inbox_before_the_root_ends(
     with by_hand(monkeypatch, {"sample_rate": sample_rate}, a_trace()) as scorer:
         root = uuid4()
         a_chain(scorer.handler, root, 3)
-        assert len(scorer._line.event_queue) == 0
+        assert len(pipeline_of(scorer).event_queue) == 0
 
         scorer.handler.on_chain_end("x", run_id=root)
 
-        assert len(scorer._line.event_queue) == 1
+        assert len(pipeline_of(scorer).event_queue) == 1
 
 
 def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,10 +250,10 @@ def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatc
         root = uuid4()
         a_chain(scorer.handler, root, 250)
         (running,) = open_roots(scorer.handler)
-        assert running.told is None
-        assert len(scorer._line.event_queue) == 250
+        assert running.kept_events is None
+        assert len(pipeline_of(scorer).event_queue) == 250
 
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
         assert len(trace.spans) == 250
         assert scorer.status().pending == {"grounded": 1}
@@ -268,7 +269,7 @@ def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch
             a_chain(scorer.handler, root, 60)
             scorer.handler.on_chain_end("x", run_id=root)
 
-        assert not scorer._line.event_queue.admits()
+        assert not pipeline_of(scorer).event_queue.admits()
 
 
 def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,12 +281,12 @@ def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatc
             run_id = uuid4()
             scorer.handler.on_retriever_start(None, "q", run_id=run_id, parent_run_id=root, metadata={})
             scorer.handler.on_retriever_end([Document(next(text))], run_id=run_id)
-            assert (len(scorer._line.event_queue), scorer._line.event_queue.admits()) == (waiting, admits)
+            assert (len(pipeline_of(scorer).event_queue), pipeline_of(scorer).event_queue.admits()) == (waiting, admits)
 
         scorer.handler.on_chain_end("x", run_id=root)
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
-        assert scorer._line.event_queue._bytes == 0
+        assert pipeline_of(scorer).event_queue.size_bytes == 0
         assert identity_holds(scorer)
 
 
@@ -301,10 +302,10 @@ def test_a_run_id_that_comes_again_before_its_unit_was_read_is_another_unit(
         on.on_chain_end("x", run_id=root)
         again = child if of_a_child else root
         on.on_chain_start(None, {}, run_id=again, name="other", metadata={})
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
         assert [one.name for one in open_roots(on)] == ["other"]
         on.on_chain_end("y", run_id=again)
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 2}
         assert (open_roots(on), on.memory.remembered()) == ([], 0)
@@ -335,13 +336,13 @@ def test_a_span_thread_that_is_stuck_leaves_no_unit_uncounted(monkeypatch: pytes
 
 def test_what_runs_for_long_is_in_the_books(monkeypatch: pytest.MonkeyPatch) -> None:
     with by_hand(monkeypatch, {}, a_trace()) as scorer:
-        thread, clock = scorer._line.span_thread, ManualClock(10**18)
+        thread, clock = pipeline_of(scorer).span_thread, ManualClock(10**18)
         thread.now_ns = clock
         root = uuid4()
         a_chain(scorer.handler, root, 2)
         thread.tick()
         assert scorer.status().pending == {"grounded": 0}
-        assert 0 < thread._timeout_s() <= 10
+        assert 0 < thread.timeout_s() <= 10
 
         clock.advance(10)
         thread.tick()
@@ -350,13 +351,13 @@ def test_what_runs_for_long_is_in_the_books(monkeypatch: pytest.MonkeyPatch) -> 
         scorer.handler.on_chain_end("x", run_id=root)
         thread.tick()
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 1}
-        assert thread._timeout_s() is None
+        assert thread.timeout_s() is None
 
 
 def test_a_root_that_never_ends_is_given_up_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = a_trace()
     with by_hand(monkeypatch, {}, trace) as scorer:
-        thread, clock = scorer._line.span_thread, ManualClock(10**18)
+        thread, clock = pipeline_of(scorer).span_thread, ManualClock(10**18)
         thread.now_ns = clock
         a_chain(scorer.handler, uuid4(), 1)
         for _ in range(2):
@@ -372,11 +373,11 @@ def test_a_root_that_never_ends_is_given_up_by_age(monkeypatch: pytest.MonkeyPat
 
 def test_a_begin_wakes_a_span_thread_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     with by_hand(monkeypatch, {}, a_trace()) as scorer:
-        event_queue = scorer._line.event_queue
-        event_queue._asleep = True
+        woken = threading.Event()
+        pipeline_of(scorer).event_queue.start_with_next(woken.set)
         a_chain(scorer.handler, uuid4(), 0)
 
-        assert event_queue._wake.is_set()
+        assert woken.is_set()
 
 
 class Starts(SpanProcessor):
@@ -389,24 +390,24 @@ class Starts(SpanProcessor):
         self.names.append(span.name)
 
 
-def test_a_processor_that_looks_at_starts_is_told_of_them_while_the_root_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_looks_at_starts_is_given_them_while_the_root_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, starts = a_trace(), Starts()
     trace.provider.add_span_processor(starts)
     with by_hand(monkeypatch, {}, trace) as scorer:
         a_chain(scorer.handler, uuid4(), 1)
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
         assert starts.names == ["invoke_workflow agent", "chat m"]
 
 
-def test_one_that_comes_while_a_root_runs_is_told_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_comes_while_a_root_runs_is_given_all(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, starts = a_trace(), Starts()
     with by_hand(monkeypatch, {}, trace) as scorer:
         root = uuid4()
         a_chain(scorer.handler, root, 1)
         trace.provider.add_span_processor(starts)
         scorer.handler.on_chain_end("x", run_id=root)
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
         assert starts.names == ["invoke_workflow agent", "chat m"]
         assert len(trace.spans) == 2
@@ -424,7 +425,7 @@ def test_a_processor_that_raises_costs_its_own_span_alone(monkeypatch: pytest.Mo
         root = uuid4()
         a_chain(scorer.handler, root, 2)
         scorer.handler.on_chain_end("x", run_id=root)
-        scorer._line.span_thread.tick()
+        pipeline_of(scorer).span_thread.tick()
 
         assert len(trace.spans) == 3
         assert identity_holds(scorer)
@@ -439,7 +440,7 @@ def test_in_a_forked_child_what_ran_is_the_parents(monkeypatch: pytest.MonkeyPat
 
         def end() -> str:
             scorer.handler.on_chain_end("x", run_id=root)
-            scorer._line.span_thread.tick()
+            pipeline_of(scorer).span_thread.tick()
             return str((trace.spans, scorer.status().eligible))
 
         assert in_child(end) == "([], {'grounded': 0})"
@@ -460,7 +461,7 @@ def test_children_that_end_on_many_threads_are_each_exported_once(models: int) -
                 )
             threads = [threading.Thread(target=_end_all, args=(on, begun[n::4])) for n in range(4)]
             threads.append(threading.Thread(target=on.on_chain_end, args=("x",), kwargs={"run_id": root}))
-            threads.append(threading.Thread(target=scorer._line.event_queue.nudge))
+            threads.append(threading.Thread(target=pipeline_of(scorer).event_queue.nudge))
             for thread in threads:
                 thread.start()
             for thread in threads:

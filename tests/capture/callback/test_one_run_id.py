@@ -90,10 +90,10 @@ def test_each_run_has_its_own_question_and_answer(run, way):
         run({"run_id": SHARED, "callbacks": handlers})
         assert scorer.flush(5)
 
-        assert sorted(metric._seen) == [(question, answer(question)) for question in ASKED]
+        assert sorted(metric.seen) == [(question, answer(question)) for question in ASKED]
         assert (scorer.status().units, scorer.status().outcomes["grounded"]) == (4, {"scored": 4})
         assert identity_holds(scorer)
-        assert scorer.handler._roots == {}
+        assert scorer.handler.memory.roots == {}
     models = [span for span in trace.spans if span.name.startswith("chat")]
     assert len({span.context.trace_id for span in models}) == len(trace.roots) == 4
 
@@ -117,8 +117,8 @@ def test_one_after_another_they_are_units_too_also_when_some_were_at_once():
                 chain().invoke(question, config)
         assert scorer.flush(5)
 
-        assert sorted(set(metric._seen)) == [(question, answer(question)) for question in ASKED]
-        assert len(metric._seen) == scorer.status().units == 16
+        assert sorted(set(metric.seen)) == [(question, answer(question)) for question in ASKED]
+        assert len(metric.seen) == scorer.status().units == 16
 
 
 def test_models_called_alone_under_one_id_are_units():
@@ -139,7 +139,7 @@ def test_models_called_alone_under_one_id_are_units():
         )
         assert scorer.flush(5)
 
-        assert sorted(metric._seen) == [(question, answer(question)) for question in ASKED[:3]]
+        assert sorted(metric.seen) == [(question, answer(question)) for question in ASKED[:3]]
 
 
 def test_an_error_of_one_is_not_that_of_another():
@@ -160,7 +160,7 @@ def test_an_error_of_one_is_not_that_of_another():
         at_once([lambda question=question: call(question) for question in ASKED[:2]])
         assert scorer.flush(5)
 
-        assert metric._seen == [(ASKED[1], answer(ASKED[1]))]
+        assert metric.seen == [(ASKED[1], answer(ASKED[1]))]
     assert sorted(root.status.status_code.name for root in trace.roots) == ["ERROR", "UNSET"]
 
 
@@ -190,7 +190,7 @@ def test_other_run_ids_are_as_ever_on_a_handler_that_met_one_twice():
             chain().invoke(question, {"run_id": uuid4(), "callbacks": [scorer.handler]})
         assert scorer.flush(5)
 
-        assert len(metric._seen) == len(trace.roots) == 8
+        assert len(metric.seen) == len(trace.roots) == 8
 
 
 def test_two_scorers_each_lead_events_to_their_own_roots():
@@ -201,7 +201,7 @@ def test_two_scorers_each_lead_events_to_their_own_roots():
         assert two.flush(5)
 
     expected = [(question, answer(question)) for question in ASKED]
-    assert (sorted(first._seen), sorted(second._seen)) == (expected, expected)
+    assert (sorted(first.seen), sorted(second.seen)) == (expected, expected)
 
 
 def test_a_run_that_its_thread_has_left_open_is_counted_and_the_next_one_is_a_unit():
@@ -213,7 +213,7 @@ def test_a_run_that_its_thread_has_left_open_is_counted_and_the_next_one_is_a_un
         chain().invoke(ASKED[1], config)
         assert scorer.flush(5)
 
-        assert metric._seen == [(ASKED[1], answer(ASKED[1]))]
+        assert metric.seen == [(ASKED[1], answer(ASKED[1]))]
         assert (scorer.status().units, identity_holds(scorer)) == (2, True)
         del left
     assert sorted(root.attributes["spanscore.run.end"] for root in trace.roots) == ["abandoned", "completed"]

@@ -159,17 +159,17 @@ MODELS = {"chat": Chat, "completion": Completion}
 # --- the others ---------------------------------------------------------------------------------------------------
 
 
-def _hears(name: str) -> Callable[..., None]:
+def _recording(name: str) -> Callable[..., None]:
     def method(self: Any, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
-        self.heard.append((name, run_id, parent_run_id))
+        self.events.append((name, run_id, parent_run_id))
 
     return method
 
 
-def _hears_async(name: str) -> Callable[..., Any]:
+def _recording_async(name: str) -> Callable[..., Any]:
     async def method(self: Any, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
         await asyncio.sleep(0)
-        self.heard.append((name, run_id, parent_run_id))
+        self.events.append((name, run_id, parent_run_id))
 
     return method
 
@@ -181,35 +181,35 @@ class Tracer(BaseTracer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     def _persist_run(self, run: Any) -> None: ...
 
     def _start_trace(self, run: Any) -> None:
         super()._start_trace(run)
-        self.heard.append((f"start {run.run_type}", run.id, run.parent_run_id))
+        self.events.append((f"start {run.run_type}", run.id, run.parent_run_id))
 
     def _end_trace(self, run: Any) -> None:
-        self.heard.append((f"end {run.run_type}", run.id, run.parent_run_id))
+        self.events.append((f"end {run.run_type}", run.id, run.parent_run_id))
         super()._end_trace(run)
 
 
-def _kind(base: type, hears: Callable[[str], Any], *, inline: bool) -> Callable[[], Any]:
-    made = type("Other", (base,), {**{name: hears(name) for name in METHODS}, "run_inline": inline})
+def _kind(base: type, recording: Callable[[str], Any], *, inline: bool) -> Callable[[], Any]:
+    made = type("Other", (base,), {**{name: recording(name) for name in METHODS}, "run_inline": inline})
 
     def one() -> Any:
         handler = made()
-        handler.heard = []
+        handler.events = []
         return handler
 
     return one
 
 
 KINDS: dict[str, Callable[[], Any]] = {
-    "plain": _kind(BaseCallbackHandler, _hears, inline=False),
-    "inline": _kind(BaseCallbackHandler, _hears, inline=True),
-    "async": _kind(AsyncCallbackHandler, _hears_async, inline=False),
-    "async inline": _kind(AsyncCallbackHandler, _hears_async, inline=True),
+    "plain": _kind(BaseCallbackHandler, _recording, inline=False),
+    "inline": _kind(BaseCallbackHandler, _recording, inline=True),
+    "async": _kind(AsyncCallbackHandler, _recording_async, inline=False),
+    "async inline": _kind(AsyncCallbackHandler, _recording_async, inline=True),
     "tracer": Tracer,
 }
 CROWDS = {
@@ -219,11 +219,11 @@ CROWDS = {
 }
 
 
-def _told(handler: Any) -> list[list[tuple[str, int]]]:
+def _numbered_events(handler: Any) -> list[list[tuple[str, int]]]:
     """Return the events of a handler, per root and in order, each with its run's position among the root's."""
     root_of: dict[Any, Any] = {}
     per_root: dict[Any, list[Any]] = {}
-    for name, run_id, parent in handler.heard:
+    for name, run_id, parent in handler.events:
         root = root_of.setdefault(run_id, root_of.get(parent, run_id))
         per_root.setdefault(root, []).append((name, run_id))
     return sorted(_numbered(events) for events in per_root.values())
@@ -238,7 +238,7 @@ def _run(way: str, model: str, crowd: tuple[str, ...], ours: list[Any]) -> tuple
     """Run the application with these handlers; return its result, and the events of each handler."""
     others = [KINDS[kind]() for kind in crowd]
     config = {"callbacks": [*ours, *others], "max_concurrency": 1}
-    return WAYS[way](application(MODELS[model]), config), [_told(other) for other in others]
+    return WAYS[way](application(MODELS[model]), config), [_numbered_events(other) for other in others]
 
 
 @cache
@@ -268,22 +268,22 @@ def _attached(run: Captured, attach: str) -> list[Any]:
 @pytest.mark.parametrize("way", WAYS)
 def test_others_hear_what_they_hear_without_us_and_we_hear_everything(way, model, crowd, attach):
     with captured() as run:
-        told = _run(way, model, crowd, _attached(run, attach))
+        events = _run(way, model, crowd, _attached(run, attach))
 
-    assert told == _alone(way, model, crowd)
+    assert events == _alone(way, model, crowd)
     assert sorted(run.trees()) == _our_tree(way, model)
 
 
 @pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS)
 def test_two_scorers_silence_neither_each_other_nor_the_others(crowd):
     with captured() as first, captured() as second:
-        told = _run("model alone", "completion", crowd, [first.scorer.handler, second.scorer.handler])
+        result = _run("model alone", "completion", crowd, [first.scorer.handler, second.scorer.handler])
 
-    assert told == _alone("model alone", "completion", crowd)
+    assert result == _alone("model alone", "completion", crowd)
     assert (first.trees(), second.trees()) == (_our_tree("model alone", "completion"), [])
 
 
-def test_the_application_causes_every_event_that_a_handler_can_hear():
+def test_the_application_causes_every_event_of_a_handler():
     caused = {
         name
         for model in MODELS

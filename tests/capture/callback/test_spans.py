@@ -14,6 +14,8 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 
 from spanscore import OnlineScorer
 from spanscore.core.span import SamplingContext, UnitKey
+from spanscore.pipeline.sampling import RateSampler
+from spanscore.scorer import pipeline_of
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
 
@@ -134,17 +136,30 @@ def test_a_tracer_that_is_switched_off_is_found_out_and_counted():
         assert scorer.handler.memory.remembered() == 0
 
 
-def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
+def watch_draws(monkeypatch):
+    """Return the trace ids of roots that are drawn ahead, as they come."""
+    drawn, preview = [], RateSampler.preview_trace
+
+    def watch(sampler, trace_id):
+        drawn.append(int.from_bytes(trace_id))
+        return preview(sampler, trace_id)
+
+    monkeypatch.setattr(RateSampler, "preview_trace", watch)
+    return drawn
+
+
+def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word(monkeypatch):
+    drawn = watch_draws(monkeypatch)
     with a_line(sample_rate=0.5) as (scorer, trace):
         for n in range(60):
             invoke(scorer)
             if not n % 20:  # after a pause, ids were drawn ahead; other roots draw their own
                 assert scorer.flush(5)
         assert scorer.flush(5)
-        sampler = scorer._line.sampler
-        assert scorer.handler.memory.spans._drawn
+        sampler = pipeline_of(scorer).sampler
 
     roots = {root.context.trace_id: root for root in trace.roots}
+    assert roots.keys() & drawn
     scored = {t for t, root in roots.items() if root.attributes["spanscore.status"] == "scored"}
     assert len(roots) == 60
     assert scored == {
@@ -175,13 +190,12 @@ def test_ids_that_somebody_generates_are_not_drawn_ahead():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_child_does_not_use_the_ids_that_its_parent_drew():
-    run_id = uuid4()
+def test_a_forked_child_does_not_use_the_ids_that_its_parent_drew(monkeypatch):
+    run_id, drawn = uuid4(), watch_draws(monkeypatch)
     with a_line() as (scorer, _):
         for _ in range(2):
             invoke(scorer)
             assert scorer.flush(5)
-        drawn = {f"{key.trace_id:032x}" for key, _ in scorer.handler.memory.spans._drawn}
         read, write = os.pipe()
         if (child := os.fork()) == 0:
             invoke(scorer, run_id=run_id)
@@ -190,7 +204,7 @@ def test_a_forked_child_does_not_use_the_ids_that_its_parent_drew():
         os.waitpid(child, 0)
 
     assert drawn
-    assert os.read(read, 64).decode() not in drawn
+    assert int(os.read(read, 64), 16) not in drawn
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -31,10 +31,10 @@ USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
 
 
 class Talking(GenericFakeChatModel):
-    """Streams its answer word by word, then its usage; from ``hangs_at`` on, only when ``gate`` opens."""
+    """Streams its answer word by word, then its usage; from ``hangs_at`` on, after ``endless``."""
 
     hangs_at: int | None = None
-    gate: Any = None
+    endless: Any = None
 
     def _chunks(self) -> Iterator[ChatGenerationChunk]:
         for word in ANSWER.split(" "):
@@ -50,7 +50,7 @@ class Talking(GenericFakeChatModel):
     async def _astream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
         for position, chunk in enumerate(self._chunks()):
             if position == self.hangs_at:
-                await self.gate.wait()
+                await self.endless.wait()
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -65,7 +65,7 @@ def chain(**kwargs: Any) -> Any:
     return (lambda q: {"question": q}) | prompt | talking(**kwargs) | StrOutputParser()
 
 
-def told(how: str) -> str:
+def expected_tree(how: str) -> str:
     return tree(
         f"""
         invoke_workflow RunnableSequence {how}
@@ -81,7 +81,7 @@ def test_a_stream_read_to_its_end_has_its_true_inputs():
     with captured(metric := Grounded()) as run:
         assert "".join(rag().stream(QUESTION, config=run.config())) == ANSWER
 
-    (sample,) = metric._seen
+    (sample,) = metric.seen
     assert (sample.user_input, sample.response) == (QUESTION, ANSWER)
 
 
@@ -109,7 +109,7 @@ def test_a_stream_closed_after_its_end_is_completed():
         assert "".join(stream).strip() == ANSWER
         stream.close()
 
-    assert run.drawn() == told("completed")
+    assert run.drawn() == expected_tree("completed")
 
 
 async def test_an_async_stream_closed_after_its_end_is_completed():
@@ -118,7 +118,7 @@ async def test_an_async_stream_closed_after_its_end_is_completed():
             assert "".join([part async for part in stream]).strip() == ANSWER
         await ended(run)
 
-    assert run.drawn() == told("completed")
+    assert run.drawn() == expected_tree("completed")
 
 
 # --- broken off half-way ----------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_a_stream_broken_off_is_abandoned_and_not_scored(closed):
 
     # The traceback of the thrown exception keeps the model's stream half-read.
     how, left = ("completed ERROR:KeyError", " cancelled") if closed == "thrown" else ("abandoned", "")
-    assert run.drawn() == told(how).replace("Talking", f"Talking{left}")
+    assert run.drawn() == expected_tree(how).replace("Talking", f"Talking{left}")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -163,7 +163,7 @@ async def test_an_async_stream_broken_off_is_abandoned_and_not_scored():
             await anext(stream)
         await ended(run)
 
-    assert run.drawn() == told("abandoned").replace("Talking", "Talking abandoned")
+    assert run.drawn() == expected_tree("abandoned").replace("Talking", "Talking abandoned")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -175,7 +175,7 @@ async def test_async_events_broken_off_are_cancelled_and_not_scored():  # that i
                     break
         await ended(run)
 
-    assert run.drawn() == told("cancelled").replace("Talking", "Talking cancelled")
+    assert run.drawn() == expected_tree("cancelled").replace("Talking", "Talking cancelled")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -190,7 +190,7 @@ def test_a_half_read_stream_does_not_hold_up_others():
         stream.close()
 
     first, second = run.trees()
-    assert f"{first}\n" == told("abandoned")
+    assert f"{first}\n" == expected_tree("abandoned")
     assert second.split("\n")[1:] == ["  retrieval Library", "  chat GenericFakeChatModel"]
 
 
@@ -235,8 +235,8 @@ async def cancel(work: Any, started: asyncio.Event) -> None:
         await task
 
 
-class Gate:
-    """Signals that a caller waits; never opens."""
+class EndlessWait:
+    """Signals that a caller waits; never returns."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -253,15 +253,15 @@ async def _read(stream: AsyncIterator[Any]) -> None:
 
 @pytest.mark.parametrize("way", ["astream", "astream_events"])
 async def test_a_cancelled_stream_is_cancelled_and_not_scored(way):
-    gate = Gate()
+    endless = EndlessWait()
     with captured() as run:
-        c = chain(hangs_at=2, gate=gate)
+        c = chain(hangs_at=2, endless=endless)
         stream = (
             c.astream(QUESTION, config=run.config())
             if way == "astream"
             else c.astream_events(QUESTION, version="v2", config=run.config())
         )
-        await cancel(_read(stream), gate.reached)
+        await cancel(_read(stream), endless.reached)
         await ended(run)
 
     assert run.drawn() == tree(
@@ -275,14 +275,14 @@ async def test_a_cancelled_stream_is_cancelled_and_not_scored(way):
 
 @pytest.mark.parametrize("way", ["ainvoke", "abatch"])
 async def test_a_cancelled_model_is_closed_with_its_root(way):
-    gate = Gate()
+    endless = EndlessWait()
 
     async def hang(question: str) -> Any:
-        return await Hanging(messages=model().messages, gate=gate).ainvoke(question)
+        return await Hanging(messages=model().messages, endless=endless).ainvoke(question)
 
     with captured() as run:
         given = [QUESTION] if way == "abatch" else QUESTION
-        await cancel(getattr(RunnableLambda(hang), way)(given, config=run.config()), gate.reached)
+        await cancel(getattr(RunnableLambda(hang), way)(given, config=run.config()), endless.reached)
         await ended(run)
 
     assert run.drawn() == tree(
@@ -295,27 +295,30 @@ async def test_a_cancelled_model_is_closed_with_its_root(way):
 
 
 class Hanging(GenericFakeChatModel):
-    gate: Any
+    endless: Any
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        await self.gate.wait()
+        await self.endless.wait()
 
 
 class Deaf(BaseRetriever):
-    gate: Any
+    endless: Any
 
     def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
         raise NotImplementedError
 
     async def _aget_relevant_documents(self, query: str, **_: Any) -> list[Document]:
-        await self.gate.wait()
+        await self.endless.wait()
         return []
 
 
 async def test_a_cancelled_retriever_is_closed_with_its_root():
-    gate = Gate()
+    endless = EndlessWait()
     with captured() as run:
-        await cancel((Deaf(gate=gate) | RunnableLambda(str)).ainvoke(QUESTION, config=run.config()), gate.reached)
+        await cancel(
+            (Deaf(endless=endless) | RunnableLambda(str)).ainvoke(QUESTION, config=run.config()),
+            endless.reached,
+        )
         await ended(run)
 
     assert run.drawn() == tree(
@@ -327,17 +330,17 @@ async def test_a_cancelled_retriever_is_closed_with_its_root():
 
 
 async def test_a_cancelled_tool_is_no_error():
-    gate = Gate()
+    endless = EndlessWait()
 
     @tool
     async def wait(question: str) -> str:
         """Wait."""
-        await gate.wait()
+        await endless.wait()
         return question
 
     with captured() as run:
         task = RunnableLambda(lambda q: {"question": q}) | wait
-        await cancel(task.ainvoke(QUESTION, config=run.config()), gate.reached)
+        await cancel(task.ainvoke(QUESTION, config=run.config()), endless.reached)
         await ended(run)
 
     assert run.drawn() == tree(
@@ -349,11 +352,11 @@ async def test_a_cancelled_tool_is_no_error():
 
 
 async def test_a_model_given_up_inside_does_not_make_its_run_an_abandoned_one():
-    gate = Gate()
+    endless = EndlessWait()
 
     async def impatient(question: str) -> dict[str, Any]:
-        task = asyncio.ensure_future(Hanging(messages=model().messages, gate=gate).ainvoke(question))
-        await gate.reached.wait()
+        task = asyncio.ensure_future(Hanging(messages=model().messages, endless=endless).ainvoke(question))
+        await endless.reached.wait()
         task.cancel()
         return {"answer": ANSWER, "question": question, "context": [ANSWER]}
 
@@ -374,7 +377,7 @@ async def test_a_model_given_up_inside_does_not_make_its_run_an_abandoned_one():
 async def test_nor_does_one_given_up_inside_a_stream_that_was_read_to_its_end(steps):
     async def impatient(question: str) -> str:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(Deaf(gate=Gate()).ainvoke(question), 0.01)
+            await asyncio.wait_for(Deaf(endless=EndlessWait()).ainvoke(question), 0.01)
         return (await model().ainvoke(question)).content
 
     whole = RunnableLambda(impatient) if steps == 1 else RunnableLambda(impatient) | StrOutputParser()
@@ -400,7 +403,7 @@ async def test_a_plain_stream_broken_off_inside_a_running_loop_is_abandoned():
         stream.close()
         await ended(run)
 
-    assert run.drawn() == told("abandoned")
+    assert run.drawn() == expected_tree("abandoned")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -413,14 +416,14 @@ def test_a_stream_may_change_its_thread(rest, how):
         other.start()
         other.join()
 
-    assert run.drawn() == told(how)
+    assert run.drawn() == expected_tree(how)
 
 
 async def test_a_cancelled_branch_closes_its_neighbours_too():
-    gate = Gate()
-    branches = RunnableParallel(found=Deaf(gate=gate), said=Hanging(messages=model().messages, gate=gate))
+    endless = EndlessWait()
+    branches = RunnableParallel(found=Deaf(endless=endless), said=Hanging(messages=model().messages, endless=endless))
     with captured() as run:
-        await cancel(branches.ainvoke(QUESTION, config=run.config()), gate.reached)
+        await cancel(branches.ainvoke(QUESTION, config=run.config()), endless.reached)
         await ended(run)
 
     first, *rest = run.trees()[0].split("\n")
@@ -479,12 +482,12 @@ async def test_a_task_left_behind_is_a_child_and_no_unit():
 
 
 async def test_an_end_that_comes_after_its_unit_was_closed_ends_no_span_twice(caplog):
-    gate = threading.Event()
+    release = threading.Event()
 
     class Stuck(Library):
         def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
             started.set()
-            gate.wait(10)
+            release.wait(10)
             return []
 
     started = threading.Event()
@@ -495,7 +498,7 @@ async def test_an_end_that_comes_after_its_unit_was_closed_ends_no_span_twice(ca
         with pytest.raises(asyncio.CancelledError):
             await task
         await ended(run)
-        gate.set()
+        release.set()
         await ended(run)
 
     assert run.drawn().endswith("  retrieval Stuck cancelled\n")

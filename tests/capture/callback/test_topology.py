@@ -59,7 +59,7 @@ def test_every_way_of_calling_gives_one_tree_per_input(way):
     assert answer == ANSWER
     assert run.drawn() == RAG * times
     assert run.outcomes == {"scored": times}
-    assert [(s.user_input, s.response) for s in metric._seen] == [(QUESTION, ANSWER)] * times
+    assert [(s.user_input, s.response) for s in metric.seen] == [(QUESTION, ANSWER)] * times
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -368,6 +368,6 @@ async def test_a_handler_shared_by_fifty_requests_mixes_nothing_up():
         f"invoke_workflow chain-{i} completed": [f"  retrieval Shelf-{i}", "  chat GenericFakeChatModel"]
         for i in range(50)
     }
-    assert sorted((s.user_input, s.response, *s.retrieved_contexts) for s in metric._seen) == sorted(
+    assert sorted((s.user_input, s.response, *s.retrieved_contexts) for s in metric.seen) == sorted(
         (str(i), f"{ANSWER} {i}", f"{CONTEXT} {i}") for i in range(50)
     )

@@ -11,6 +11,8 @@ from typing import Any
 from opentelemetry.trace import SpanKind
 from tests.live import Trace, a_line, identity_holds, open_roots
 
+from spanscore.scorer import pipeline_of
+
 _CLIENTS = ("chat", "text_completion", "retrieval")
 
 
@@ -54,11 +56,11 @@ class Captured:
 
     def clean(self) -> None:
         """Assert that no run is open, held or remembered, and that the ledger adds up."""
-        line, handler = self.scorer._line, self.scorer.handler
+        line, handler = pipeline_of(self.scorer), self.scorer.handler
         recorder = handler.receiver
-        assert (recorder._open, recorder.in_flight()) == ({}, set())
-        assert (line.units.in_flight, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
         assert (open_roots(handler), handler.memory.remembered()) == ([], 0)
+        assert (recorder.next_due_ns(), recorder.in_flight()) == (None, set())
+        assert (line.units.in_flight, len(line.assembler), len(line.hold), line.hold.spans) == ({}, 0, 0, 0)
         assert identity_holds(self.scorer)
         ids = [s.context.span_id for s in self.trace.spans]
         assert len(ids) == len(set(ids))

@@ -75,7 +75,7 @@ def test_our_own_capture_is_read_before_another_instrumentation_of_langchain() -
     assert is_claimed(a_wire_span(scope=semconv.CAPTURE_SCOPE), by)
 
     assert not is_claimed(a_wire_span(scope=FRAMEWORK), by)
-    assert by.unheard == {FRAMEWORK: semconv.CAPTURE_SCOPE}
+    assert by.superseded == {FRAMEWORK: semconv.CAPTURE_SCOPE}
 
 
 @pytest.mark.parametrize(

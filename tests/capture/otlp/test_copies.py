@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from tests.live import ANSWER, CONTEXT, Grounded, Slow, a_line, identity_holds
 from tests.service.backend import RawBackend
 
-from spanscore import semconv
+from spanscore import semconv, testing
 from spanscore.config.serving import ForwardSettings
 from spanscore.config.units import Units
 from spanscore.core.codecs.job import request_of_unit, units_of
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
-from spanscore.core.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
+from spanscore.core.span import NoContent, Unit, UpstreamDecision
+from spanscore.scorer import receivers_of
 from spanscore.service.otlp_endpoint import TRACES, ExportHandler, ExportRequest
 from spanscore.service.proxy import Proxy
+from spanscore.testing import make_span
 
 ENDLESS = Units(idle_timeout=3_600)
 TAKEN = Decision(True, 0.25, 3 << 54, "gold users")
-_ids = count(1)
 
 
 def said(role: str, text: str) -> Any:
@@ -31,23 +31,12 @@ def said(role: str, text: str) -> Any:
 
 def make_unit(**more: Any) -> Unit:
     """Return a unit of two spans: an agent and a retrieval."""
-    key = UnitKey(next(_ids), next(_ids))
     content = {semconv.INPUT_MESSAGES: said("user", "Where?"), semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)}
-    root = {semconv.OPERATION_NAME: semconv.INVOKE_AGENT, **content}
-    found = {semconv.OPERATION_NAME: semconv.RETRIEVAL, semconv.RETRIEVAL_DOCUMENTS: [{"id": "1", "content": CONTEXT}]}
+    found = {semconv.RETRIEVAL_DOCUMENTS: [{"id": "1", "content": CONTEXT}]}
     times: dict[str, Any] = {"start_ns": 1_700_000_000_000_000_000, "end_ns": 1_700_000_000_000_001_000, **more}
-    root_span = SpanData(
-        trace_id=key.trace_id, span_id=key.span_id, parent_id=None, name="invoke_agent a", attributes=root, **times
-    )
-    below = SpanData(
-        trace_id=key.trace_id,
-        span_id=next(_ids),
-        parent_id=key.span_id,
-        name="retrieval r",
-        attributes=found,
-        **times,
-    )
-    return Unit(key, (root_span, below))
+    root = make_span(semconv.INVOKE_AGENT, attributes=content, **times)
+    below = make_span(semconv.RETRIEVAL, trace_id=root.trace_id, parent_id=root.span_id, attributes=found, **times)
+    return testing.make_unit(root, below)
 
 
 def copy_of(unit: Unit, *metrics: str, samples: Samples | None = None) -> bytes:
@@ -56,16 +45,16 @@ def copy_of(unit: Unit, *metrics: str, samples: Samples | None = None) -> bytes:
     return request_of_unit(unit, dict.fromkeys(metrics, TAKEN), content, {"service.name": "shop"}, samples)
 
 
-def door_of(scorer: Any, *, trusted: bool = True, units: Units = ENDLESS) -> Any:
-    door = scorer._otlp_spans(units)
-    door.copies.trusted = trusted
-    return door
+def receiver_of(scorer: Any, *, trusted: bool = True, units: Units = ENDLESS) -> Any:
+    receiver = receivers_of(scorer).otlp_spans(units)
+    receiver.copies.trusted = trusted
+    return receiver
 
 
 def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> None:
     with a_line(Grounded(), Slow(0, "other"), sample_rate=0.0) as (scorer, trace):
         unit = make_unit()
-        door_of(scorer).take(taken_apart(copy_of(unit, "grounded")))
+        receiver_of(scorer).take(taken_apart(copy_of(unit, "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -79,7 +68,7 @@ def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> N
 
 def test_who_has_no_token_decides_nothing() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        door_of(scorer, trusted=False, units=Units(idle_timeout=0.05)).take(
+        receiver_of(scorer, trusted=False, units=Units(idle_timeout=0.05)).take(
             taken_apart(copy_of(make_unit(), "grounded"))
         )
         assert scorer.flush(10)
@@ -91,9 +80,9 @@ def test_who_has_no_token_decides_nothing() -> None:
 
 def test_a_copy_that_is_sent_again_is_scored_once() -> None:
     with a_line() as (scorer, trace):
-        door, copy = door_of(scorer), copy_of(make_unit(), "grounded")
+        receiver, copy = receiver_of(scorer), copy_of(make_unit(), "grounded")
         for _ in range(3):
-            door.take(taken_apart(copy))
+            receiver.take(taken_apart(copy))
             assert scorer.flush(10)
 
         assert len(trace.named("evaluation")) == 1
@@ -104,15 +93,17 @@ def test_a_copy_that_is_sent_again_is_scored_once() -> None:
 def test_copies_in_one_request_are_units_each_and_other_spans_are_as_ever() -> None:
     with a_line() as (scorer, trace):
         request = b"".join(copy_of(make_unit(), "grounded") for _ in range(5))
-        door_of(scorer).take(taken_apart(request))
+        receiver_of(scorer).take(taken_apart(request))
         assert scorer.flush(10)
 
     assert len({span.context.trace_id for span in trace.named("evaluation")}) == 5
 
 
-def test_a_metric_that_is_not_here_is_told_and_the_others_go_on() -> None:
+def test_a_metric_that_is_not_here_is_reported_and_the_others_go_on() -> None:
     with a_line() as (scorer, _):
-        door_of(scorer).take(taken_apart(copy_of(make_unit(), "grounded", "nobody") + copy_of(make_unit(), "nobody")))
+        receiver_of(scorer).take(
+            taken_apart(copy_of(make_unit(), "grounded", "nobody") + copy_of(make_unit(), "nobody"))
+        )
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -123,7 +114,7 @@ def test_a_metric_that_is_not_here_is_told_and_the_others_go_on() -> None:
 def test_a_broken_copy_spoils_no_other() -> None:
     with a_line() as (scorer, _):
         bad = copy_of(make_unit(), "grounded").replace(b"c0000000000000 gold users", b"no threshold of a rule at")
-        door_of(scorer).take(taken_apart(bad + copy_of(make_unit(), "grounded")))
+        receiver_of(scorer).take(taken_apart(bad + copy_of(make_unit(), "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -134,7 +125,7 @@ def test_a_broken_copy_spoils_no_other() -> None:
 def test_a_submitted_sample_is_scored_as_it_is() -> None:
     sample = SingleTurnSample(user_input="Where?", response=ANSWER, retrieved_contexts=[CONTEXT])
     with a_line() as (scorer, trace):
-        door_of(scorer).take(taken_apart(copy_of(make_unit(), "grounded", samples=Samples.of(sample))))
+        receiver_of(scorer).take(taken_apart(copy_of(make_unit(), "grounded", samples=Samples.of(sample))))
         assert scorer.flush(10)
 
     assert [span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in trace.named("evaluation")] == [1.0]
@@ -143,9 +134,9 @@ def test_a_submitted_sample_is_scored_as_it_is() -> None:
 def test_a_proxy_sends_no_copy_on_whoever_sent_it() -> None:
     for trusted in (True, False):
         with a_line() as (scorer, _), RawBackend() as backend:
-            door = door_of(scorer, trusted=trusted)
-            proxy = Proxy(ForwardSettings(endpoint=backend.endpoint), door, max_bytes=1_000_000)
-            answer = ExportHandler(door, inflated=1_000_000, onward=proxy).answer(
+            receiver = receiver_of(scorer, trusted=trusted)
+            proxy = Proxy(ForwardSettings(endpoint=backend.endpoint), receiver, max_bytes=1_000_000)
+            answer = ExportHandler(receiver, max_inflated_bytes=1_000_000, proxy=proxy).answer(
                 ExportRequest(TRACES, copy_of(make_unit(), "grounded"))
             )
             scorer.shutdown(5)

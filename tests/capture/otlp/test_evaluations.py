@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.capture.otlp.told import EVALUATOR, logs, make_span, put, result, taken_of
+from tests.capture.otlp.results import EVALUATOR, logs, make_span, put, result, taken_of
 
 from spanscore import semconv
 from spanscore.capture.otlp.external_scores import MARKS, ExternalResult, holds, results_in_logs, results_on
@@ -27,18 +27,21 @@ OPENINFERENCE = {
 PHOENIX = {**EVALUATOR, "score": 0.25, "label": "poor", "explanation": "it quotes"}
 
 
-def told_on(span: Any, scope: str = "an.app") -> list[ExternalResult]:
+def plain_results_on(span: Any, scope: str = "an.app") -> list[ExternalResult]:
     return [one._replace(origin=None) for one in results_on(taken_of(span, scope=scope).spans[0])]
 
 
 def test_an_event_of_a_span_is_a_result() -> None:
     span = make_span({}, result("tone", 0.75, "calm"), result("length", 12))
 
-    assert told_on(span) == [ExternalResult("tone", 0.75, "calm", 1.0), ExternalResult("length", 12.0, None, 1.0)]
+    assert plain_results_on(span) == [
+        ExternalResult("tone", 0.75, "calm", 1.0),
+        ExternalResult("length", 12.0, None, 1.0),
+    ]
 
 
 def test_each_result_of_an_openinference_evaluator_is_one() -> None:
-    assert told_on(make_span(OPENINFERENCE)) == [
+    assert plain_results_on(make_span(OPENINFERENCE)) == [
         ExternalResult("grounded", 0.5, "partly", 1.0),
         ExternalResult("solved", 1.0, None, 1.0),
         ExternalResult("thumb", None, "up", 1.0),
@@ -46,23 +49,25 @@ def test_each_result_of_an_openinference_evaluator_is_one() -> None:
 
 
 def test_an_evaluator_of_phoenix_is_named_by_its_span() -> None:
-    assert told_on(make_span(PHOENIX, name="Evaluation: relevance")) == [ExternalResult("relevance", 0.25, "poor", 1.0)]
+    assert plain_results_on(make_span(PHOENIX, name="Evaluation: relevance")) == [
+        ExternalResult("relevance", 0.25, "poor", 1.0)
+    ]
 
 
 def test_an_evaluator_that_says_nothing_has_no_result() -> None:
-    assert told_on(make_span(EVALUATOR, name="judge")) == []
+    assert plain_results_on(make_span(EVALUATOR, name="judge")) == []
 
 
 def test_what_no_evaluator_says_is_no_result() -> None:
     held = {name: value for name, value in OPENINFERENCE.items() if name not in EVALUATOR}
 
-    assert told_on(make_span({**held, **result("tone", 0.5)})) == []
+    assert plain_results_on(make_span({**held, **result("tone", 0.5)})) == []
 
 
 def test_what_an_evaluator_says_twice_is_one_result() -> None:
     span = make_span({**OPENINFERENCE, **result("grounded", 0.5)}, result("grounded", 0.5))
 
-    assert told_on(span) == [ExternalResult("grounded", 0.5, None, 1.0)]
+    assert plain_results_on(span) == [ExternalResult("grounded", 0.5, None, 1.0)]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), "0.8", [1.0]], ids=str)
@@ -76,7 +81,7 @@ def test_a_value_that_is_no_finite_number_is_none(value: Any) -> None:
     else:
         into.double_value = value
 
-    assert told_on(span) == [ExternalResult("tone", None, "calm", 1.0)]
+    assert plain_results_on(span) == [ExternalResult("tone", None, "calm", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +100,13 @@ def test_it_stands_for_the_traffic_that_its_sampler_left_out(
 ) -> None:
     span = make_span({}, result("tone", 0.5, **{semconv.SAMPLING_THRESHOLD: threshold}), state=state)
 
-    assert [one.probability for one in told_on(span)] == [expected]
+    assert [one.probability for one in plain_results_on(span)] == [expected]
 
 
 def test_an_evaluation_of_another_spanscore_is_its_quality_with_its_series() -> None:
     held = {**EVALUATOR, **result("latency", 3.5, "pass"), semconv.QUALITY: 0.9, semconv.EVALUATOR_VERSION: "1/gpt/1"}
 
-    assert told_on(make_span(held), semconv.SCOPE) == [ExternalResult("latency", 0.9, "pass", 1.0, "1/gpt/1")]
+    assert plain_results_on(make_span(held), semconv.SCOPE) == [ExternalResult("latency", 0.9, "pass", 1.0, "1/gpt/1")]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +122,7 @@ def test_an_evaluation_of_another_spanscore_is_its_quality_with_its_series() -> 
 def test_what_is_in_no_mean_of_another_spanscore_is_in_none_here(beside: dict[str, Any]) -> None:
     held = {**result("tone", 0.5), semconv.QUALITY: 0.5, semconv.SCORE_REVISION: 0, **beside}
 
-    assert told_on(make_span(held), semconv.SCOPE) == []
+    assert plain_results_on(make_span(held), semconv.SCOPE) == []
 
 
 def test_a_span_that_cannot_be_read_says_so() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.capture.otlp.builders import FRAMEWORK
+from tests.capture.otlp.results import EVALUATOR, logs, make_span, result, taken_of
 from tests.capture.otlp.test_units import Served
-from tests.capture.otlp.told import EVALUATOR, logs, make_span, result, taken_of
 
 from spanscore import semconv
 from spanscore.capture.otlp.external_scores import ExternalScores, results_in_logs
@@ -20,13 +20,13 @@ from spanscore.outputs.aggregates import Labels
 OWN = ("grounded", "1/gpt/1")
 
 
-class Heard:
+class ExternalReading:
     """A receiver of spans, and its counts of external scores."""
 
-    def __init__(self) -> None:
+    def __init__(self, **served: Any) -> None:
         self.sums: Counter[tuple[str, Labels]] = Counter()
         self.scores = ExternalScores(self._count, [OWN])
-        self.served = Served()
+        self.served = Served(**served)
         self.served.receiver.external = self.scores
 
     def _count(self, name: str, labels: Labels, amount: float) -> None:
@@ -36,16 +36,16 @@ class Heard:
         self.served.receiver.take(taken_of(*spans, scope=scope))
         self.served.read()
 
-    def said(self, *results: dict[str, Any]) -> None:
+    def send_results(self, *results: dict[str, Any]) -> None:
         self.send(*(make_span({}, one) for one in results))
 
     def of(self, instrument: str) -> dict[str, float]:
         """Return name and label → sum."""
-        told = {(instrument, labels): amount for (instrument, labels), amount in self.sums.items()}
-        assert all(dict(labels)[semconv.EVALUATION_SOURCE] == "external" for _, labels in told)
+        sums = {(instrument, labels): amount for (instrument, labels), amount in self.sums.items()}
+        assert all(dict(labels)[semconv.EVALUATION_SOURCE] == "external" for _, labels in sums)
         return {
             " ".join(value for key, value in labels if key != semconv.EVALUATION_SOURCE): amount
-            for (name, labels), amount in told.items()
+            for (name, labels), amount in sums.items()
             if name == instrument
         }
 
@@ -55,117 +55,121 @@ class Heard:
 
 
 def test_what_is_from_0_to_1_has_a_mean_and_all_are_counted() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(result("tone", 0.5), result("tone", 1.0), result("tone", None, "calm"))
+    reading.send_results(result("tone", 0.5), result("tone", 1.0), result("tone", None, "calm"))
 
-    assert heard.of(semconv.SCORED) == {"tone": 2, "tone calm": 1}
-    assert (heard.of(semconv.WEIGHT), heard.of(semconv.WEIGHT_QUALITY)) == ({"tone": 2.0}, {"tone": 1.5})
-    assert heard.names() == {"tone": ExternalCount(3, 0.75, False, {"calm": 1})}
+    assert reading.of(semconv.SCORED) == {"tone": 2, "tone calm": 1}
+    assert (reading.of(semconv.WEIGHT), reading.of(semconv.WEIGHT_QUALITY)) == ({"tone": 2.0}, {"tone": 1.5})
+    assert reading.names() == {"tone": ExternalCount(3, 0.75, False, {"calm": 1})}
 
 
 def test_a_score_weighs_what_it_stands_for() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.send(make_span({}, result("tone", 1.0), state="ot=th:c"), make_span({}, result("tone", 0.0)))
+    reading.send(make_span({}, result("tone", 1.0), state="ot=th:c"), make_span({}, result("tone", 0.0)))
 
-    assert heard.of(semconv.WEIGHT2) == {"tone": 17.0}
-    assert heard.names()["tone"].mean == 0.8
+    assert reading.of(semconv.WEIGHT2) == {"tone": 17.0}
+    assert reading.names()["tone"].mean == 0.8
 
 
 @pytest.mark.parametrize("value", [5, -0.1, 1e308, -1e308, 2**62])
 def test_a_name_that_had_a_value_of_another_scale_has_no_mean_any_more(value: float) -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(result("stars", 1.0), result("stars", value), result("stars", 1.0))
+    reading.send_results(result("stars", 1.0), result("stars", value), result("stars", 1.0))
 
-    assert heard.of(semconv.SCORED) == {"stars": 3}
-    assert heard.of(semconv.WEIGHT) == {"stars": 1.0}
-    assert heard.names() == {"stars": ExternalCount(3, None, True, {})}
+    assert reading.of(semconv.SCORED) == {"stars": 3}
+    assert reading.of(semconv.WEIGHT) == {"stars": 1.0}
+    assert reading.names() == {"stars": ExternalCount(3, None, True, {})}
 
 
 def test_what_has_neither_value_nor_label_is_undefined() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(result("tone", float("nan")), result("tone", "0.5"))
-    heard.scores.read_logs(results_in_logs(logs(result("tone", **{semconv.ERROR_TYPE: "timeout"}))))
+    reading.send_results(result("tone", float("nan")), result("tone", "0.5"))
+    reading.scores.read_logs(results_in_logs(logs(result("tone", **{semconv.ERROR_TYPE: "timeout"}))))
 
-    assert heard.scores.counts() == ExternalCounts({}, undefined=3, again=0)
-    assert not heard.sums
+    assert reading.scores.counts() == ExternalCounts({}, undefined=3, again=0)
+    assert not reading.sums
 
 
 @pytest.mark.parametrize("scope", ["an.app", FRAMEWORK])
 def test_an_evaluator_is_heard_in_any_scope_and_is_still_no_unit(scope: str) -> None:
-    heard = Heard()
+    reading = ExternalReading()
     span = make_span({**EVALUATOR, **result("tone", 0.5), semconv.OUTPUT_MESSAGES: "[]"})
 
-    heard.send(span, scope=scope)
-    heard.served.pass_time(5)
+    reading.send(span, scope=scope)
+    reading.served.pass_time(5)
 
-    assert heard.of(semconv.SCORED) == {"tone": 1}
-    assert (heard.served.units, heard.served.outcomes()) == ([], {})
+    assert reading.of(semconv.SCORED) == {"tone": 1}
+    assert (reading.served.units, reading.served.outcomes()) == ([], {})
 
 
 def test_an_event_on_a_span_of_a_unit_does_nothing_to_the_unit() -> None:
-    heard, held = Heard(), {semconv.OPERATION_NAME: "invoke_agent", semconv.OUTPUT_MESSAGES: "[]"}
+    reading, held = ExternalReading(), {semconv.OPERATION_NAME: "invoke_agent", semconv.OUTPUT_MESSAGES: "[]"}
 
-    heard.send(make_span(held, result("tone", 0.5)))
-    heard.served.pass_time(5)
+    reading.send(make_span(held, result("tone", 0.5)))
+    reading.served.pass_time(5)
 
-    assert heard.of(semconv.SCORED) == {"tone": 1}
-    assert len(heard.served.units) == 1
+    assert reading.of(semconv.SCORED) == {"tone": 1}
+    assert len(reading.served.units) == 1
 
 
 def test_what_comes_again_is_counted_once() -> None:
-    heard, span, records = Heard(), make_span({}, result("tone", 0.5)), logs(result("tone", 0.5), result("tone", 0.5))
+    reading, span, records = (
+        ExternalReading(),
+        make_span({}, result("tone", 0.5)),
+        logs(result("tone", 0.5), result("tone", 0.5)),
+    )
 
     for _ in range(2):
-        heard.send(span)
-        heard.scores.read_logs(results_in_logs(records))
+        reading.send(span)
+        reading.scores.read_logs(results_in_logs(records))
 
-    assert heard.of(semconv.SCORED) == {"tone": 3}
-    counts = heard.scores.counts()
+    assert reading.of(semconv.SCORED) == {"tone": 3}
+    counts = reading.scores.counts()
     assert counts is not None
     assert counts.again == 3
 
 
 @pytest.mark.parametrize("ways", [*permutations(["event", "span", "record"])])
-def test_what_is_told_of_one_span_in_several_ways_is_counted_once_and_several_of_one_way_are_several(
+def test_what_reports_one_span_in_several_ways_is_counted_once_and_several_of_one_way_are_several(
     ways: tuple[str, ...],
 ) -> None:
-    heard, score = Heard(), result("tone", 0.5)
+    reading, score = ExternalReading(), result("tone", 0.5)
     scored = make_span({}, score, score)
     evaluators = [make_span({**EVALUATOR, **score}), make_span({**EVALUATOR, **score})]
     for span in evaluators:
         span.trace_id, span.parent_span_id = scored.trace_id, scored.span_id
     records = logs(score, score, of=scored)
     tell = {
-        "event": lambda: heard.send(scored, make_span({}, score)),
-        "span": lambda: heard.send(*evaluators, make_span({**EVALUATOR, **score})),
-        "record": lambda: heard.scores.read_logs(results_in_logs(records)),
+        "event": lambda: reading.send(scored, make_span({}, score)),
+        "span": lambda: reading.send(*evaluators, make_span({**EVALUATOR, **score})),
+        "record": lambda: reading.scores.read_logs(results_in_logs(records)),
     }
 
     for way in ways:
         tell[way]()
 
-    assert heard.of(semconv.SCORED) == {"tone": 2 + 2}
-    counts = heard.scores.counts()
+    assert reading.of(semconv.SCORED) == {"tone": 2 + 2}
+    counts = reading.scores.counts()
     assert counts is not None
     assert counts.again == 2 + 2
 
 
 def test_an_evaluator_in_a_trace_of_its_own_tells_of_the_span_that_it_links_to() -> None:
-    heard = Heard()
+    reading = ExternalReading()
     scored, evaluator = make_span({}, result("tone", 0.5)), make_span({**EVALUATOR, **result("tone", 0.5)})
     evaluator.links.add(trace_id=scored.trace_id, span_id=scored.span_id)
 
-    heard.send(scored, evaluator)
+    reading.send(scored, evaluator)
 
-    assert heard.of(semconv.SCORED) == {"tone": 1}
+    assert reading.of(semconv.SCORED) == {"tone": 1}
 
 
 def test_ours_that_come_back_add_nothing_and_those_of_another_spanscore_do() -> None:
-    heard = Heard()
+    reading = ExternalReading()
     ours, theirs = (
         {
             **EVALUATOR,
@@ -176,62 +180,61 @@ def test_ours_that_come_back_add_nothing_and_those_of_another_spanscore_do() -> 
         for evaluator_version in (OWN[1], "1/other/1")
     )
 
-    heard.send(make_span(ours), make_span(ours), scope=semconv.SCOPE)
-    assert heard.scores.counts() is None
-    heard.send(make_span(theirs), scope=semconv.SCOPE)
+    reading.send(make_span(ours), make_span(ours), scope=semconv.SCOPE)
+    assert reading.scores.counts() is None
+    reading.send(make_span(theirs), scope=semconv.SCOPE)
 
-    assert heard.of(semconv.SCORED) == {"grounded fail": 1}
-    assert heard.served.receiver.received().ours == 3
+    assert reading.of(semconv.SCORED) == {"grounded fail": 1}
+    assert reading.served.receiver.received().ours == 3
 
 
 def test_what_a_judge_was_asked_is_no_score() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.send(make_span({**EVALUATOR, **result("grounded", 0.5)}, result("tone", 0.5)), scope=semconv.JUDGE_SCOPE)
+    reading.send(make_span({**EVALUATOR, **result("grounded", 0.5)}, result("tone", 0.5)), scope=semconv.JUDGE_SCOPE)
 
-    assert heard.scores.counts() is None
+    assert reading.scores.counts() is None
 
 
 def test_a_scope_that_is_ignored_says_nothing() -> None:
-    heard = Heard()
-    heard.served.receiver.claims._ignored = ("noisy",)
+    reading = ExternalReading(ignored=["noisy"])
 
-    heard.send(make_span({}, result("tone", 0.5)), scope="noisy.evaluator")
+    reading.send(make_span({}, result("tone", 0.5)), scope="noisy.evaluator")
 
-    assert heard.scores.counts() is None
+    assert reading.scores.counts() is None
 
 
 def test_past_a_hundred_names_and_labels_all_are_other_and_have_no_mean() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(*(result(f"metric {number}", 0.5, "ok") for number in range(150)))
+    reading.send_results(*(result(f"metric {number}", 0.5, "ok") for number in range(150)))
 
-    sets = heard.of(semconv.SCORED)
-    assert (len(sets), sets["other"], heard.names()["other"].mean) == (101, 50, None)
-    assert len(heard.of(semconv.WEIGHT)) == 100
+    sets = reading.of(semconv.SCORED)
+    assert (len(sets), sets["other"], reading.names()["other"].mean) == (101, 50, None)
+    assert len(reading.of(semconv.WEIGHT)) == 100
 
 
 @pytest.mark.parametrize("text", ["x" * 65, "two\nlines", "\x1b[2J", "a \u202e word"], ids=ascii)
 def test_a_text_that_is_no_name_is_not_kept(text: str) -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(result(text, 0.5, "ok"), result("tone", 0.5, text))
+    reading.send_results(result(text, 0.5, "ok"), result("tone", 0.5, text))
 
-    assert heard.of(semconv.SCORED) == {"other": 1, "tone other": 1}
+    assert reading.of(semconv.SCORED) == {"other": 1, "tone other": 1}
 
 
 def test_an_explanation_is_nowhere() -> None:
-    heard = Heard()
+    reading = ExternalReading()
 
-    heard.said(result("tone", 0.5, **{semconv.EVALUATION_EXPLANATION: "the planted secret"}))
+    reading.send_results(result("tone", 0.5, **{semconv.EVALUATION_EXPLANATION: "the planted secret"}))
 
-    assert "planted" not in f"{heard.sums} {heard.scores.counts()} {vars(heard.scores)}"
+    assert "planted" not in f"{reading.sums} {reading.scores.counts()} {vars(reading.scores)}"
 
 
 def test_a_span_that_cannot_be_read_is_no_fault_of_the_others() -> None:
-    heard, taken = Heard(), taken_of(make_span({}, result("tone", 0.5)), make_span({}, result("tone", 0.5)))
+    reading, taken = ExternalReading(), taken_of(make_span({}, result("tone", 0.5)), make_span({}, result("tone", 0.5)))
     first, second = taken.spans
 
-    heard.scores.read([first._replace(raw=first.raw + b"J\x01\xff"), second])
+    reading.scores.read([first._replace(raw=first.raw + b"J\x01\xff"), second])
 
-    assert heard.of(semconv.SCORED) == {"tone": 1}
+    assert reading.of(semconv.SCORED) == {"tone": 1}

@@ -51,7 +51,7 @@ def test_a_log_whose_times_jump_closes_nothing_early(off_s: int) -> None:
 
 def test_it_stands_while_nobody_reads() -> None:
     clock = StreamClock(START)
-    clock.stand(START + SECOND)
+    clock.stop(START + SECOND)
 
     assert clock.now_ns(START + 600 * SECOND) == START + SECOND
     clock.go(START + 600 * SECOND)
@@ -61,24 +61,24 @@ def test_it_stands_while_nobody_reads() -> None:
 def test_it_says_when_it_will_be_a_time_if_nothing_more_is_read() -> None:
     clock = StreamClock(START)
 
-    assert clock.steady_ns(START + 2 * SECOND) == START + 2 * SECOND
+    assert clock.monotonic_ns_at(START + 2 * SECOND) == START + 2 * SECOND
     clock.read(0, START + SECOND)
-    assert clock.steady_ns(START + 2 * SECOND) is None
+    assert clock.monotonic_ns_at(START + 2 * SECOND) is None
     clock.reach_end(START + SECOND)
-    clock.stand(START + SECOND)
-    assert clock.steady_ns(START + 2 * SECOND) is None
+    clock.stop(START + SECOND)
+    assert clock.monotonic_ns_at(START + 2 * SECOND) is None
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["read", "end", "stand", "go"]), st.integers(0, 5), st.integers(-300, 300))),
+    st.lists(st.tuples(st.sampled_from(["read", "end", "stop", "go"]), st.integers(0, 5), st.integers(-300, 300))),
 )
 def test_it_never_goes_back_and_never_runs_ahead(steps: list[tuple[str, int, int]]) -> None:
-    clock, steady, told = StreamClock(START), START, START
+    clock, steady, reading = StreamClock(START), START, START
     for what, later, log in steps:
         steady += later * SECOND
         _do(clock, what, START + log * SECOND, steady)
-        before, told = told, clock.now_ns(steady)
-        assert before <= told <= steady
+        before, reading = reading, clock.now_ns(steady)
+        assert before <= reading <= steady
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 300)), min_size=1), st.booleans(), st.integers(1, 20))
@@ -91,7 +91,7 @@ def test_what_it_says_of_a_time_to_come_is_so(reads: list[tuple[int, int]], at_e
         clock.reach_end(steady)
 
     wanted = clock.now_ns(steady) + ahead
-    at = clock.steady_ns(wanted)
+    at = clock.monotonic_ns_at(wanted)
 
     assert clock.now_ns(at) == wanted if at is not None else clock.now_ns(steady + 10**15) < wanted
 
@@ -100,4 +100,4 @@ def _do(clock: StreamClock, what: str, log_ns: int, steady_ns: int) -> None:
     if what == "read":
         clock.read(log_ns, steady_ns)
     else:
-        {"end": clock.reach_end, "stand": clock.stand, "go": clock.go}[what](steady_ns)
+        {"end": clock.reach_end, "stop": clock.stop, "go": clock.go}[what](steady_ns)

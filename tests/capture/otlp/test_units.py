@@ -35,12 +35,12 @@ CONTENT = {semconv.INPUT_MESSAGES: SAID, semconv.OUTPUT_MESSAGES: SAID}
 
 
 class Ways:
-    """Implements ``Exit``: records the forwarded spans and their attributes."""
+    """A ``Forward`` that records the forwarded spans and their attributes."""
 
     def __init__(self) -> None:
         self.gone: list[tuple[WireSpan, Mapping[str, Any] | None]] = []
 
-    def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
+    def __call__(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
         self.gone.append((span, attributes))
 
     @property
@@ -51,9 +51,11 @@ class Ways:
 class Served:
     """A receiver and its output."""
 
-    def __init__(self, rate: float = 1.0, *, listed: Sequence[str] = (), **bounds: Any) -> None:
+    def __init__(
+        self, rate: float = 1.0, *, listed: Sequence[str] = (), ignored: Sequence[str] = (), **bounds: Any
+    ) -> None:
         self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
-        self.ledger, self.event_queue = Ledger(["grounded"]), EventQueue[Receiver](soft=10)
+        self.ledger, self.event_queue = Ledger(["grounded"]), EventQueue[Receiver](soft_events=10)
         self.sampler = RateSampler({"grounded": rate})
         translator = SpanNormalizers()
         self.intake = Intake(
@@ -65,7 +67,7 @@ class Served:
         self.receiver = OtlpSpans(
             self.intake,
             bounds=Bounds(**bounds),
-            claims=WireClaims(translator, listed=listed),
+            claims=WireClaims(translator, listed=listed, ignored=ignored),
             translator=translator,
             ready=lambda: None,
         )
@@ -161,7 +163,7 @@ def test_what_no_rate_takes_is_counted_and_never_decoded() -> None:
     ],
     ids=str,
 )
-def test_what_asks_nothing_is_no_unit_whatever_the_dice_say(rate: float, named: dict[str, str]) -> None:
+def test_what_asks_nothing_is_no_unit_at_any_rate(rate: float, named: dict[str, str]) -> None:
     served = Served(rate)
 
     served.send(a_wire_span(**named))  # type: ignore[arg-type]
@@ -183,7 +185,7 @@ def test_a_model_call_without_a_parent_is_a_unit_whatever_came_before_it(framewo
     assert sorted(unit.spans[0].scope for unit, _ in served.units) == sorted([CLIENT, FRAMEWORK])
 
 
-def test_an_end_before_its_start_is_the_start_and_is_told() -> None:
+def test_an_end_before_its_start_is_the_start_and_is_reported() -> None:
     served, span = Served(), agent()
 
     served.send(span._replace(raw=span.raw + b"A" + bytes(8)))  # the end once more: 0, and the last one counts
@@ -206,18 +208,18 @@ def test_evaluations_are_refused_and_counted() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_who_reads_is_told_the_traces_of_a_message_but_for_evaluations(rate: float) -> None:
-    served, told = Served(rate), list[Collection[bytes]]()
+def test_who_reads_gets_the_traces_of_a_message_but_for_evaluations(rate: float) -> None:
+    served, reported = Served(rate), list[Collection[bytes]]()
     served.receiver.begin_stream("a partition", 600 * S)
     root = agent(trace=1)
     spans = (tool(root), root, a_wire_span(None, trace=2), a_wire_span(trace=3, scope=semconv.SCOPE))
 
     arrived = served.receiver.read(taken(spans))
     assert arrived is not None
-    served.receiver.hand_over([StreamPosition("a partition", 0, arrived, told.append)])
+    served.receiver.hand_over([StreamPosition("a partition", 0, arrived, reported.append)])
     served.read()
 
-    assert told == [{number.to_bytes(16) for number in (1, 2)}]
+    assert reported == [{number.to_bytes(16) for number in (1, 2)}]
 
 
 def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:
@@ -322,7 +324,7 @@ def test_the_end_hands_on_what_has_its_root_and_counts_the_rest_as_shutdown() ->
 @pytest.mark.parametrize(
     ("bounds", "full"), [({"bytes": 100}, "bytes"), ({"traces": 1}, "traces"), ({}, None)], ids=str
 )
-def test_what_is_full_is_told(bounds: dict[str, int], full: str | None) -> None:
+def test_what_is_full_is_reported(bounds: dict[str, int], full: str | None) -> None:
     served = Served(**bounds)
     assert served.receiver.overloaded() is None
 

@@ -22,7 +22,7 @@ def never(_: WireSpan) -> bool:
     return False
 
 
-def told(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[list[bytes]], list[WireSpan]]:
+def split_units(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[list[bytes]], list[WireSpan]]:
     """Return the spans of each unsampled unit, root first, and the others."""
     unsampled, others = sorted_out(spans[::-1], may)
     return [[*unit.ids] for unit in unsampled], [span for span, _ in others[::-1]]
@@ -51,7 +51,7 @@ def test_below_an_unsampled_root_no_claimed_span_keeps_its_bytes() -> None:
     step = a_wire_span(None, parent=tool)
     chat = a_wire_span("chat", parent=step)
 
-    units, others = told([(root, True), (tool, True), (step, False), (chat, True)])
+    units, others = split_units([(root, True), (tool, True), (step, False), (chat, True)])
 
     assert units == [[root.span_id, tool.span_id, chat.span_id]]
     assert others == [step]
@@ -61,7 +61,7 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
     root, other = a_wire_span(trace=1), a_wire_span(trace=2)
     spans = [(root, True), (a_wire_span("chat", parent=root), True), (a_wire_span("chat", trace=2, parent=other), True)]
 
-    assert told(spans, lambda span: span == root) == ([], [span for span, _ in spans])
+    assert split_units(spans, lambda span: span == root) == ([], [span for span, _ in spans])
 
 
 def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
@@ -76,12 +76,12 @@ def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
     assert sorting.size == len(chosen.raw) + len(lost.raw)
 
 
-def test_a_unit_below_a_request_of_the_web_has_its_own_dice() -> None:
+def test_a_unit_below_a_request_of_the_web_is_sampled_by_its_own_id() -> None:
     request = a_wire_span(None)
     chosen, left = a_wire_span(parent=request), a_wire_span(parent=request)
     below = [a_wire_span("chat", parent=top) for top in (chosen, left)]
 
-    units, others = told(
+    units, others = split_units(
         [(one, one is not request) for one in (request, chosen, left, *below)], lambda one: one == chosen
     )
 
@@ -94,7 +94,7 @@ def test_a_unit_of_another_process_below_an_unsampled_one_keeps_its_own() -> Non
     theirs = a_wire_span(parent=root, remote=True)
     spans = [(root, True), (theirs, True), (a_wire_span("chat", parent=theirs), True)]
 
-    units, others = told(spans, lambda span: span == theirs)
+    units, others = split_units(spans, lambda span: span == theirs)
 
     assert units == [[root.span_id]]
     assert others == [span for span, _ in spans[1:]]
@@ -102,8 +102,8 @@ def test_a_unit_of_another_process_below_an_unsampled_one_keeps_its_own() -> Non
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_units_are_the_same_with_and_without_however_they_are_sent(seed: int) -> None:
-    dice = Random(seed)
-    requests = requests_of([a_tree(dice, number) for number in range(1, 30)], dice)
+    rng = Random(seed)
+    requests = requests_of([a_tree(rng, number) for number in range(1, 30)], rng)
 
     def may(root: WireSpan) -> bool:
         return Random(root.span_id).random() < 0.3
@@ -113,22 +113,22 @@ def test_the_units_are_the_same_with_and_without_however_they_are_sent(seed: int
     assert closed_of(apart, may) == closed_of([([], request) for request in requests], may)
 
 
-def a_tree(dice: Random, trace: int) -> Spans:
+def a_tree(rng: Random, trace: int) -> Spans:
     """Return the spans of a trace as they end, children first."""
     spans: Spans = []
-    for _ in range(dice.randint(1, 12)):
-        claimed = dice.random() < 0.7
-        parent = dice.choice(spans)[0] if spans else None
-        remote = parent is not None and dice.random() < 0.1
+    for _ in range(rng.randint(1, 12)):
+        claimed = rng.random() < 0.7
+        parent = rng.choice(spans)[0] if spans else None
+        remote = parent is not None and rng.random() < 0.1
         spans.append((a_wire_span("chat" if claimed else None, trace=trace, parent=parent, remote=remote), claimed))
     return spans[::-1]
 
 
-def requests_of(trees: Sequence[Spans], dice: Random) -> list[Spans]:
+def requests_of(trees: Sequence[Spans], rng: Random) -> list[Spans]:
     """Return all spans in requests of some, each trace in its order or not, some sent twice, some lost."""
-    spans = [span for tree in trees for span in (tree if dice.random() < 0.7 else dice.sample(tree, len(tree)))]
-    spans = [span for span in spans if dice.random() > 0.05]
-    spans += dice.sample(spans, len(spans) // 10)
+    spans = [span for tree in trees for span in (tree if rng.random() < 0.7 else rng.sample(tree, len(tree)))]
+    spans = [span for span in spans if rng.random() > 0.05]
+    spans += rng.sample(spans, len(spans) // 10)
     return [spans[at : at + 20] for at in range(0, len(spans), 20)]
 
 
@@ -136,7 +136,7 @@ def closed_of(
     requests: Sequence[tuple[list[UnsampledUnit], Spans]], may: Callable[[WireSpan], bool]
 ) -> dict[object, object]:
     """Return unit → its outcome and spans, and the other counts."""
-    table = TraceTable(Bounds(), follows=may, stands_alone=lambda span: bool(span.raw))
+    table = TraceTable(Bounds(), follows=may, is_unit_root=lambda span: bool(span.raw))
     now_ns, units = 0, []
     for unsampled, others in requests:
         now_ns += SECOND_NS // 10
@@ -147,7 +147,7 @@ def closed_of(
     units += (
         table.due(now_ns + 3 * SECOND_NS) + table.due(now_ns + 100 * SECOND_NS) + table.due(now_ns + 200 * SECOND_NS)
     )
-    told: dict[object, object] = {
+    values: dict[object, object] = {
         (unit.key, unit.revision): (unit.outcome, sorted(span.span_id for span in unit.spans)) for unit in units
     }
-    return told | {"late": table.late, "orphans": table.orphans, "duplicates": table.duplicates}
+    return values | {"late": table.late, "orphans": table.orphans, "duplicates": table.duplicates}

@@ -19,14 +19,8 @@ from tests.live import QUESTION, identity_holds, rag
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
-from spanscore.core import log
 from spanscore.core.codecs.sdk import with_attributes
 from spanscore.outputs.provider_introspection import exporter_of, processors_beside
-
-
-@pytest.fixture(autouse=True)
-def _said() -> None:
-    log._logged_at.clear()  # a cause is logged once an hour
 
 
 def a_full_span() -> ReadableSpan:
@@ -84,7 +78,7 @@ def test_a_providers_flush_lets_nothing_go_before_its_scores() -> None:
     go_on = threading.Event()
     with scoring(Waits(go_on)) as (scorer, exported, provider):
         ask(provider.get_tracer(SCOPE))
-        poll(lambda: len(scorer._line.hold) == 1, deadline_s=5, what="the unit to be held")
+        poll(lambda: scorer.status().hold["parked"] == 1, deadline_s=5, what="the unit to be held")
         provider.force_flush()
         assert exported.names == []
         go_on.set()
@@ -98,7 +92,7 @@ def test_a_provider_that_is_shut_down_first_loses_no_span() -> None:
     with scoring(Waits(go_on)) as (scorer, exported, provider):
         for number in range(3):
             ask(provider.get_tracer(SCOPE), f"run {number}")
-        poll(lambda: len(scorer._line.hold) == 3, deadline_s=5, what="the units to be held")
+        poll(lambda: scorer.status().hold["parked"] == 3, deadline_s=5, what="the units to be held")
         provider.shutdown()
         assert {exported.of(f"run {number}").attributes[semconv.STATUS] for number in range(3)} == {"pending"}
         go_on.set()
@@ -286,7 +280,7 @@ def test_a_model_call_without_a_parent_is_a_unit_beside_a_framework() -> None:
     assert exported.names.count("chat") == 2
 
 
-def test_of_two_instrumentations_of_a_framework_the_first_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_two_instrumentations_of_a_framework_the_first_is_read(caplog: pytest.LogCaptureFixture) -> None:
     with scoring() as (scorer, exported, provider):
         for _ in range(2):
             ask(provider.get_tracer(FRAMEWORK))

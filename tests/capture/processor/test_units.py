@@ -17,6 +17,7 @@ from tests.servers.server import poll
 from spanscore import Rule, ScoringSpanProcessor, semconv
 from spanscore.config import Limits, Outputs, RuleCondition, Sampling, Units
 from spanscore.core.context import judging
+from spanscore.scorer import pipeline_of, receivers_of
 
 
 def test_the_spans_of_a_unit_leave_with_its_scores_each_once() -> None:
@@ -43,11 +44,8 @@ def test_two_runs_under_one_request_are_two_units() -> None:
 
 
 def test_a_span_of_no_unit_goes_on_at_once_and_untouched() -> None:
-    with scoring() as (_, _, provider):
-        seen = []
-        provider._active_span_processor._span_processors[0]._processor.on_end = lambda span: seen.append(
-            (threading.current_thread(), span)
-        )
+    seen = []
+    with scoring(passed=lambda span: seen.append((threading.current_thread(), span))) as (_, _, provider):
         span = provider.get_tracer("web").start_span("GET /")
         span.end()
 
@@ -74,7 +72,7 @@ def test_a_unit_that_sampling_excludes_never_waits_and_is_never_read() -> None:
         assert exported.names == ["agent chat 0", "agent"]
 
     assert scorer.status().outcomes == {"answered": {"not_sampled": 1}}
-    assert not scorer._external_spans.translator.counted()
+    assert not receivers_of(scorer).spans().translator.counted()
 
 
 def test_a_unit_that_sampling_excludes_is_explained() -> None:
@@ -83,10 +81,10 @@ def test_a_unit_that_sampling_excludes_is_explained() -> None:
         root = exported.of("agent").context
         (unit,) = scorer.explain(root.trace_id)
 
-    told = unit["metrics"]["answered"]
+    explained = unit["metrics"]["answered"]
     assert unit["span_id"] == f"{root.span_id:016x}"
-    assert (told["rates"], told["outcome"]) == ({"base": 1e-9}, "not_sampled")
-    assert told["randomness"] < told["threshold_met"]
+    assert (explained["rates"], explained["outcome"]) == ({"base": 1e-9}, "not_sampled")
+    assert explained["randomness"] < explained["threshold_met"]
 
 
 def test_what_runs_inside_of_a_run_that_began_before_the_processor_was_added_is_no_unit() -> None:
@@ -121,7 +119,7 @@ def test_what_runs_inside_of_a_request_that_began_before_the_processor_was_added
     assert scorer.status().outcomes == {"answered": {"scored": 1}}
 
 
-def test_what_asks_nothing_is_no_unit_whatever_the_dice_say() -> None:
+def test_what_asks_nothing_is_no_unit_at_any_rate() -> None:
     for rate in (0.0, 1.0):
         with scoring(sample_rate=rate) as (scorer, exported, provider):
             for operation in (semconv.CREATE_AGENT, semconv.EMBEDDINGS):
@@ -147,7 +145,7 @@ def test_a_unit_waits_for_its_open_spans_and_for_nothing_else() -> None:
 
 
 def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_unit._GRACE_NS", 1_000_000)
+    monkeypatch.setattr("spanscore.capture.processor.external_unit.GRACE_NS", 1_000_000)
     with scoring() as (scorer, exported, provider):
         tracer = provider.get_tracer(SCOPE)
         with running(tracer) as root:
@@ -157,7 +155,7 @@ def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.M
         poll(lambda: "chat" in exported.names, deadline_s=5, what="the late span")
 
     assert exported.of("agent").attributes[semconv.STATUS] == "scored"
-    assert scorer._external_spans.late == 1
+    assert receivers_of(scorer).spans().late == 1
     assert root.context.span_id == exported.of("chat").parent.span_id
 
 
@@ -219,9 +217,8 @@ class RecordOnly(Sampler):
 
 
 def test_spans_that_are_recorded_only_are_passed_on_and_scored_for_the_instruments_alone() -> None:
-    with scoring(sampler=RecordOnly()) as (scorer, exported, provider):
-        passed = []
-        provider._active_span_processor._span_processors[0]._processor.on_end = lambda span: passed.append(span.name)
+    passed = []
+    with scoring(sampler=RecordOnly(), passed=lambda span: passed.append(span.name)) as (scorer, exported, provider):
         ask(provider.get_tracer(SCOPE))
         assert passed == ["agent chat 0", "agent"]
         assert scorer.flush(5)
@@ -235,7 +232,7 @@ def test_spans_that_are_recorded_only_are_passed_on_and_scored_for_the_instrumen
 
 def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
     with scoring(limits=Limits(event_queue_size=1)) as (scorer, exported, provider):
-        scorer._external_spans._event_queue.admits = lambda: False
+        pipeline_of(scorer).event_queue.admits = lambda: False  # type: ignore[method-assign]
         ask(provider.get_tracer(SCOPE))
         assert len(exported.names) == 2
         assert scorer.flush(5)
@@ -245,7 +242,7 @@ def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
 
 def test_spans_past_the_hard_bound_go_on_at_once_and_their_unit_is_incomplete() -> None:
     with scoring() as (scorer, exported, provider):
-        event_queue = scorer._external_spans._event_queue
+        event_queue = pipeline_of(scorer).event_queue
         with running(provider.get_tracer(SCOPE)):
             event_queue.is_full = lambda: True
             with running(provider.get_tracer(SCOPE), semconv.CHAT, "chat"):
@@ -260,12 +257,12 @@ def test_spans_past_the_hard_bound_go_on_at_once_and_their_unit_is_incomplete() 
 
 def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_counted() -> None:
     with scoring(limits=Limits(event_queue_size=5)) as (scorer, exported, provider):
-        scorer._line.span_thread.ensure = lambda: None  # type: ignore[method-assign]
+        pipeline_of(scorer).span_thread.ensure = lambda: None  # type: ignore[method-assign]
         for number in range(40):
             ask(provider.get_tracer(SCOPE), f"run {number}")
-        scorer._external_spans._event_queue.nudge()
-        del scorer._line.span_thread.ensure
-        scorer._line.span_thread.ensure()
+        pipeline_of(scorer).event_queue.nudge()
+        del pipeline_of(scorer).span_thread.ensure
+        pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(10)
 
     assert len(exported.names) == len(set(exported.names)) == 80
@@ -275,7 +272,7 @@ def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_count
 
 def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_root() -> None:
     with scoring() as (scorer, exported, provider):
-        scorer._line.assembler.max_spans = 2
+        pipeline_of(scorer).assembler.max_spans = 2
         tracer = provider.get_tracer(SCOPE)
         with running(tracer):
             for number in range(2):
@@ -289,15 +286,14 @@ def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_roo
 
 
 def test_roots_that_never_end_are_forgotten_past_a_bound_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_unit._MOST_UNITS", 5)
-    monkeypatch.setattr("spanscore.capture.processor.external_unit._MOST_SPANS", 8)
+    monkeypatch.setattr("spanscore.capture.processor.external_unit.MOST_UNITS", 5)
+    monkeypatch.setattr("spanscore.capture.processor.external_unit.MOST_SPANS", 8)
     for rate, outcomes in (0.0, {"not_sampled": 15}), (1.0, {"incomplete": 15}):
         with scoring(sample_rate=rate) as (scorer, _, provider):
-            for _ in range(20):
-                started(provider.get_tracer(SCOPE))
+            begun = [started(provider.get_tracer(SCOPE)).get_span_context()[:2] for _ in range(20)]
             assert scorer.flush(5)
 
-            assert len(scorer._external_spans._open.of) <= 8
+            assert sum(receivers_of(scorer).spans().unit_at(ids) is not None for ids in begun) <= 8
             assert scorer.status().outcomes == {"answered": outcomes}
 
 
@@ -347,7 +343,7 @@ def test_spans_of_a_scope_that_is_listed_are_read_and_of_one_that_is_ignored_are
 
 
 def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_spans._MAX_AGE_NS", 0)
+    monkeypatch.setattr("spanscore.capture.processor.external_spans.MAX_AGE_NS", 0)
     with scoring() as (scorer, exported, provider):
         root = started(provider.get_tracer(SCOPE))
         assert scorer.flush(5)
@@ -360,10 +356,10 @@ def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_unit_that_was_not_chosen_and_never_ends_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_spans._MAX_AGE_NS", 0)
+    monkeypatch.setattr("spanscore.capture.processor.external_spans.MAX_AGE_NS", 0)
     with scoring(sample_rate=0.0) as (scorer, _, provider):
         root = started(provider.get_tracer(SCOPE))
-        scorer._line.span_thread.ensure()
+        pipeline_of(scorer).span_thread.ensure()
         poll(
             lambda: scorer.flush(5) and scorer.status().eligible["answered"],
             deadline_s=5,

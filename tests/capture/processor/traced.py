@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,13 +80,21 @@ def ask(tracer: Tracer, name: str = "agent", chats: int = 1) -> None:
 
 
 @contextmanager
-def scoring(*metrics: Any, observe: bool = False, **options: Any) -> Iterator[tuple[OnlineScorer, Exported, Any]]:
-    """A scorer with a processor in a provider of the application: (scorer, exporter, provider)."""
+def scoring(
+    *metrics: Any, observe: bool = False, passed: Callable[[Any], object] | None = None, **options: Any
+) -> Iterator[tuple[OnlineScorer, Exported, Any]]:
+    """A scorer with a processor in a provider of the application: (scorer, exporter, provider).
+
+    ``passed`` is called with each span that the wrapped processor gets, on the same thread.
+    """
     exported, provider = Exported(), TracerProvider(sampler=options.pop("sampler", None))
     scorer = OnlineScorer(list(metrics) or [Answered()], **options)
     if observe:
         provider.add_span_processor(SimpleSpanProcessor(exported))
-    provider.add_span_processor(ScoringSpanProcessor(scorer, None if observe else SimpleSpanProcessor(exported)))
+    wrapped = SimpleSpanProcessor(exported)
+    if passed is not None:
+        wrapped.on_end = passed  # type: ignore[method-assign,assignment]
+    provider.add_span_processor(ScoringSpanProcessor(scorer, None if observe else wrapped))
     try:
         yield scorer, exported, provider
     finally:

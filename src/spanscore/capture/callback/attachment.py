@@ -18,13 +18,13 @@ from spanscore.core.threads import renew_lock_in_child
 
 # --- install --------------------------------------------------------------------------------------------------------
 
-# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. It only calls
+# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. LangChain calls
 # ``get()`` on a registered object, and offers no way to unregister it. Therefore one switch is registered for all scorers: a
 # script that runs again installs another handler, and each run must be recorded once.
 
 
 class _Switch:
-    """The hook that LangChain calls. It is registered once per process, because it cannot be unregistered.
+    """The hook that LangChain calls, registered once per process because LangChain cannot unregister a hook.
 
     Attributes:
         installed: installation of the handler on every chain; None = no handler.
@@ -66,7 +66,7 @@ renew_lock_in_child(_switch)
 
 @dataclass(eq=False, repr=False)
 class Installation:
-    """Puts one handler on every chain of the process, in place of any other. Any thread, any number of times.
+    """Puts one handler on every chain of the process, and replaces an earlier one. Thread-safe; may be repeated.
 
     Attributes:
         handler: the handler.
@@ -84,7 +84,7 @@ class Installation:
         return _switch.installed is self
 
     def install(self) -> None:
-        """Attach the handler to every chain that starts from now on; it replaces the installed handler."""
+        """Attach the handler to every chain that starts from now on, in the place of an installed handler."""
         _switch.register()
         self.handler.installed_ns = time_ns()
         before = _switch.put(self)
@@ -92,7 +92,7 @@ class Installation:
             before.replaced(self.name)
 
     def uninstall(self) -> None:
-        """Detach the handler from further chains; running ones are recorded to their end."""
+        """Detach the handler from further chains; running chains are recorded to their end."""
         _switch.put(None, instead_of=self)
 
 
@@ -101,7 +101,7 @@ class Installation:
 
 @dataclass(slots=True)
 class Attachment:
-    """The parts of the callback. They are created at their first use, because they need ``langchain_core``.
+    """The parts of the callback, created at their first use because they need ``langchain_core``.
 
     Attributes:
         handler: handler that an application attaches.

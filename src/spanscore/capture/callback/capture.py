@@ -21,7 +21,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every in
 
 from spanscore.capture.callback.langchain_frames import is_awaited, own_task
 from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
-from spanscore.capture.callback.langgraph import hear_graphs
+from spanscore.capture.callback.langgraph import observe_graphs
 from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
 from spanscore.capture.intake import Intake
@@ -34,21 +34,21 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
 from spanscore.protocols import Receiver
 
-_MOST_TOLD: Final = 100
-"""Number of ended runs that wait for the end of their root: an agent's root may end hours later."""
+_MOST_KEPT: Final = 100
+"""Maximum number of ended runs that wait for the end of their root, because an agent's root may end hours later."""
 _RUN_BYTES: Final = 1_500
 """Approximate size of such a waiting run without content: the metadata of its start and the usage of its answer."""
-_MOST_TOLD_BYTES: Final = _MOST_TOLD * _RUN_BYTES
-"""Limit for such runs with content, which the event queue does not count before it has them."""
+_MOST_KEPT_BYTES: Final = _MOST_KEPT * _RUN_BYTES
+"""Limit of the bytes of such runs with content, because the event queue counts them only when it has them."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """Class in langgraph.errors: interrupts and hand-overs to a parent graph are raised as exceptions, but are no errors."""
 _HAND_OVER: Final = "ParentCommand"
 
 
 class RunCapture:
-    """Keeps the open and recently closed runs, and sends those with a span to the span thread. No method blocks.
+    """Keeps the open and recently closed runs, and sends runs with a span to the span thread. No method blocks.
 
-    It is a base class of the handler, not a part of it, because that saves one call per callback.
+    It is a base class of the handler, not a member, because that saves one call per callback.
 
     Args:
         intake: the first parts.
@@ -56,7 +56,7 @@ class RunCapture:
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and therefore needed for every unit.
         steps: whether prompts, parsers and lambdas also get spans.
-        max_roots: number of remembered roots; above it, the oldest is given up.
+        max_roots: number of remembered roots; above it, the oldest is abandoned.
 
     Attributes:
         receiver: reader of the events, created from this object, which it sets here.
@@ -89,8 +89,8 @@ class RunCapture:
         self._ready = ready
         self.content = content
         self._steps = steps
-        self._max_roots = max_roots
-        self._hears_graphs = False
+        self.max_roots = max_roots
+        self._observes_graphs = False
         self.memory = RunTable()
         self.connect(intake)
         self.identity = ScorerIdentity()
@@ -99,11 +99,16 @@ class RunCapture:
 
     def connect(self, intake: Intake) -> None:
         """Work with these parts from now on, without a run: roots that are open at a fork never end in the child."""
-        self._event_queue, self._sampler = intake.event_queue, intake.sampler
+        self._intake, self._event_queue, self._sampler = intake, intake.event_queue, intake.sampler
         self.admission, self._turns = intake.admission, intake.turns
         self.memory = RunTable(self.memory.closed, self.memory.why_closed)
         self._runs, self._roots = self.memory.runs, self.memory.roots
         self.forget = self.memory.forget
+
+    def forget_previews(self) -> None:
+        """Decide on the next roots by the sampler in force, because another sampler decided on ids that were drawn ahead."""
+        if self.memory.spans is not None:
+            self.memory.spans.preview_by(self._sampler.preview_trace)
 
     @property
     def is_at_work(self) -> bool:
@@ -139,33 +144,33 @@ class RunCapture:
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
     def _begin(
-        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, heard_as: int = 0
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, langchain_id: int = 0
     ) -> Root | None:
-        """Open a root. It reads here everything that only the caller's context provides.
+        """Open a root, and read everything that only the caller's context provides.
 
         Args:
-            heard_as: LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's.
+            langchain_id: LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
         """
         if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
             return self._begin_another(run_id, operation, name, metadata, take, input_)
         now = time_ns()
-        if len(self._roots) >= self._max_roots:
+        if len(self._roots) >= self.max_roots:
             self._give_up_oldest(now)
-        if not self._hears_graphs and LANGGRAPH in modules:
-            self._hears_graphs = True
-            hear_graphs(self)
+        if not self._observes_graphs and LANGGRAPH in modules:
+            self._observes_graphs = True
+            observe_graphs(self)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
         root.details = metadata
         root.given = metadata, input_, thread_or_task()
         root.session = context.current_session()
         root.ignored = True  # stays if a processor of the application raises in the next line
-        root.ignored = not self._admit(root, heard_as)
+        root.ignored = not self._admit(root, langchain_id)
         if root.ignored or root.key is None:
             return None
-        if root.may is None:
-            root.may = self._sampler.could_sample(self._facts(root, metadata))
-        root.record_content = root.may or self.content
+        if root.may_be_scored is None:
+            root.may_be_scored = self._sampler.could_sample(self._facts(root, metadata))
+        root.record_content = root.may_be_scored or self.content
         if root.record_content:
             root.input = take(input_)
             root.asked = None
@@ -182,7 +187,7 @@ class RunCapture:
         return inputs is not None and inputs[0] is metadata and inputs[1] is input_
 
     def _is_left(self, run_id: int) -> bool:
-        """Return whether this id has no running root. A root of this thread or task was left behind: it is given up."""
+        """Return whether this id has no running root. A root of the same thread or task never ended: it is abandoned."""
         root = self._roots.get(run_id)
         if root is None or root.given is None:
             return True
@@ -193,17 +198,17 @@ class RunCapture:
         return True
 
     def _begin_another(self, run_id: int, *about: Any) -> Root | None:
-        """Open a root under an id of its own, unless this start event has opened one. The handler implements it."""
+        """Open a root under an internal id, unless this start event has already opened a root. The handler implements it."""
         raise NotImplementedError
 
     def _announce(self, root: Root) -> None:
         """Send a root's start to the span thread; if no processor observes starts, the end of the root is sent only."""
         spans = self.memory.spans
         if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
-            self._event_queue.put(self.receiver, (root, 0, None, None), must=True)
+            self._event_queue.put(self.receiver, (root, 0, None, None), never_drop=True)
         else:
-            root.told = []
-            self._event_queue.rouse()  # to look at it if that end never comes
+            root.kept_events = []
+            self._event_queue.rouse()  # so that the root is closed even if its end never comes
 
     def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
         """Return the sampling facts of a root that begins, and announce its conversation."""
@@ -215,40 +220,41 @@ class RunCapture:
             return facts
         conversation = conversation_of(root) or ""
         if conversation:
-            self._turns.began(conversation, root.start_ns, root.shared or frozenset())
+            self._turns.record_start(conversation, root.start_ns, root.shared or frozenset())
         return facts._replace(conversation_id=conversation)
 
-    def _admit(self, root: Root, heard_as: int) -> bool:
+    def _admit(self, root: Root, langchain_id: int) -> bool:
         """Set the root's ids. Return False if the root is not recorded; the reason is counted."""
         ambient = otel_context.get_current()
-        if self._refuses() or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
+        if self.memory.closed:
+            if self.memory.why_closed:
+                log_once("replaced scorer", self.memory.why_closed)
+            return False
+        if context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._event_queue.admits():
-            self._turn_away(root, Outcome.EVENT_QUEUE_FULL)
+            self._intake.reject(Outcome.EVENT_QUEUE_FULL, self._conversation(root))
             return False
-        left = borrow(self, root, heard_as or root.id) if self.others else None
-        if left is not None:
-            if left:
-                self._ready()
-            return bool(left)
+        if self.others and (is_shared := self._borrow(root, langchain_id or root.id)) is not None:
+            return is_shared
         spans = self.memory.spans
         if spans is None:
             self._ready()
             spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.preview_trace)
         if not spans.decide(root, ambient) or root.key is None:
-            self._turn_away(root, Outcome.TRACE_NOT_SAMPLED)
+            self._intake.reject(Outcome.TRACE_NOT_SAMPLED, self._conversation(root))
             return False
         return True
 
-    def _refuses(self) -> bool:
-        if self.memory.closed and self.memory.why_closed:
-            log_once("replaced scorer", self.memory.why_closed)
-        return self.memory.closed
+    def _borrow(self, root: Root, langchain_id: int) -> bool | None:
+        """Return whether metrics are left for this scorer on another scorer's root; None if no other scorer has the root."""
+        left = borrow(self, root, langchain_id)
+        if left:
+            self._ready()
+        return None if left is None else bool(left)
 
-    def _turn_away(self, root: Root, outcome: Outcome) -> None:
-        self.admission.record_rejected(outcome)
-        if self._turns is not None and (conversation := conversation_of(root)):
-            self._turns.missed(conversation, outcome)
+    def _conversation(self, root: Root) -> str | None:
+        return None if self._turns is None else conversation_of(root)
 
     def _child(
         self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
@@ -269,13 +275,13 @@ class RunCapture:
         root.ids.append(run_id)
         return run
 
-    def _fail(self, run_id: int, take: Any, output: Any, error: BaseException, inputs: Any = None) -> None:
+    def _fail(self, run_id: int, error: BaseException, response: Any, inputs: Any) -> None:
         run = self._runs.get(run_id)
         if run is not None:
             real = _error_of(run.root, error)
             if run.id != run_id and real is not None and not was_stopped(real):
                 run.root.failed_inside = True
-            self._end(run_id, take, output, real, inputs)
+            self._end(run_id, codec.snapshot_generation, response, real, inputs)
 
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
@@ -287,7 +293,7 @@ class RunCapture:
             if self._roots.get(run_id) is run:
                 self.forget(root)
             return
-        if run.ended:  # the handler is attached twice, or the run was given up
+        if run.ended:  # the handler is attached twice, or the run was abandoned
             return
         run.ended = True
         snapshot = None
@@ -311,39 +317,39 @@ class RunCapture:
         root.given = None
         runs_on = streamed and any(run is None or not run.ended for run in list(root.open.values()))
         if error is None and runs_on and not is_awaited():
-            error = GeneratorExit()  # a sync stream that its reader left ends first; its steps end later
-        if self._event_queue.is_full():  # its events may have been dropped: it will not be scored
+            error = GeneratorExit()  # a sync stream that its reader left ends before its steps
+        if self._event_queue.is_full():  # events of the root may have been dropped, so its unit will not be scored
             root.broken, root.input, snapshot = True, None, None
             if root.record_content:  # drop its kept events, too
-                root.told, root.told_bytes = None, 0
-        size_bytes = root.told_bytes + _size_bytes(root, snapshot)
-        self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
+                root.kept_events, root.kept_bytes = None, 0
+        size_bytes = root.kept_bytes + _size_bytes(root, snapshot)
+        self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, never_drop=True)
 
     def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root, event = run.root, (run, time_ns(), snapshot, error)
         if run.tool_context is not None:
             run.tool_context.end()
-        if root.told is not None:
-            self._keep(root, root.told, event)
+        if root.kept_events is not None:
+            self._keep(root, root.kept_events, event)
         elif not root.detached:
             self._put(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, events: list[Event], event: Event) -> None:
         """Keep the end of a run until the end of its root, within limits.
 
-        There is no lock. A reader first takes the list away from the root, and this method checks that after it has kept an
-        event: so no event is left behind.
+        There is no lock. A reader first removes the list from the root, and this method checks for that after it has kept an
+        event, so that no event is lost.
         """
         run, _, snapshot, _ = event
-        root.told_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
+        root.kept_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
         events.append(event)
-        if root.told is not None and not root.ended:
+        if root.kept_events is not None and not root.ended:
             root.open.pop(run.id, None)
-            if len(events) < _MOST_TOLD and root.told_bytes < _MOST_TOLD_BYTES:
+            if len(events) < _MOST_KEPT and root.kept_bytes < _MOST_KEPT_BYTES:
                 return
-            root.told = None
+            root.kept_events = None
         for kept in each_once(events):
-            size_bytes, root.told_bytes = root.told_bytes, 0  # the first event counts the size of all
+            size_bytes, root.kept_bytes = root.kept_bytes, 0  # the first event counts the size of all
             self._put(kept, size_bytes)
 
     def _put(self, event: Event, size_bytes: int) -> None:
@@ -364,9 +370,8 @@ class RunCapture:
         root.ended = True
         if not root.ignored:
             root.broken = True
-            self._event_queue.put(
-                self.receiver, (root, now_ns, None, GeneratorExit()), must=True
-            )  # as if its reader had left
+            # Ends like a stream whose reader has left.
+            self._event_queue.put(self.receiver, (root, now_ns, None, GeneratorExit()), never_drop=True)
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:
@@ -380,7 +385,7 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error; None if it is control flow. An interrupt is recorded, because its turn is not over."""
+    """Return the error; None if the error is control flow. An interrupt is recorded, because the turn is not over."""
     names = {class_name(cls) for cls in bases_of(type(error))}
     if _CONTROL_FLOW not in names:
         return error

@@ -1,4 +1,4 @@
-"""The callback handler that applications attach to LangChain; it passes each event to ``RunCapture``."""
+"""The callback handler that applications attach to LangChain, and that passes each event to ``RunCapture``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from spanscore.core.codecs import snapshot as codec
 from spanscore.core.log import log_internal_error, log_once
 
 _HISTORY_STEP: Final = "load_history"
-_NO_AGENT: Final = object()
 """Step of RunnableWithMessageHistory that returns the earlier messages, which are otherwise found only in prompts."""
+_NO_AGENT: Final = object()
 
 _ids: ContextVar[Mapping[tuple[int, int], int]] = ContextVar("spanscore_run_ids", default={})  # noqa: B039  (never changed)
 """Handler and LangChain's run id → internal id of the handler's root in this context."""
@@ -29,12 +29,12 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     """Captures the runs of every chain that it is attached to. Get it from ``OnlineScorer.handler``.
 
     One instance serves any number of concurrent chains, threads and loops. If it is attached twice to a run, the run counts
-    once. No method blocks or raises. Copies, also deep ones, are the handler itself. An unpickled handler records nothing.
+    once. No method blocks or raises. A copy or deep copy is the handler itself. An unpickled handler records nothing.
     """
 
     run_inline = True
     raise_error = False
-    # Plain attributes: the base class has properties, which cost a call each, eight times per small chain.
+    # Plain attributes, because the properties of the base class cost a call each, eight times per small chain.
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
     ignore_agent = False  # tools, too
     ignore_retry = ignore_custom_event = True
@@ -103,11 +103,13 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_chain_end", fault)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a root or a step that raised, was cancelled, abandoned or interrupted."""
+        """End a run that raised, was cancelled, abandoned or interrupted; a model's run keeps its partial answer."""
         try:
-            self._fail(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
+            self._fail(run_id.int, error, kwargs.get("response"), kwargs.get("inputs"))
         except Exception as fault:  # noqa: BLE001
-            log_internal_error("record a run in on_chain_error", fault)
+            log_internal_error("record a failed run", fault)
+
+    on_llm_error = on_retriever_error = on_tool_error = on_chain_error
 
     def on_interrupt(self, event: Any) -> None:
         """Record that a graph waits for a person. This event of LangGraph is the only sign of a breakpoint."""
@@ -126,31 +128,17 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     # --- models ------------------------------------------------------------------------------------------------
 
     def on_chat_model_start(
-        self,
-        serialized: Any,
-        messages: list[list[Any]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Record a model's start."""
-        self._model_start(semconv.CHAT, serialized, messages, run_id, parent_run_id, metadata, kwargs)
+        self._model_start(semconv.CHAT, serialized, messages, run_id, parent_run_id, kwargs)
 
     def on_llm_start(
-        self,
-        serialized: Any,
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """Record a text model's start, and make sure that other handlers get it, too."""
+        """Record a text model's start, and make sure that other handlers also get it."""
         give_back_the_start(SpanCallbackHandler)
-        self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, metadata, kwargs)
+        self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, kwargs)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the time of the first chunk."""
@@ -165,28 +153,14 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_end", fault)
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a failed model's run with its partial answer."""
-        try:
-            self._fail(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
-        except Exception as fault:  # noqa: BLE001
-            log_internal_error("record a run in on_llm_error", fault)
-
     # --- retrievers and tools ----------------------------------------------------------------------------------
 
     def on_retriever_start(
-        self,
-        serialized: Any,
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Record a retriever's start."""
         try:
-            name = kwargs.get("name") or "retriever"
+            name, metadata = kwargs.get("name") or "retriever", kwargs.get("metadata")
             self._open(run_id.int, parent_run_id, semconv.RETRIEVAL, name, metadata, codec.snapshot, query)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_start", fault)
@@ -198,27 +172,13 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_end", fault)
 
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a failed retriever's run."""
-        try:
-            self._fail(run_id.int, codec.snapshot, None, error)
-        except Exception as fault:  # noqa: BLE001
-            log_internal_error("record a run in on_retriever_error", fault)
-
     def on_tool_start(
-        self,
-        serialized: Any,
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        inputs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Record a tool's start."""
         try:
             name = kwargs.get("name") or (serialized or {}).get("name") or "tool"
+            metadata, inputs = kwargs.get("metadata"), kwargs.get("inputs")
             input_ = input_str if inputs is None else inputs
             run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, input_)
             if run is not None:
@@ -235,13 +195,6 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_end", fault)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a failed tool's run."""
-        try:
-            self._fail(run_id.int, codec.snapshot_tool_output, None, error)
-        except Exception as fault:  # noqa: BLE001
-            log_internal_error("record a run in on_tool_error", fault)
-
     def _begin_another(self, run_id: int, *about: Any) -> Root | None:
         if self._is_start(run_id, about[2], about[4]):
             return None
@@ -255,24 +208,18 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             )
         own_id = uuid4().int
         _ids.set({**_ids.get(), (id(self), run_id): own_id})
-        return self._begin(own_id, *about, heard_as=run_id)
+        return self._begin(own_id, *about, langchain_id=run_id)
 
     def _model_start(
-        self,
-        operation: str,
-        serialized: Any,
-        prompts: Any,
-        run_id: UUID,
-        parent: UUID | None,
-        metadata: Any,
-        kwargs: Any,
+        self, operation: str, serialized: Any, prompts: Any, run_id: UUID, parent_run_id: UUID | None, about: Any
     ) -> None:
         try:
             take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
-            name = kwargs.get("name") or (serialized or {}).get("name") or "model"
-            run = self._open(run_id.int, parent, operation, name, metadata, take, prompts)
+            name = about.get("name") or (serialized or {}).get("name") or "model"
+            metadata = about.get("metadata")
+            run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, prompts)
             if run is not None:
-                run.details = (metadata, kwargs.get("invocation_params"))
+                run.details = (metadata, about.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
 
@@ -280,9 +227,8 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
 class _ContextRoutedHandler(SpanCallbackHandler):
     """Routes each event to the root of its context, for several concurrent roots with one run id.
 
-    LangChain's events identify a run by its id only. From the second such root on, each has an internal id of its own, in a
-    context variable. The variable is set at the root's start; the root's children and its end run in that context or a copy of
-    it.
+    LangChain's events identify a run only by its id. From the second such root on, each root has an internal id, in a context
+    variable. The variable is set at the root's start; the root's children and its end run in that context or in a copy.
     """
 
     def id_here(self, run_id: UUID) -> int:
@@ -313,7 +259,7 @@ class _ContextRoutedHandler(SpanCallbackHandler):
     def _open(self, run_id: int, parent_run_id: UUID | None, *about: Any) -> Run | None:
         return super()._open(run_id, self._uuid_of(parent_run_id), *about)
 
-    def _begin(self, run_id: int, *about: Any, heard_as: int = 0) -> Root | None:
+    def _begin(self, run_id: int, *about: Any, langchain_id: int = 0) -> Root | None:
         ids, here = _ids.get(), (id(self), run_id)
         if here in ids:
             if self._is_start(ids[here], about[2], about[4]):
@@ -321,7 +267,7 @@ class _ContextRoutedHandler(SpanCallbackHandler):
             if not self._is_left(ids[here]):
                 return self._begin_another(run_id, *about)
             _ids.set({of: own_id for of, own_id in ids.items() if of != here})
-        return super()._begin(run_id, *about, heard_as=heard_as)
+        return super()._begin(run_id, *about, langchain_id=langchain_id)
 
     def _end(self, run_id: int, *what: Any) -> None:
         super()._end(self._id_of(run_id), *what)
@@ -331,7 +277,7 @@ class _ContextRoutedHandler(SpanCallbackHandler):
 
 
 class _Unpickled(BaseCallbackHandler):
-    """Replaces the handler of another process's scorer in an unpickled chain. It records nothing."""
+    """A handler that records nothing. It replaces the handler of another process's scorer in an unpickled chain."""
 
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = ignore_agent = True
     ignore_retry = ignore_custom_event = True
@@ -347,7 +293,7 @@ def _unpickled() -> _Unpickled:
 
 
 def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
-    """Keep facts that only steps without spans have: the step that reads a message store, and the user's message in a state."""
+    """Keep facts of steps that have no spans: the step that reads a message store, and the user's message in a state."""
     if name == _HISTORY_STEP:
         root.history_step = run_id
     if root.asked is None:

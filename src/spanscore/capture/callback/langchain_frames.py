@@ -1,8 +1,8 @@
 """Reads frames of LangChain's callback manager while it calls the handler. No other file reads this private code.
 
 It was checked with langchain-core 1.4 to 1.8; check it again for 2.0. If a manager is written differently, each function does
-nothing. Each costs at most 0.4 µs per root, start or end that calls it. Without them, 39 tests of other callbacks' events
-(``test_other_handlers``), 4 of ``test_ends`` and 2 of ``test_streams`` fail.
+nothing. Each function costs at most 0.4 µs per root, start or end that calls it. Without these functions, 39 tests of other
+callbacks' events (``test_other_handlers``), 4 of ``test_ends`` and 2 of ``test_streams`` fail.
 
 ``give_back_the_start``: ``AsyncCallbackManager.on_llm_start``, which reports completion models under ``ainvoke``, ``astream``
 and ``abatch``, has an ``if`` that ``on_chat_model_start`` lacks::
@@ -14,9 +14,9 @@ and ``abatch``, has an ``if`` that ``on_chat_model_start`` lacks::
             non_inline_tasks.append(ahandle_event(non_inline_handlers, "on_llm_start", ...))
     ...  # the inline tasks one by one, then the others together
 
-So one inline handler takes the start from every handler that is not inline. If all inline handlers are ours, the first of them
-appends the tasks of the ``else`` branch. If another handler is inline (LangSmith's tracer), the start is lost without
-spanscore, too. A ``run_inline`` that depends on its caller has the same effect for 8 µs more per asynchronous chain, because
+So if one handler is inline, no other handler gets the start. If all inline handlers are spanscore's, the first of them appends
+the tasks of the ``else`` branch. If another handler is inline (LangSmith's tracer), the start is lost even without
+spanscore. A ``run_inline`` that depends on its caller has the same effect for 8 µs more per asynchronous chain, because
 each event reads it three times.
 """
 
@@ -36,7 +36,7 @@ from spanscore.core.log import log_internal_error
 
 _METHOD: Final = "on_llm_start"
 _AWAITS: Final = 4
-"""Number of frames from here to the manager's: the handler's method, two of the dispatch, the manager's own."""
+"""Number of frames from here to the manager's frame: the handler's method, two frames of the dispatch, the manager."""
 _OURS: Final = "spanscore"
 _LIBRARIES: Final = frozenset({"langchain", "langchain_classic", "langchain_core", "langgraph"})
 _MANAGER: Final = "langchain_core.callbacks.manager"
@@ -46,7 +46,7 @@ _WHOLE: Final = "ainvoke"
 def give_back_the_start(ours: type) -> None:
     """Pass a completion model's start to the handlers that are not inline. Never raises.
 
-    Call it in the handler's ``on_llm_start``. It does nothing under a synchronous manager.
+    Call this function in the handler's ``on_llm_start``. Under a synchronous manager it has no effect.
     """
     try:
         frame: FrameType | None = _getframe(1)
@@ -87,12 +87,12 @@ def is_awaited() -> bool:
 def own_task() -> ReferenceType[Task[Any]] | None:
     """Return the task whose end ends the root that begins now; None if the root may outlive its task, or outside a loop.
 
-    If the task is over and no end was reported, none will be. A root is bound to its task only if it cannot outlive it. A
-    generator (``astream``) may begin in one task and be read in another. The roots of an ``abatch`` begin in short tasks of
-    their own, with only the callback manager in them. If an application calls a manager by hand, the run may end anywhere.
-    Those roots end by their event, by age, or at the shutdown.
+    If the task is over and no end was reported, no end will be. A root is bound to its task only if it cannot outlive the
+    task. A generator (``astream``) may begin in one task and be read in another. The roots of an ``abatch`` begin in short
+    tasks with only the callback manager in them. If an application calls a manager by hand, the run may end anywhere. Such
+    roots end by their event, by age, or at the shutdown.
 
-    Call it on the application's thread, below the handler: 0.4 µs inside a loop, else 0.07 µs.
+    Call this function on the application's thread, below the handler. A call takes 0.4 µs inside a loop, otherwise 0.07 µs.
     """
     loop: AbstractEventLoop | None = _get_running_loop()
     if loop is None or not _is_awaited_whole():

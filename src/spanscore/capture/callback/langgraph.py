@@ -14,7 +14,7 @@ MODULE = "langgraph.callbacks"
 """Module that LangGraph loads before any graph can run; older versions have no such events."""
 
 
-def hear_graphs(handler: Any) -> None:
+def observe_graphs(handler: Any) -> None:
     """Make the handler's class a subclass of LangGraph's handler, which LangGraph requires for interrupts."""
     base = getattr(sys.modules[MODULE], "GraphCallbackHandler", None)
     if base is not None and not isinstance(handler, base):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # If another library traces LangChain in this process, each run has two span trees, and the operator should be warned.
 #
 # OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. The
-# wrapper itself is read: so a library is named only if it is active, not if it is merely installed, and none is imported.
+# wrapper itself is read. So only an active library is named, not an installed one, and no library is imported.
 
 _log = logging.getLogger("spanscore")
 _KNOWN: Final = {
@@ -40,7 +40,7 @@ _SPANS_ONLY: Final = "OpenInference "
 _HOME: Final = "langchain_core"
 _NOBODY: Final = frozenset({_HOME, "builtins"})
 _DEEPEST: Final = 32
-"""Number of wrappers that are followed: a wrapper that refers to itself must not block a root."""
+"""Maximum number of wrappers that are followed, because a wrapper may refer to itself."""
 
 _said: set[str] = set()
 
@@ -49,7 +49,7 @@ def neighbours() -> list[str]:
     """Return the libraries that trace LangChain now, outermost first:
     ``OpenInference (openinference.instrumentation.langchain)``.
 
-    Empty without such a library. Never raises. It takes some microseconds, so do not call it for every run.
+    Empty without such a library. Never raises. The call takes some microseconds, so do not repeat it for every run.
     """
     callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
     manager = getattr(callbacks, "BaseCallbackManager", object)
@@ -58,7 +58,7 @@ def neighbours() -> list[str]:
 
 
 def announce(active: Sequence[str]) -> None:
-    """Log each neighbour as a warning, once per process, also with several scorers."""
+    """Log each other tracer of LangChain as a warning, once per process, even with several scorers."""
     for name in active:
         if name not in _said:
             _said.add(name)
@@ -70,7 +70,7 @@ def announce(active: Sequence[str]) -> None:
 
 
 def who_counts(active: Sequence[str]) -> str | None:
-    """Return the first neighbour that may emit metrics of model runs, too; None without one."""
+    """Return the first other tracer that may also emit metrics of model runs, or None."""
     return next((name for name in active if not name.startswith(_SPANS_ONLY)), None)
 
 
@@ -128,19 +128,19 @@ class ModelMetrics:
             self.export_to(providers.meter())
 
     def notes(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
-        """Return the notes on these metrics for ``status()``, given the units' pairs of metric and outcome."""
+        """Return the notes on these metrics for ``status()``, given the (metric, outcome) pairs of the units."""
         if self.off:
             return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
         return [_SOME_MISSING] if any(outcome is Outcome.TRACE_NOT_SAMPLED for _, outcome in outcomes) else []
 
     def export_to(self, meter: Meter) -> None:
-        """Start to count on this meter, too. A no-op meter is left out, because its labels would cost 10 µs per run."""
+        """Also count on this meter. A no-op meter is left out, because its labels would cost 10 µs per run."""
         if isinstance(meter, NoOpMeter):
             return
         self._exported = {**self._exported, meter: _histograms(meter)}
 
     def abandon(self, meter: Meter) -> None:
-        """Stop counting on this meter without touching it: in a forked child, where its locks may be held for ever."""
+        """Stop counting on this meter without calling it; for a forked child, in which its locks may never be released."""
         self._exported = {exporting: made for exporting, made in self._exported.items() if exporting is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
@@ -176,7 +176,7 @@ class ModelMetrics:
 
 
 def _records(made: tuple[Histogram, Histogram]) -> bool:
-    """Return whether recording has an effect: it has none until an application sets a meter provider."""
+    """Return whether recording has an effect. Recording has none until an application sets a meter provider."""
     return getattr(made[0], "_real_instrument", made) is not None  # None in the API's proxies, without a provider
 
 
@@ -191,7 +191,7 @@ def _why_not(tracer: Any, meter_provider: Any) -> str:
 
 
 def _maker_in(meter_provider: Any) -> str | None:
-    """Return another instrumentation's scope that created the histogram of tokens; None without one."""
+    """Return another instrumentation's scope that created the histogram of tokens, or None."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
         made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description

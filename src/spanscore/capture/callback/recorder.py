@@ -1,8 +1,8 @@
-"""The receiver of callback events: it turns them into OpenTelemetry spans and SpanData, with their true times.
+"""``Recorder``, the receiver of the callback: turns events of runs into OpenTelemetry spans and SpanData with their true times.
 
-A child's span is created when its end is read, or when a descendant needs its id. A root is finished when no recorded
-descendant is open, or 0.5 s after its end. The wait is needed because a sync stream that its reader left ends its root first
-and the model afterwards, and because a cancelled model or retriever never ends.
+A child's span is created when its end is read, or when a descendant needs its id. An ended root is finished when no recorded
+descendant is open, at the latest 0.5 s after its end. This grace period is needed because an abandoned sync stream ends its
+root before its model, and because LangChain reports no end of a cancelled model or retriever.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from spanscore.capture.callback.spans import (
 )
 from spanscore.capture.other_scorers import span_elsewhere
 from spanscore.core.codecs.langchain import flat_documents
+from spanscore.core.codecs.media_markers import without_image_bytes
 from spanscore.core.codecs.sdk import exported
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import yield_gil
-from spanscore.core.log import log_internal_error, said_by, type_name
+from spanscore.core.log import error_text, log_internal_error, type_name
 from spanscore.core.score import Outcome
 from spanscore.core.span import Attributes, UnitKey
 from spanscore.core.timebox import Timebox
@@ -45,10 +46,10 @@ from spanscore.protocols import Redactor, UnitListener
 from spanscore.samples.redaction import redacted_content
 
 _GRACE_NS: Final = 500_000_000
-_LOOK_NS: Final = 10_000_000_000
-"""Time between two checks of open roots: whether their task is over, or they are too old."""
+_CHECK_NS: Final = 10_000_000_000
+"""Time between two checks of running roots: whether their task is over, or they are too old."""
 _MAX_AGE_NS: Final = 3_600_000_000_000
-"""Age at which a running root is given up: it is abandoned, and its unit incomplete."""
+"""Maximum age of a running root. The root is then ended as ``abandoned``, and the unit is incomplete."""
 _SPAN_BYTES: Final = 2_000
 """Approximate size of a recorded span with its plain attributes."""
 _MAX_ERROR_CHARS: Final = 2_000
@@ -58,18 +59,19 @@ _SPARE_ATTRIBUTES: Final = 32
 
 @dataclass(eq=False, repr=False)
 class Recorder:
-    """Turns events into spans. Span thread, except ``unread`` and ``close``.
+    """Turns events into spans. Call on the span thread; ``unread_count`` and ``close`` may be called on any thread.
 
     Attributes:
         capture: source of the events; the recorder keeps its options and its memory, but not the handler.
         port: listener that gets finished spans.
-        redactor: applied to exported content, to the conversation's id and the feedback key. If it raises, returns no text or
-            hangs, these are left out.
+        redactor: applied to exported content, the conversation's id and the feedback key. If it raises, returns no text or
+            hangs, these are not exported.
         box: time limit in which the redactor runs.
-        scores: largest number of attributes that a root gets with its scores.
-        models: counter of model runs; None = they are not counted.
-        metadata: keys of a root's metadata that are exported; their texts are redacted, too.
-        abandoned: number of roots that never ended, or were left by their readers.
+        scores: largest number of attributes that the scores add to a root.
+        models: counter of model runs; None = model runs are not counted.
+        metadata: keys of a root's metadata that are exported, with redacted texts.
+        tools: whether the content of a model's span has the definitions of its tools, because a metric reads them.
+        abandoned: number of roots without a reported end, and of roots with a stream that its consumer closed early.
     """
 
     capture: InitVar[RunCapture]
@@ -80,6 +82,7 @@ class Recorder:
     scores: int = 0
     models: ModelMetrics | None = None
     metadata: Sequence[str] = ()
+    tools: bool = False
 
     def __post_init__(self, capture: RunCapture) -> None:
         self._memory = capture.memory
@@ -90,16 +93,21 @@ class Recorder:
         capture.receiver = self
         self.abandoned = 0
         self._read = 0
-        self._looked_ns = self._seen_ns = 0
-        self._seen: dict[Root, int] = {}
+        self._checked_ns = self._scanned_ns = 0
+        self._first_seen: dict[Root, int] = {}
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
-        self._untold: set[UnitKey] = set()  # closing roots whose task is over; their own end may be the next event
+        # closing roots whose task is over; the end of such a root may be the next event
+        self._awaited_ends: set[UnitKey] = set()
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units with an ended root that wait for their descendants."""
         return set(self._closing)
+
+    def open_keys(self) -> set[UnitKey]:
+        """Return the units of running roots, and of ended roots that are not finished."""
+        return {root.key for root in list(self._memory.roots.values()) if root.key is not None} | self._open.keys()
 
     @property
     def units(self) -> int:
@@ -107,18 +115,18 @@ class Recorder:
         return self._memory.units
 
     def unread_count(self) -> int:
-        """Return the number of roots that the span thread has not read. Any thread."""
+        """Return the number of roots that the span thread has not read. Thread-safe."""
         return self._memory.units - self._read
 
     def close(self) -> None:
-        """Accept no further root. Any thread."""
+        """Accept no further root. Thread-safe."""
         self._memory.closed = True
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Read one event."""
         root = event[0].root
-        if not root.heard and not root.detached:
-            self._hear(root, now_ns)
+        if not root.is_read and not root.detached:
+            self._read_root(root, now_ns)
         self._replay(event, now_ns)
 
     def _replay(self, event: Event, now_ns: int) -> None:
@@ -135,16 +143,17 @@ class Recorder:
         elif end_ns and root.key in self._open:
             ended = (root, end_ns, (output, run_end_of(root, error)), None if was_stopped(error) else error)
             self._closing[root.key] = (now_ns + _GRACE_NS, ended)
-            self._untold.discard(root.key)
+            self._awaited_ends.discard(root.key)
             self._finish_if_whole(root, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the roots whose grace period is over, and give up roots that never ended.
+        """Finish the roots whose grace period is over, and abandon roots that are too old.
 
-        A root with an ended task gets a grace period, too: LangChain may report its end in a task of its own, as it shields it.
+        A root whose task has ended gets a grace period, too, because LangChain may report the root's end in another, shielded
+        task.
         """
-        self._looked_ns = now_ns
-        self._look_at_running(now_ns)
+        self._checked_ns = now_ns
+        self._read_running(now_ns)
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
@@ -155,18 +164,18 @@ class Recorder:
                 self._abandon(key, root, now_ns)
             elif root.task is not None and is_over(root.task):
                 self._closing[key] = (now_ns + _GRACE_NS, (root, _wall_ns(root), (None, "cancelled"), None))
-                self._untold.add(key)
+                self._awaited_ends.add(key)
 
     def next_due_ns(self) -> int | None:
         """Return the time of the end of the next grace period, or of the next check of open roots."""
-        looks = [self._looked_ns + _LOOK_NS] if self._open else []
-        looks += [self._seen_ns + _LOOK_NS] if self._memory.roots else []
-        return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
+        checks = [self._checked_ns + _CHECK_NS] if self._open else []
+        checks += [self._scanned_ns + _CHECK_NS] if self._memory.roots else []
+        return min([*checks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Finish every root, running ones as abandoned. Return the units of the latter: their end might never be reported."""
+        """Finish every root. Running roots are abandoned; return their units, because their end might never be reported."""
         for root in self._memory.running():
-            self._hear(root, now_ns)
+            self._read_root(root, now_ns)
         for key, (_, event) in list(self._closing.items()):
             self._finish(key, event, now_ns)
         running = dict(self._open)
@@ -180,17 +189,17 @@ class Recorder:
     def _end_child(self, event: Event, now_ns: int) -> None:
         run, end_ns, output, error = event
         root = run.root
-        root.open.pop(run.id, None)  # here, not at its end: the root's end must not overtake it
+        root.open.pop(run.id, None)  # removed only now, not by the handler: the root must not be finished before
         if run.closed:
             return
         attributes, error = self._attributes.of_ended(run, output, error)
-        if root.key not in self._open:  # later than its unit: the span is exported, the score unchanged
+        if root.key not in self._open:  # its unit was finished before: the span is exported, but not scored
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
         else:
             self._close_span(run, end_ns, attributes, output, error, now_ns)
         self._count(run, end_ns, attributes)
-        if root.key in self._closing and root.key not in self._untold:
+        if root.key in self._closing and root.key not in self._awaited_ends:
             self._finish_if_whole(root, now_ns)
 
     def _close_span(
@@ -199,22 +208,26 @@ class Recorder:
         root, key = run.root, run.root.key
         assert key is not None
         run.closed = True
-        on_span, render = attributes, content_of(run, output)
+        on_span, render = attributes, content_of(run, output, tools=self.tools)
         if root.shared is not None:  # another scorer creates the spans; here they are only read
             held = Attributes(attributes, render)
             self.port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
             return
         if self._content:
             content = rendered(render)
-            room = self._room(len(attributes) + len(content) + (self.scores if run is root else 0))
-            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
+            room = self._room_for_content(len(attributes) + len(content), is_root=run is root)
+            on_span, render = {**self._prepare_export(content, room), **attributes}, partial(dict, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
-        # A unit that cannot be scored is not held.
-        size = _SPAN_BYTES + sum(len(text) for text in on_span.values() if isinstance(text, str)) if root.may else 0
+        # The size counts for the memory of held spans. The spans of a unit that cannot be scored are exported without a hold.
+        size = (
+            _SPAN_BYTES + sum(len(text) for text in on_span.values() if isinstance(text, str))
+            if root.may_be_scored
+            else 0
+        )
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
-        if root.may:
+        if root.may_be_scored:
             held = Attributes(attributes, render)
             self.port.span_ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
@@ -222,15 +235,20 @@ class Recorder:
         else:
             pending.end()
 
+    def _room_for_content(self, attributes: int, *, is_root: bool) -> int | None:
+        """Return how many attributes may be added to a span with this number of attributes; None without a limit."""
+        most = self._run_spans().most_attributes
+        return None if most is None else most - attributes - (self.scores if is_root else 0) - _SPARE_ATTRIBUTES
+
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; the duration of a run without an end is unknown."""
         if self.models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
             return
-        if run is not run.root or not run.root.broken:  # a root that was given up
+        if run is not run.root or not run.root.broken:  # not for an abandoned root
             self.models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
 
     def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
-        """Return the run's span; start it with its true time if it has none."""
+        """Return the run's span. If the run has no span, start one with the run's true time."""
         if run.span is None:
             parent = run.parent
             assert parent is not None
@@ -249,31 +267,34 @@ class Recorder:
 
     # --- roots -------------------------------------------------------------------------------------------------
 
-    def _hear(self, root: Root, now_ns: int) -> None:
+    def _read_root(self, root: Root, now_ns: int) -> None:
         """Open a root, and read its kept events."""
-        told, root.told, root.heard = root.told, None, True  # before reading: ``RunCapture._keep`` checks it
-        root.told_bytes = 0  # the size of read events must not count at its end
+        events, root.kept_events, root.is_read = root.kept_events, None, True  # first: ``RunCapture._keep`` checks it
+        root.kept_bytes = 0  # otherwise the bytes would be counted again at the root's end
         self._read += 1
         try:
             self._open_root(root, now_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end the span thread)
             log_internal_error("keep track of a unit", error)
-        for event in each_once(told or []):
+        for event in each_once(events or []):
             try:
                 self._replay(event, now_ns)
             except BaseException as error:  # noqa: BLE001  (as above; the other events are read)
                 log_internal_error("keep track of a unit", error)
             yield_gil()
 
-    def _look_at_running(self, now_ns: int) -> None:
-        """Open roots that have run for long, or were left behind by their task: then they age, and appear in the counts."""
+    def _read_running(self, now_ns: int) -> None:
+        """Read roots that run for 10 s or outlived their task, so that ``tick`` can end them, and counts include them.
+
+        Otherwise a root is read only with its first event, which may be its end.
+        """
         running = self._memory.running()
-        if now_ns - self._seen_ns >= _LOOK_NS:
-            self._seen, self._seen_ns = {root: self._seen.get(root, now_ns) for root in running}, now_ns
+        if now_ns - self._scanned_ns >= _CHECK_NS:
+            self._first_seen, self._scanned_ns = {root: self._first_seen.get(root, now_ns) for root in running}, now_ns
         for root in running:
-            since_ns = self._seen.get(root, now_ns)
-            if now_ns - since_ns >= _LOOK_NS or (root.task is not None and is_over(root.task)):
-                self._hear(root, since_ns)
+            since_ns = self._first_seen.get(root, now_ns)
+            if now_ns - since_ns >= _CHECK_NS or (root.task is not None and is_over(root.task)):
+                self._read_root(root, since_ns)
 
     def _open_root(self, root: Root, now_ns: int) -> None:
         made = False
@@ -300,7 +321,7 @@ class Recorder:
 
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
         self._closing.pop(key, None)
-        self._untold.discard(key)
+        self._awaited_ends.discard(key)
         root = self._open[key]
         _, end_ns, (output, run_end), error = event
         for child in [child for child in list(root.open.values()) if child is not None]:
@@ -323,27 +344,30 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  (a processor of the application: the root must end in any case)
             log_internal_error("end a span", error)
 
-    def _room(self, taken: int) -> int | None:
-        """Return the number of attributes that a span can take in addition to ``taken``; None = any number."""
-        most = self._run_spans().most_attributes
-        return None if most is None else most - taken - _SPARE_ATTRIBUTES
-
     def _error_text(self, error: BaseException) -> str | None:
-        """Return an error's text, or its class, if content may be exported unredacted; else None."""
+        """Return an error's text, or its class, if content may be exported unredacted; otherwise None."""
         if not self._content or self.redactor is not None:
             return None
-        return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
+        return safe_text(error_text(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
-    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
-        """Return content in exported form, its flat form first: a span without room drops its oldest attributes."""
+    def _prepare_export(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+        """Return the content's attributes, redacted and without images; empty if the redactor fails.
+
+        OpenInference's flat documents come first, because a full span drops its oldest attributes.
+        """
         redactor = self.redactor
         try:
-            clean = content if redactor is None else self.box.run(partial(redacted_content, content, redactor))
+            without_images = {name: without_image_bytes(value) for name, value in content.items()}
+            clean = (
+                without_images
+                if redactor is None
+                else self.box.run(partial(redacted_content, without_images, redactor))
+            )
         except BaseException:  # noqa: BLE001  (fails closed, also for SystemExit: no content is exported)
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
 
 
 def _wall_ns(root: Root) -> int:
-    """Return the end time of a root without a reported end: spans have the wall clock's times."""
+    """Return the end time of a root without a reported end: now by the wall clock, which spans use."""
     return max(time_ns(), root.start_ns)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-# A run without a span (a prompt, a parser, a lambda) has no Run: its id maps to the nearest recorded ancestor. So a child finds
-# its span's parent in one look-up, and the span thread never reads the step.
+# A run without a span (a prompt, a parser, a lambda) has no Run. The run's id maps to the nearest recorded ancestor. So a child
+# finds its span's parent in one look-up, and the span thread never reads the step.
 
 CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
-"""Operations that call another process: their spans are of kind client."""
+"""Operations that call another process. The spans of these operations have the kind client."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,23 +81,23 @@ class Root(Run):
         context: the caller's OpenTelemetry context, in which children start.
         carrier: copy of all the caller's context variables, until the span is created in it.
         sampling: the head sampler's decision, until the span is created with it.
-        may: whether any metric may sample the unit; None = not decided so far.
+        may_be_scored: whether any metric may sample the unit; None = not decided so far.
         opened_ns: time at which the span thread read the root, by its own clock.
         record_content: whether content is snapshotted: the unit may be scored, or content is exported.
-        given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. They
-            distinguish another start with the same id.
+        given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. These
+            distinguish another start event with the same id.
         expected: references from ``spanscore.references``.
         asked: the last human message of the first state that a step got; None before the first state; () = not searched.
         history: messages that a message store returned to the run; None = no store was read.
         history_step: id of the step that reads the store.
         open: id → run of every descendant whose end the span thread has not read; None as the run = an open step.
         ids: ids of all descendants, by which they are forgotten.
-        told: ended descendants whose events are sent with the root's end, because no processor observes them earlier; None =
-            each is sent by itself.
-        told_bytes: approximate size of their content.
-        heard: whether the span thread has read the root.
-        ignored: whether the root is not recorded: a judge's run, rejected, or not head-sampled. It and its children are kept so
-            that no child becomes a root.
+        kept_events: ended descendants whose events are sent with the root's end, because no processor observes them earlier;
+            None = each is sent by itself.
+        kept_bytes: approximate size of their content.
+        is_read: whether the span thread has read the root.
+        ignored: whether the root is not recorded, because it is a judge's run, was rejected, or is not head-sampled. Root and
+            children are kept so that no child becomes a root.
         shared: metrics that this scorer and the scorer that creates the root's spans both have; None = this scorer creates the
             spans.
         interrupted: whether a ``GraphInterrupt`` passed through.
@@ -115,7 +115,7 @@ class Root(Run):
     context: Context | None = None
     carrier: contextvars.Context | None = None
     sampling: Any = None
-    may: bool | None = None
+    may_be_scored: bool | None = None
     opened_ns: int = 0
     record_content: bool = False
     session: str | None = None
@@ -125,9 +125,9 @@ class Root(Run):
     history_step: int = 0
     open: dict[int, Run | None] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
-    told: list[Event] | None = None
-    told_bytes: int = 0
-    heard: bool = False
+    kept_events: list[Event] | None = None
+    kept_bytes: int = 0
+    is_read: bool = False
     ignored: bool = False
     interrupted: bool = False
     broken: bool = False
@@ -149,11 +149,11 @@ Event = tuple[Run, int, Any, BaseException | None]
 """(run, end in ns or 0 for a root's start, snapshot of the output, error)."""
 
 
-def each_once(told: list[Event]) -> Iterator[Event]:
-    """Take events from a list, oldest first. Each is taken once, also by concurrent threads."""
+def each_once(events: list[Event]) -> Iterator[Event]:
+    """Take events from a list, oldest first. Each event is taken once, even by concurrent threads."""
     try:
         while True:
-            yield told.pop(0)
+            yield events.pop(0)
     except IndexError:
         return
 
@@ -163,19 +163,19 @@ def each_once(told: list[Event]) -> Iterator[Event]:
 _REMEMBERED_NS: Final = 5_000_000_000
 """Time for which the runs of an ended root are remembered. A late child (a task left behind) must not become a root."""
 _SWEEP_NS: Final = 100_000_000
-"""Further time until they are forgotten in groups, which costs a third of forgetting them one by one."""
+"""Further time after which closed runs are forgotten in groups, which costs a third of forgetting them one by one."""
 _MAX_KEYS: Final = 1_000
 """Number of recent roots with a trace id that can be looked up: 0.4 kB each."""
 
 
 class RunTable:
-    """The open and recently closed runs. Any thread.
+    """The open and recently closed runs. Thread-safe.
 
     The span thread refers to this table, not to the handler. The handler lives as long as the application refers to it or to
     its scorer. The two dictionaries are never replaced, because the handler also has them as attributes.
 
     Args:
-        closed: whether no root is let in from the start.
+        closed: whether no root is accepted from the start.
         why_closed: warning that is logged when a root comes; empty = no warning.
 
     Attributes:
@@ -216,17 +216,17 @@ class RunTable:
 
     def running(self) -> list[Root]:
         """Return the running roots that the span thread has not read."""
-        return [root for root in list(self.roots.values()) if root.told is not None]
+        return [root for root in list(self.roots.values()) if root.kept_events is not None]
 
     def forget(self, root: Root) -> None:
-        """Remove the content of a root with a closed unit; its ids are kept for a while."""
+        """Remove the content of a root with a closed unit; the root's ids are kept for a while."""
         if self.roots.get(root.id) is root:  # not a repetition with the same run id
             self.roots.pop(root.id, None)
         if self.spans is not None and not root.ignored:
             self.spans.draw_ahead()  # for the next root; mostly on the span thread
         root.input = root.history = root.given = None  # its content is not kept
         root.asked = ()
-        for run_id in root.ids:  # nor its children's spans: late runs become children of the root
+        for run_id in root.ids:  # the spans of children are dropped, too: late runs become children of the root
             if (run := self.runs.get(run_id)) is None or run.root is root:
                 self.runs[run_id] = root
         if root.key is not None:
@@ -258,12 +258,12 @@ class RunTable:
 
 
 def thread_or_task() -> int:
-    """Return an id of the caller's task, or of its thread outside a loop, which is unique among the running ones."""
+    """Return an id that is unique among running tasks and threads: of the caller's task, or of the thread outside a loop."""
     loop: AbstractEventLoop | None = _get_running_loop()
     return get_ident() if loop is None else id(current_task(loop))
 
 
 def is_over(task: ReferenceType[Task[Any]]) -> bool:
-    """Return whether a task can never run again. Any thread."""
+    """Return whether a task can never run again. Thread-safe."""
     found = task()
     return found is None or found.done() or found.get_loop().is_closed()

@@ -1,4 +1,4 @@
-"""Creates the spans of runs: their attributes, the head-sampling decision of a root, and a tool's span as the current one."""
+"""Creates the spans of runs with their attributes, decides head sampling of roots, and makes a tool's span the current one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from spanscore.samples.redaction import redacted
 
 # --- run attributes -------------------------------------------------------------------------------------------------
 
-# Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Span thread.
+# Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Call on the span thread.
 
 MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 _CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
@@ -69,7 +69,7 @@ _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 _MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
 _IDS: Final = 1_000
-"""Number of conversations and keys whose redacted id is remembered: a redactor may be as slow as a small model."""
+"""Number of conversations and keys whose redacted id is remembered, because a redactor may be as slow as a small model."""
 
 
 def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def conversation_of(run: Run) -> str | None:
-    """Return the id of a run's conversation: from the ``spanscore.session`` block, else from its metadata.
+    """Return the id of a run's conversation: from the ``spanscore.session`` block, otherwise from the run's metadata.
 
     LangGraph copies the ``thread_id`` of ``configurable`` into the metadata. A chain's ``configurable`` is not copied (seen
     with langchain-core 1.7.2), so a chain needs ``metadata={"session_id": …}``.
@@ -118,7 +118,7 @@ def conversation_of(run: Run) -> str | None:
     if run.root.session is not None:
         return safe_text(run.root.session)
     metadata = _metadata(run)
-    if not metadata or metadata.keys().isdisjoint(_CONVERSATION_KEYS):  # most have none
+    if not metadata or metadata.keys().isdisjoint(_CONVERSATION_KEYS):  # most runs have no conversation id
         return None
     for key in _CONVERSATION_KEYS:
         value = metadata.get(key)
@@ -151,10 +151,12 @@ def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         return {}
 
 
-def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
-    """Return a function that renders the run's content on demand."""
+def content_of(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Mapping[str, Any]]:
+    """Return a function that renders the run's content on demand, with ``tools`` also the tools of a model's run."""
     if run.operation in _RENDERERS:
         content = partial(_RENDERERS[run.operation], run.input, output)
+        if tools and run.operation in MODELS and type(run.details) is tuple and run.input is not None:
+            content = partial(_with_tools, content, run.details[1])
         return partial(_with_expected, content, run.root.expected) if run is run.root else content
     if run is run.root:
         root = run.root
@@ -162,12 +164,17 @@ def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
     return dict  # a step's text is on its neighbours already
 
 
+def _with_tools(content: Callable[[], dict[str, Any]], parameters: Any) -> dict[str, Any]:
+    tools = codec.bound_tools(parameters)
+    return {**content(), semconv.TOOL_DEFINITIONS: tools} if tools else content()
+
+
 def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return {**content(), semconv.REFERENCES: jsonable(dict(expected))} if expected else content()
 
 
 def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
-    """Return an ended span as extractors read it; only a root has metadata."""
+    """Return an ended span in the form that extractors read; only a root has metadata."""
     ids = span.get_span_context()
     parent = getattr(span, "parent", None)
     return SpanData(
@@ -189,7 +196,7 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
 
 
 def facts_of(root: Root, end_ns: int, error: BaseException | None) -> SamplingContext:
-    """Return the sampling facts of an ended root without SpanData; its children are unknown and match no rule."""
+    """Return the sampling facts of an ended root without SpanData; the root's children are unknown and match no rule."""
     assert root.key is not None
     return SamplingContext(
         key=root.key,
@@ -255,16 +262,16 @@ class PlainAttributes:
             return attributes | {semconv.RUN_END: run_end_of(None, error)}, None
         return attributes, error
 
-    def _redacted(self, name: str, given: str) -> dict[str, str]:
+    def _redacted(self, name: str, text: str) -> dict[str, str]:
         """Return a redacted attribute, because applications use a user's address as an id. Fails closed, like content."""
         try:
-            return {name: safe_text(self._redacted_id(given))}
+            return {name: safe_text(self._redacted_id(text))}
         except BaseException:  # noqa: BLE001
             return {}
 
-    def _redact_id(self, given: str) -> str:
+    def _redact_id(self, text: str) -> str:
         redactor = self.redactor
-        return given if redactor is None else self.box.run(lambda: redacted(given, redactor))
+        return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
@@ -280,7 +287,7 @@ class PlainAttributes:
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _DRAWN_AHEAD: Final = 8_192
-"""Largest number of roots that are drawn ahead: 0.2 kB each. As many may end in one batch of the event queue."""
+"""Maximum number of roots whose ids are drawn ahead, 0.2 kB each: so many may end in one batch of the event queue."""
 _MOST_ATTRIBUTES: Final = 128
 """The SDK's default number of attributes, assumed for a tracer that is not the SDK's."""
 
@@ -323,7 +330,7 @@ class RunSpans:
         return _MOST_ATTRIBUTES if self._chosen is None else self._chosen.most_attributes
 
     def decide(self, root: Root, ambient: Context) -> bool:
-        """Set a root's ids, and ``may`` if they decide it. Return False if its head sampler drops the trace. Any thread.
+        """Set a root's ids, and ``may`` if the ids decide it. Returns False if its head sampler drops the trace. Thread-safe.
 
         ``ambient`` is the caller's context: the root's span becomes a child of the span in it.
         """
@@ -344,16 +351,22 @@ class RunSpans:
             if not sampling.decision.is_sampled():
                 return False
             root.sampling, state = sampling, sampling.trace_state
-        root.key, root.may = key, None if state else may
+        root.key, root.may_be_scored = key, None if state else may
         root.trace_state = state.to_header() if state else ""
         root.carrier, root.context = copy_context(), ambient
         return True
 
     def draw_ahead(self) -> None:
-        """Draw the ids and ``may`` of a future root: 15 µs for which no request has to wait. Any thread."""
-        if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
+        """Draw the ids of a future root, and preview its sampling: 15 µs for which no request has to wait. Thread-safe."""
+        drawn = self._drawn
+        if self._chosen is not None and self._is_random and len(drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
-            self._drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
+            drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
+
+    def preview_by(self, preview_trace: Callable[[bytes], bool | None]) -> None:
+        """Use another function of a sampler, and drop the ids that were drawn ahead. Thread-safe."""
+        self.preview_trace = preview_trace
+        self._drawn = deque()  # another thread may still append to the old one
 
     def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:
@@ -445,7 +458,7 @@ class ToolContext:
     context then returns the ids of the span that was current before.
 
     Args:
-        run: run of the tool; its span gets the id that is drawn here.
+        run: run of the tool; the run's span gets the id that is drawn here.
         factory: creates the spans of runs.
     """
 

@@ -28,18 +28,18 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 # A received span is claimed by its scope, or by the names of attributes in its bytes. Scopes are compared within one process,
-# identified by ``service.name`` and ``service.instance.id``: if two instrumentations trace one library in it, only the scope
-# that came first is read.
+# identified by ``service.name`` and ``service.instance.id``. If two instrumentations trace one library in a process, only the
+# scope that came first is read.
 
 Mark = Callable[[bytes, int, int], object]
-"""Function of a request's body, and the start and end of a span in it. It returns None if the span is not claimed."""
+"""Function of a request's body, and the start and end of a span in it. None = the span is not claimed."""
 
 _BY_CONTENT: Final = (Role.UNKNOWN, Role.GENERAL)
 _MOST: Final = 1_000
 """Number of processes and resources that are remembered. Beyond it all are forgotten; each returns with its next span."""
 _KEY: Final = 0x0A
 _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
-"""The tag and the length before the key of an attribute. They distinguish a key from a text that mentions its name."""
+"""The tag and the length before the key of an attribute, which distinguish a key from a text that mentions its name."""
 _LONGEST: Final = 64
 _LONGEST_NAME: Final = 200
 _VALUE, _HEAD = b"\x12\n", 4
@@ -55,8 +55,8 @@ class ScopeClaim(NamedTuple):
     Attributes:
         role: role of the scope.
         mark: test of a span's bytes; None = every span is claimed.
-        mostly: byte string that most claimed spans contain and no other span does. It is searched first, which halves the
-            search time. Empty = not searched.
+        mostly: byte string that most claimed spans contain and no other span does. A search for it comes first, which halves
+            the search time. Empty = not searched.
     """
 
     role: Role
@@ -65,7 +65,7 @@ class ScopeClaim(NamedTuple):
 
 
 class WireClaims:
-    """Decides which received spans are claimed. Any thread: if two threads compute the same entry, the results are equal.
+    """Decides which received spans are claimed. Thread-safe: if two threads compute the same entry, the results are equal.
 
     Args:
         translator: normalizers, which name the known scopes, and the attribute names that mark spans of other scopes.
@@ -83,7 +83,7 @@ class WireClaims:
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._claims: dict[int, ScopeClaim] = {}
-        self._unheard: dict[int, str] = {}  # key of an ignored scope → its name, for ``unread``
+        self._superseded_keys: dict[int, str] = {}  # key of an ignored scope → its name, for ``unread``
         self._resources: dict[int, Scopes] = {}
         self._processes: dict[tuple[str, str], Scopes] = {}
 
@@ -96,9 +96,9 @@ class WireClaims:
             role = scopes.role(scope)
             if len(self._claims) >= _MOST:
                 self._claims.clear()
-                self._unheard.clear()
-            if role is Role.IGNORED and scope in scopes.unheard:
-                self._unheard[key] = scope
+                self._superseded_keys.clear()
+            if role is Role.IGNORED and scope in scopes.superseded:
+                self._superseded_keys[key] = scope
             claim = self._claims[key] = self._claim(role)
         return claim
 
@@ -122,8 +122,8 @@ class WireClaims:
     def role(self, span: WireSpan) -> RootRole:
         """Return the role of a topmost claimed span, without decoding it. Pure.
 
-        A span of spanscore's own capture is the root that it was in its process. A submitted sample is never a root: the
-        process that made it has scored it.
+        A root of spanscore's own capture stays a root. A submitted sample is never a root, because the process that made it
+        has scored it.
         """
         if len(span.raw) <= TIMES_SIZE:  # a shortened root
             return RootRole.ROOT
@@ -132,14 +132,14 @@ class WireClaims:
         return root_role(RawAttributes(span.raw), span.origin.scope_name)
 
     def is_none(self, closed: ClosedUnit) -> bool:
-        """Return whether a closed topmost span is no unit: it is a submitted sample, or has no answer of its own."""
+        """Return whether a closed topmost span is no unit: a submitted sample, or a span that cannot have an answer."""
         is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
         return is_alone and self.role(closed.root) is RootRole.NEVER
 
-    def stands_alone(self, span: WireSpan) -> bool:
+    def is_unit_root(self, span: WireSpan) -> bool:
         """Return whether a span without its parent is the root of a unit. Pure.
 
-        A retrieval or a tool call of spanscore's own capture is not a root: it was below the missing root.
+        A retrieval or a tool call of spanscore's own capture is not a root, because it was below the missing root.
         """
         if span.origin.scope_name == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
             return role_of_operation(text_of(span.raw, semconv.OPERATION_NAME)) is RootRole.ROOT
@@ -153,8 +153,8 @@ class WireClaims:
 
     def unread(self, taken: ParsedRequest) -> Iterator[tuple[str, set[bytes]]]:
         """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
-        for origin, places in taken.places if self._unheard else ():
-            scope = self._unheard.get(hash(origin))
+        for origin, places in taken.places if self._superseded_keys else ():
+            scope = self._superseded_keys.get(hash(origin))
             if scope is not None:
                 yield scope, {place[0] for place in places}
 
@@ -168,9 +168,11 @@ class WireClaims:
             self._scopes_of(origin).found_by_content(_format_name(origin.scope_name))
 
     @property
-    def unheard(self) -> Mapping[str, str]:
+    def superseded(self) -> Mapping[str, str]:
         """Ignored scope → the scope that is read instead, in any process."""
-        return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
+        return {
+            scope: by for scopes in list(self._processes.values()) for scope, by in scopes.superseded.copy().items()
+        }
 
     def _claim(self, role: Role) -> ScopeClaim:
         if role is Role.CLAIMED:
@@ -184,7 +186,7 @@ class WireClaims:
             return scopes
         if len(self._resources) >= _MOST:
             self._claims.clear()
-            self._unheard.clear()
+            self._superseded_keys.clear()
             self._resources.clear()
             self._processes.clear()
         try:
@@ -276,14 +278,14 @@ def _key_of(name: str) -> bytes:
 
 
 _CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
-"""Operations of certain roots, unless the span has OpenInference's kind or Logfire's names. Nearly every root has one."""
+"""Operations that make a span certainly a root, unless it has OpenInference's kind or Logfire's names."""
 _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 
 # --- unsampled ------------------------------------------------------------------------------------------------------
 
-# If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for more
-# spans: most traces arrive whole.
+# If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for
+# more spans, because most traces arrive in one request.
 #
 # The ids of the unit's spans are kept, because other spans of it may have arrived before or may follow. The bytes of the spans
 # are not copied out of the request, because they are never read.
@@ -310,16 +312,16 @@ _unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = t
 
 
 class RequestPartition:
-    """Splits the spans of one request into spans of unsampled units and all others.
+    """Splits the spans of one request into spans of unsampled units and all other spans.
 
     Args:
         taken: the request.
-        dropped: function of a root. It returns the part of the root that is kept if no rate would sample its unit, or None if
-            one may.
+        dropped: function from a root to the part of it that is kept if no rate would sample the unit, otherwise
+            None.
 
     Attributes:
         unsampled: the unsampled units.
-        others: all other spans, each with whether it is claimed, last span first.
+        others: (span, whether it is claimed) for all other spans, last span first.
         read_spans: number of spans that were read.
         ours: number of spans of spanscore's evaluators, which are not read.
         traces: ids of the traces of claimed spans.
@@ -420,7 +422,7 @@ class RequestPartition:
 def add_unsampled(table: TraceTable, units: Sequence[UnsampledUnit], now_ns: int) -> None:
     """Add the spans of unsampled units to a table."""
     for root, ids in units:
-        if table.begins(root, ids, now_ns):
+        if table.add_brief(root, ids, now_ns):
             continue
         table.add(root, claimed=True, now_ns=now_ns)
         for span_id, parent_id in [*ids.items()][1:]:

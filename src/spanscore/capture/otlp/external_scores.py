@@ -1,4 +1,4 @@
-"""Reads the scores of other evaluators from OTLP spans and log records, and counts them under the source ``external``."""
+"""Reads the scores of other evaluators from OTLP spans and log records, and counts them under the score source ``external``."""
 
 from __future__ import annotations
 
@@ -37,22 +37,23 @@ from spanscore.pipeline.trace_index import ClosedKeys
 # 2. spans of the kind ``EVALUATOR``, with the attributes of OpenInference, of the conventions, or of Phoenix's experiments;
 # 3. evaluation spans of another spanscore.
 #
-# Explanations, which quote, are never read.
+# Explanations are never read, because they may quote the application's content.
 
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
 _SCORES: Final = _SCORE.removesuffix(b"value")
 MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
-"""Byte strings of spans with results: the key of a value or a label, which have one length, and the kind of an evaluator.
+"""Byte strings. Every serialized span with results contains one of them.
 
-Each begins with its length. Texts never contain such bytes, and numbers hardly ever do. The event's name is not searched: its
-length byte, 0x18, is also the tag of every integer.
+The first is the start of ``gen_ai.evaluation.score.value`` and ``gen_ai.evaluation.score.label``, which are equally long. The
+second is the value ``EVALUATOR`` of OpenInference's kind. Each begins with its length: texts never contain such bytes, and
+numbers hardly ever do. The event's name is not searched for, because its length, 0x18, is also the tag of every integer.
 """
 _BYTES_PER_LOOK: Final = 128
 _FLAT: Final = re.compile(
     r"((?:trace\.|session\.)?(?:"
     + "|".join(
-        rf"{re.escape(before)}\d{{1,9}}{re.escape(behind)}" for before, behind in semconv.OPENINFERENCE_TOLD.items()
+        rf"{re.escape(before)}\d{{1,9}}{re.escape(behind)}" for before, behind in semconv.OPENINFERENCE_RESULTS.items()
     )
     + r"))(name|score|label)"
 )
@@ -61,17 +62,17 @@ _UNREADABLE: Final = "a log record that cannot be read"
 
 
 class ResultOrigin(NamedTuple):
-    """The subject of a result, and the form in which the result came.
+    """The scored span of a result, and the form in which the result was received.
 
     Attributes:
         trace_id: trace of the scored span.
         span_id: the scored span: for an event or a record, its span; for an evaluator, the linked span, else its parent.
-        way: form in which the result came.
+        form: form in which the result was received.
     """
 
     trace_id: bytes
     span_id: bytes
-    way: Literal["event", "span", "record"]
+    form: Literal["event", "span", "record"]
 
 
 class ExternalResult(NamedTuple):
@@ -79,7 +80,8 @@ class ExternalResult(NamedTuple):
 
     Attributes:
         name: name of the evaluation, as received.
-        value: finite number on an undeclared scale; None without a value. A result of spanscore has its quality, [0, 1].
+        value: finite number on an undeclared scale; None without a value. A result of another
+            spanscore has its quality as its value, [0, 1].
         label: label as received; None without a label.
         probability: probability with which the scored unit was sampled, (0, 1]; 1 if it is unknown.
         evaluator_version: evaluator version of a result of spanscore; None for other evaluators.
@@ -98,9 +100,9 @@ class LogResults(NamedTuple):
     """The results and the content in a request of log records.
 
     Attributes:
-        results: results, each with the bytes of its record, by which a record that is sent again is recognised. The bytes are
-            empty if the record has neither a time nor a span.
-        rejected: fault → number of records. The fault quotes no record.
+        results: results, each with the bytes of its record, which identify a record that is sent again. The bytes are empty if
+            the record has neither a time nor a span.
+        rejected: fault → number of rejected records. Faults do not quote records.
         content: content of spans.
     """
 
@@ -110,10 +112,10 @@ class LogResults(NamedTuple):
 
 
 def holds(body: bytes, mark: bytes) -> bool:
-    """Return whether a request contains a mark. Most requests cost nothing: the mark's first byte is rare, and C finds it at
-    once.
+    """Return whether a request contains a mark.
 
-    If a body has many of these bytes, it is searched for the whole mark: some 0.2 ns per byte, for any content.
+    First the mark's first byte is searched for, which is fast (``memchr``) and rare in most requests. If that byte is frequent,
+    the whole mark is searched for: some 0.2 ns per byte, for any content.
     """
     first, size = mark[0], len(mark)
     at = body.find(first)
@@ -127,8 +129,8 @@ def holds(body: bytes, mark: bytes) -> bool:
 def results_on(span: WireSpan) -> list[ExternalResult]:
     """Return the results on a span: from its events, else from its attributes.
 
-    For a span of another spanscore, only the first and final scores of sampled units are returned. Its other scores are in no
-    mean there, either. Human labels are not scores.
+    For an evaluation span of another spanscore, only the first and final scores of sampled units are returned, because only
+    these are in the means of that process. Human labels are not scores.
 
     Raises:
         UnreadableRequest: the bytes are not a span.
@@ -137,21 +139,21 @@ def results_on(span: WireSpan) -> list[ExternalResult]:
         message = Span.FromString(span.raw)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
-    held = attributes_of(message.attributes)
+    attributes = attributes_of(message.attributes)
     if span.origin.scope_name == semconv.SCOPE:
-        return [*_of_spanscore(held, message.trace_state, _beside(message, "span"))]
+        return [*_of_spanscore(attributes, message.trace_state, _origin_of(message, "span"))]
     events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
-    if held.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
+    if attributes.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
         return [*_results(events, ResultOrigin(message.trace_id, message.span_id, "event"), message.trace_state)]
     if events:
-        return [*_results(events, _beside(message, "event"), message.trace_state)]
-    return [*_results(_of_evaluator(held, message.name), _beside(message, "span"), message.trace_state)]
+        return [*_results(events, _origin_of(message, "event"), message.trace_state)]
+    return [*_results(_of_evaluator(attributes, message.name), _origin_of(message, "span"), message.trace_state)]
 
 
-def _beside(evaluator: Span, way: Literal["event", "span"]) -> ResultOrigin:
+def _origin_of(evaluator: Span, form: Literal["event", "span"]) -> ResultOrigin:
     for link in evaluator.links:
-        return ResultOrigin(link.trace_id, link.span_id, way)
-    return ResultOrigin(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
+        return ResultOrigin(link.trace_id, link.span_id, form)
+    return ResultOrigin(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, form)
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
@@ -168,23 +170,23 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
         request = ExportLogsServiceRequest.FromString(logs_from_json(body) if is_json else body)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
-    return _read_in(log_records(request))
+    return _read_records(log_records(request))
 
 
-def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
+def _read_records(records: Iterable[tuple[str, Any]]) -> LogResults:
     results_by_record, content = list[tuple[bytes, ExternalResult]](), list[ContentRecord]()
     rejected = Counter[str]()
     for scope, record in records:
-        held = attributes_of(record.attributes)
+        attributes = attributes_of(record.attributes)
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
-        elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
+        elif semconv.EVALUATION_EVENT in (record.event_name, attributes.get(semconv.EVENT_NAME)):
             of = ResultOrigin(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
-            results = [*_results([held], of)]
+            results = [*_results([attributes], of)]
             if not results:
                 rejected[_NAMELESS] += 1
             results_by_record += [(_identify(record), result) for result in results]
-        elif (content_record := record_of(record, scope, held)) is not None:
+        elif (content_record := record_of(record, scope, attributes)) is not None:
             content.append(content_record)
     return LogResults(results_by_record, rejected, content)
 
@@ -194,27 +196,36 @@ def _identify(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if has_identity else b""
 
 
-def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ResultOrigin) -> Iterator[ExternalResult]:
-    beside = held.get(semconv.EVALUATION_SOURCE) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
-    if beside or held.get(semconv.SESSION_END) == "open":
+def _of_spanscore(attributes: Mapping[str, Any], trace_state: str, of: ResultOrigin) -> Iterator[ExternalResult]:
+    is_excluded = (
+        attributes.get(semconv.EVALUATION_SOURCE)
+        or attributes.get(semconv.SCORE_REVISION)
+        or semconv.ANNOTATOR in attributes
+    )
+    if is_excluded or attributes.get(semconv.SESSION_END) == "open":
         return
-    for result in _results([held], of, trace_state):
+    for result in _results([attributes], of, trace_state):
         yield result._replace(
-            value=_number(held.get(semconv.QUALITY)), evaluator_version=_text(held.get(semconv.EVALUATOR_VERSION)) or ""
+            value=_number(attributes.get(semconv.QUALITY)),
+            evaluator_version=_text(attributes.get(semconv.EVALUATOR_VERSION)) or "",
         )
 
 
-def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
+def _of_evaluator(attributes: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
     """Yield the results in an evaluator's attributes, under the names of the conventions."""
-    if semconv.EVALUATION_NAME in held:
-        yield held
+    if semconv.EVALUATION_NAME in attributes:
+        yield attributes
         return
     flat: dict[str, dict[str, Any]] = {}
-    for name, value in held.items():
+    for name, value in attributes.items():
         if (match := _FLAT.fullmatch(name)) is not None:
             flat.setdefault(match[1], {})[match[2]] = value
-    if not flat and span_name.startswith(semconv.PHOENIX_EVALUATION) and ("score" in held or "label" in held):
-        flat[""] = {**held, "name": span_name.removeprefix(semconv.PHOENIX_EVALUATION)}
+    if (
+        not flat
+        and span_name.startswith(semconv.PHOENIX_EVALUATION)
+        and ("score" in attributes or "label" in attributes)
+    ):
+        flat[""] = {**attributes, "name": span_name.removeprefix(semconv.PHOENIX_EVALUATION)}
     for result in flat.values():
         yield {
             semconv.EVALUATION_NAME: result.get("name"),
@@ -224,19 +235,19 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
 
 
 def _results(
-    attributes: Iterable[Mapping[str, Any]], of: ResultOrigin | None, trace_state: str = ""
+    evaluations: Iterable[Mapping[str, Any]], of: ResultOrigin | None, trace_state: str = ""
 ) -> Iterator[ExternalResult]:
-    for held in attributes:
-        name = _text(held.get(semconv.EVALUATION_NAME))
+    for attributes in evaluations:
+        name = _text(attributes.get(semconv.EVALUATION_NAME))
         if name is not None:
-            value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
-            label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
-            yield ExternalResult(name, value, label, _probability(held, trace_state), origin=of)
+            value = _number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
+            label = _text(attributes.get(semconv.EVALUATION_SCORE_LABEL))
+            yield ExternalResult(name, value, label, _probability(attributes, trace_state), origin=of)
 
 
-def _probability(held: Mapping[str, Any], trace_state: str) -> float:
+def _probability(attributes: Mapping[str, Any], trace_state: str) -> float:
     """Return the sampling probability of a scored unit: from spanscore's attribute, else from the head sampler's threshold."""
-    threshold = _text(held.get(semconv.SAMPLING_THRESHOLD))
+    threshold = _text(attributes.get(semconv.SAMPLING_THRESHOLD))
     threshold_sent = None if threshold is None else decode_threshold(threshold)
     threshold_sent = upstream_of(trace_state) if threshold_sent is None else threshold_sent
     share = 1.0 if threshold_sent is None else probability(threshold_sent)
@@ -254,22 +265,22 @@ def _number(value: Any) -> float | None:
 
 # --- external scores ------------------------------------------------------------------------------------------------
 
-# External scores have no declared scale. Their mean uses values from 0 to 1, and leaves out every name that ever had another
-# value. Names and labels are foreign text: they are cut to a short line, and at most a hundred pairs are kept apart; further
-# pairs are ``other``.
+# External scores have no declared scale. A name has a mean only while all of its values are from 0 to 1. Names and labels are
+# foreign text: a text longer than 64 characters, or with control characters, is counted as ``other``. At most a hundred pairs
+# of name and label are counted separately; further pairs are ``other``.
 
 _REMEMBERED: Final = 100_000
 """Number of spans and records that are remembered: clients resend requests that got no response."""
-_WAYS: Final = ("event", "span", "record")
+_FORMS: Final = ("event", "span", "record")
 _MOST: Final = 100
 """Number of pairs of name and label that are counted separately."""
 _LONGEST: Final = 64
-"""Longest name or label, in characters. A longer one is most likely an explanation."""
+"""Longest name or label, in characters. A longer text is most likely an explanation."""
 
 
 @dataclass(slots=True)
 class _NameTally:
-    """The counts of one name, and whether it ever had a value outside 0 to 1."""
+    """The counts of one name, and whether it ever had a value outside 0 to 1 (``off_scale``)."""
 
     scores: int = 0
     weight: float = 0.0
@@ -283,40 +294,42 @@ class _NameTally:
 
 
 class ExternalScores:
-    """Counts the scores of other evaluators, each once, under the source ``external``. Any thread.
+    """Counts the scores of other evaluators under the source ``external``. Thread-safe.
+
+    A score that arrives again is not counted if it is among the latest 100,000.
 
     Args:
         count: function that adds to a sum: instrument, attributes, amount.
-        own: name and evaluator version of every metric of this scorer. Results with these are left out: they are in the sums of
-            the process that made them, or are this scorer's own results that come back.
+        own: name and evaluator version of every metric of this scorer. Their results are not counted here, because the process
+            that made them (this one, or a replica) has already counted them.
     """
 
     def __init__(self, count: Callable[[str, Labels, float], None], own: Collection[tuple[str, str]]) -> None:
         self._count = count
-        self._own = frozenset(own)
+        self.own = frozenset(own)
         self._lock = Lock()
         self._known = ClosedKeys(_REMEMBERED)  # spans and log records that were read
-        self._told = ClosedKeys(_REMEMBERED)  # scored span, form and name of each result
+        self._seen_results = ClosedKeys(_REMEMBERED)  # scored span, form and name of each result
         self._sets: set[tuple[str, str | None]] = set()
         self._tallies: dict[str, _NameTally] = {}
-        self._undefined = self._again = 0
+        self._undefined = self._repeated = 0
 
-    def sought(self, taken: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
+    def select_spans(self, request: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
         """Return the spans of a request that may have external scores, by their bytes; most requests have none.
 
         Args:
-            taken: the request.
+            request: the request.
             claims: claim of each scope in the request.
-            ours: number of spans with an evaluator's scope.
+            ours: number of spans in spanscore's own scopes.
         """
-        marks = [mark for mark in MARKS if holds(taken.body, mark)]
+        marks = [mark for mark in MARKS if holds(request.body, mark)]
         if not marks and not ours:
             return []
         return [
-            kept(taken.body, place, origin)
-            for (origin, places), claim in zip(taken.places, claims, strict=True)
-            for place in _select_spans(
-                taken.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE
+            kept(request.body, place, origin)
+            for (origin, places), claim in zip(request.places, claims, strict=True)
+            for place in _select_in_scope(
+                request.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE
             )
         ]
 
@@ -338,50 +351,50 @@ class ExternalScores:
     def counts(self) -> ExternalCounts | None:
         """Return the counts, names in alphabetical order; None before the first score."""
         with self._lock:
-            if not (self._tallies or self._undefined or self._again):
+            if not (self._tallies or self._undefined or self._repeated):
                 return None
             names = {name: tally.count() for name, tally in sorted(self._tallies.items())}
-            return ExternalCounts(names, self._undefined, self._again)
+            return ExternalCounts(names, self._undefined, self._repeated)
 
     def _add(self, trace_id: bytes, span_id: bytes, results: Iterable[ExternalResult]) -> None:
         others = [
             result
             for result in results
-            if result.evaluator_version is None or (result.name, result.evaluator_version) not in self._own
+            if result.evaluator_version is None or (result.name, result.evaluator_version) not in self.own
         ]
         if not others:
             return
         with self._lock:
             if trace_id and self._known.has(trace_id, span_id):
-                self._again += 1
+                self._repeated += 1
                 return
             if trace_id:
                 self._known.add(trace_id, span_id)
             for result in others:
-                if self._was_told(result):
-                    self._again += 1
+                if self._note_result(result):
+                    self._repeated += 1
                 else:
-                    self._take(result)
+                    self._count_result(result)
 
-    def _was_told(self, result: ExternalResult) -> bool:
-        """Return whether the result came before in another form.
+    def _note_result(self, result: ExternalResult) -> bool:
+        """Note a result, and return whether it came before in another form.
 
         Results in the same form are no duplicates: several evaluators may use one name.
         """
         if result.origin is None:
             return False
-        trace_id, span_id, way = result.origin
-        ids = {way_name: span_id + way_name.encode() + result.name.encode() for way_name in _WAYS}
-        if any(self._told.has(trace_id, ids[way_name]) for way_name in _WAYS if way_name != way):
+        trace_id, span_id, form = result.origin
+        ids = {form_name: span_id + form_name.encode() + result.name.encode() for form_name in _FORMS}
+        if any(self._seen_results.has(trace_id, ids[form_name]) for form_name in _FORMS if form_name != form):
             return True
-        self._told.add(trace_id, ids[way])
+        self._seen_results.add(trace_id, ids[form])
         return False
 
-    def _take(self, result: ExternalResult) -> None:
+    def _count_result(self, result: ExternalResult) -> None:
         if result.value is None and result.label is None:
             self._undefined += 1
             return
-        name, label = self._admit(_word(result.name), None if result.label is None else _word(result.label))
+        name, label = self._admit(_limit_text(result.name), None if result.label is None else _limit_text(result.label))
         tally = self._tallies.setdefault(name, _NameTally())
         tally.scores += 1
         tally.labels.update([] if label is None else [label])
@@ -403,7 +416,7 @@ class ExternalScores:
             self._count(name, labels, amount)
 
     def _admit(self, name: str, label: str | None) -> tuple[str, str | None]:
-        """Return a name and its label, or ``other`` if there is no room for a further pair."""
+        """Return a name and its label; ``other`` if the maximum number of pairs is reached."""
         if (name, label) not in self._sets:
             if len(self._sets) >= _MOST or name == OTHER:
                 return OTHER, None
@@ -411,10 +424,10 @@ class ExternalScores:
         return name, label
 
 
-def _select_spans(
+def _select_in_scope(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
-    """Return the spans of one scope that may have scores; of the evaluators' own scopes only ``spanscore``."""
+    """Return the spans of one scope that may have scores. Only the scope ``spanscore`` of spanscore's own scopes has scores."""
     if role is Role.OURS:
         return places if of_spanscore else ()
     if role is Role.IGNORED or not marks:
@@ -422,5 +435,5 @@ def _select_spans(
     return [place for place in places if any(body.find(mark, place[4], place[5]) >= 0 for mark in marks)]
 
 
-def _word(text: str) -> str:
+def _limit_text(text: str) -> str:
     return text if len(text) <= _LONGEST and text.isprintable() else OTHER

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from threading import Lock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spanscore.capture.otlp.claims import RequestPartition, UnsampledUnit
 from spanscore.core.codecs.job import is_copy, units_of
@@ -16,6 +16,7 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
 from spanscore.core.span import Unit, UnitKey
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.trace_index import ClosedKeys
 from spanscore.protocols import PendingSpan
 
@@ -28,20 +29,20 @@ _MOST_UNREAD: Final = 10_000
 
 
 class EndpointCounts:
-    """Counts of OTLP requests since the start. Any thread.
+    """Counts of OTLP requests since the start. Thread-safe.
 
     Listeners count requests and refusals; ``OtlpSpans.take`` counts the spans of accepted requests.
 
     Attributes:
-        requests: number of requests, including refused ones.
+        requests: number of requests, including refused requests.
         bytes: total size of their bodies, uncompressed.
         refused: reason of a refusal → number of requests.
         spans: number of valid spans in accepted requests.
         rejected: reason → number of invalid spans in accepted requests.
         ours: number of accepted evaluation spans, which are never evaluated.
         unclaimed: number of accepted spans that are not claimed.
-        unread: ignored scope → number of traces without any span that is read, because another scope traces the same library in
-            their process.
+        unread: ignored scope → number of traces without any span that is read, because another scope traces the same library
+            in their process.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class EndpointCounts:
             self.refused[reason] += 1
 
     def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
-        """Count the traces of an ignored scope in a request. Each counts once, unless thousands of others came in between.
+        """Count the traces of an ignored scope in a request. A trace counts once, unless thousands of others came in between.
 
         Args:
             scope: the ignored scope.
@@ -93,11 +94,8 @@ class EndpointCounts:
 # --- held -----------------------------------------------------------------------------------------------------------
 
 
-class ForwardTarget(Protocol):
-    """The destination of kept spans: the proxy's connection to its backend."""
-
-    def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-        """Forward a kept span with these attributes appended. Called once per kept span; never raises, does not block."""
+Forward: TypeAlias = Callable[[WireSpan, Mapping[str, Any] | None], None]
+"""Forwards a kept span to the proxy's backend with these attributes appended, once; never raises, does not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +104,11 @@ class HeldWireSpan:
 
     Attributes:
         span: the span as received.
-        exit: destination of the proxy that keeps the span.
+        exit: function that forwards the span.
     """
 
     span: WireSpan
-    exit: ForwardTarget
+    exit: Forward
 
     @property
     def size(self) -> int:
@@ -119,7 +117,7 @@ class HeldWireSpan:
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Forward the span with its own end time."""
-        self.exit.pass_on(self.span, attributes)
+        self.exit(self.span, attributes)
 
 
 # --- arrived --------------------------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ class RequestSpans(NamedTuple):
         traces: ids of the traces of claimed spans.
         beside: ids of the traces of unclaimed spans and of copies.
         kept: spans that wait to be forwarded.
-        exit: destination of the kept spans; None = no span is kept.
+        exit: function that forwards the kept spans; None = no span is kept.
         copies: copies of units that another process sampled.
         size: total bytes of claimed spans and copies.
     """
@@ -166,7 +164,7 @@ class RequestSpans(NamedTuple):
     traces: Set[bytes]
     beside: Set[bytes]
     kept: Sequence[WireSpan]
-    exit: ForwardTarget | None
+    exit: Forward | None
     copies: Sequence[WireSpan]
     size: int
 
@@ -194,29 +192,27 @@ _REMEMBERED: Final = 100_000
 _MOST: Final = 1_000
 """Number of resources with a known result of ``_is_copy``; beyond it, all are forgotten."""
 _UNTRUSTED: Final = (
-    "without a token, so they are sampled again: set serve.token_file to the token of the sending processes"
+    "without a token, so the units are sampled again: set serve.token_file to the token of the sending processes"
 )
 _NO_METRIC: Final = "which this scorer does not have: give both processes the same metrics"
 
 
 class UnitCopies:
-    """Reads copies of units that another process sampled, each once.
+    """Reads copies of units that another process sampled. A repeated copy is not read if it is among the latest 100,000.
 
-    A copy is complete: it waits for no further spans. The sampling decisions of the other process are kept, and no other metric
-    is eligible.
-
-    Args:
-        metrics: names of all metrics of this scorer.
+    A copy is complete, and waits for no further spans. The sampling decisions of the other process are kept, and no other
+    metric is eligible.
 
     Attributes:
-        trusted: whether the sampling decisions in copies are used: senders have a token, or write to a topic of ours.
+        metrics: names of all metrics of this scorer.
+        trusted: whether the sampling decisions in copies are used: senders have a token, or write to spanscore's own topic.
         again: number of repeated copies.
         ignored: number of spans of untrusted copies.
         lost: reason → number of copies, or of metrics of copies, that cannot be scored here.
     """
 
     def __init__(self, metrics: Collection[str]) -> None:
-        self._metrics = frozenset(metrics)
+        self.metrics: Set[str] = frozenset(metrics)
         self.trusted = False
         self._known = ClosedKeys(_REMEMBERED)
         self._copies: dict[int, bool] = {}
@@ -224,7 +220,7 @@ class UnitCopies:
         self.lost: Counter[str] = Counter()
 
     def separate(self, taken: ParsedRequest) -> tuple[ParsedRequest, Sequence[WireSpan], Sequence[WireSpan]]:
-        """Return the request without trusted copies, the trusted copies, and all copies. Any thread.
+        """Return the request without trusted copies, the trusted copies, and all copies. Thread-safe.
 
         Copies are never forwarded to a backend.
         """
@@ -241,7 +237,7 @@ class UnitCopies:
         return taken._replace(places=rest), private, private
 
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
-        """Yield the units of copies, with samples if they were submitted. Span thread.
+        """Yield the units of copies, with samples if they were submitted. Call on the span thread.
 
         Args:
             copies: spans of the copies.
@@ -260,10 +256,10 @@ class UnitCopies:
     def _for_us(self, unit: Unit) -> Unit:
         """Return the unit, eligible only for those metrics that this scorer has."""
         eligible = unit.eligible_metrics or frozenset()
-        for name in sorted(eligible - self._metrics):
+        for name in sorted(eligible - self.metrics):
             self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
             log_once(f"copies for {name}", f"copies of units came to be scored by {printable(name)}, {_NO_METRIC}")
-        return replace(unit, eligible_metrics=eligible & self._metrics)
+        return replace(unit, eligible_metrics=eligible & self.metrics)
 
     def _unreadable(self, error: Exception) -> None:
         self.lost["unreadable spans"] += 1
@@ -298,7 +294,10 @@ _EARLY_NS: Final = 5_000_000_000
 
 
 class ProxyBuffer:
-    """Spans that a proxy keeps. Each is forwarded exactly once: with its unit's scores, or after 5 s. Span thread."""
+    """Spans that a proxy keeps, and forwards once. Call on the span thread.
+
+    A span leaves with its unit's scores, or unchanged after 5 s unless the unit is about to close.
+    """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # in order of arrival
@@ -307,7 +306,7 @@ class ProxyBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def keep(self, spans: Sequence[WireSpan], exit: ForwardTarget, now_ns: int) -> None:
+    def keep(self, spans: Sequence[WireSpan], exit: Forward, now_ns: int) -> None:
         """Keep spans. A repeated span, waiting or already forwarded, is dropped."""
         for span in spans:
             key = key_of(span)
@@ -315,21 +314,21 @@ class ProxyBuffer:
                 self._waiting[key] = now_ns, HeldWireSpan(span, exit)
 
     def give(self, keys: Sequence[UnitKey]) -> dict[int, PendingSpan]:
-        """Remove and return the waiting spans among these, by span id; all are of one trace. The caller must end them."""
+        """Remove and return those of these spans that wait, by span id; all are of one trace. The caller must end them."""
         pending: dict[int, PendingSpan] = {}
         for key in keys:
             entry = self._waiting.pop(key, None)
             if entry is not None:
                 pending[key.span_id] = entry[1]
-                self._note_gone(key)
+                keep_latest(self._gone, key, None, _REMEMBERED)
         return pending
 
-    def let_go(self, keys: Sequence[UnitKey]) -> None:
-        """Forward the waiting spans among these, unchanged."""
+    def forward(self, keys: Sequence[UnitKey]) -> None:
+        """Forward those of these spans that wait, unchanged."""
         for span in self.give(keys).values():
             span.end()
 
-    def let_overdue_go(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
+    def forward_overdue(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
         """Forward the spans that have waited for 5 s, unchanged.
 
         Args:
@@ -345,20 +344,15 @@ class ProxyBuffer:
             if key in stay:
                 self._waiting[key] = now_ns, self._waiting[key][1]
                 self._waiting.move_to_end(key)
-        self.let_go([key for key in overdue if key not in stay])
+        self.forward([key for key in overdue if key not in stay])
 
-    def let_all_go(self) -> None:
+    def forward_all(self) -> None:
         """Forward all waiting spans, unchanged."""
-        self.let_go([*self._waiting])
+        self.forward([*self._waiting])
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the oldest span has waited for 5 s; None if no span waits."""
         return next((since_ns + _EARLY_NS for since_ns, _ in self._waiting.values()), None)
-
-    def _note_gone(self, key: UnitKey) -> None:
-        self._gone[key] = None
-        if len(self._gone) > _REMEMBERED:
-            self._gone.popitem(last=False)
 
 
 def key_of(span: WireSpan) -> UnitKey:

@@ -1,4 +1,4 @@
-"""The receiver of OTLP spans: it gathers spans that arrive in any order into units."""
+"""The receiver of OTLP spans, which gathers spans that arrive in any order into units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanscore.capture.otlp.claims import RequestPartition, ScopeClaim, WireClai
 from spanscore.capture.otlp.external_scores import ExternalScores
 from spanscore.capture.otlp.requests import (
     EndpointCounts,
-    ForwardTarget,
+    Forward,
     ProxyBuffer,
     RequestClaims,
     RequestSpans,
@@ -33,19 +33,20 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, split
+from spanscore.pipeline.in_force import WHOLE_TRACE
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
-# Decodes the spans of a closed unit and splits it into units with GenAI names, mostly one.
+# Decodes the spans of a closed unit and splits it into units with GenAI names: most often into one unit.
 
 
 def units_of(
     closed: ClosedUnit, translator: SpanNormalizers, mended: Counter[str], logs: LogContent | None = None
 ) -> list[Unit]:
-    """Return the units of a topmost span and all spans below it; empty if they make no unit.
+    """Return the units of a topmost span and all spans below it; empty if the spans make no unit.
 
     If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
 
@@ -143,6 +144,13 @@ class OtlpSpans:
         self._kept = ProxyBuffer()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
+    def use_metrics(self, metrics: Collection[str], evaluators: Collection[tuple[str, str]]) -> None:
+        """Score copies by these unit metrics from now on; external scores leave out these names and evaluator versions."""
+        self.metrics = metrics
+        self.copies.metrics = frozenset(metrics)
+        if self.external is not None:
+            self.external.own = frozenset(evaluators)
+
     # --- the listeners' threads --------------------------------------------------------------------------------
 
     def overloaded(self) -> str | None:
@@ -153,37 +161,37 @@ class OtlpSpans:
             return "traces"
         return None if self._event_queue.admits() else "event_queue"
 
-    def take(self, taken: ParsedRequest, exit: ForwardTarget | None = None) -> Sequence[WireSpan]:
+    def take(self, taken: ParsedRequest, exit: Forward | None = None) -> Sequence[WireSpan]:
         """Accept the spans of one request; return the kept spans. Only the first call may block.
 
         Args:
             taken: the request; check ``overloaded`` first.
-            exit: destination to which each kept span is forwarded exactly once; None = no span is kept.
+            exit: forwards each kept span exactly once; None = no span is kept.
         """
         looked = self.look(taken, keep=exit is not None)
         self.take_in(looked, exit)
         return looked.kept
 
     def take_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Keep content from log records until its spans are read, for traces that may be scored. Any thread."""
+        """Keep content from log records until its spans are read, for traces that may be scored. Thread-safe."""
         if not self._closed:
             self.logs.add(
                 record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
             )
 
     def read(self, taken: ParsedRequest) -> RequestSpans | None:
-        """Return the argument of ``hand_over`` for a request that was read from a stream. None: the receiver is closed."""
+        """Return the argument of ``hand_over`` for a request that was read from a stream. None if the receiver is closed."""
         return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
 
     def hand_over(self, read: Sequence[StreamPosition]) -> None:
         """Accept requests that were read from one stream, in their order; at least one."""
         self.ready()
-        self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
+        self._event_queue.put(self, read, sum([message.arrived.size for message in read]), never_drop=True)
 
     def then(self, work: Callable[[int], None]) -> None:
-        """Run ``work`` with the time on the span thread, after all requests accepted so far. Any thread."""
+        """Run ``work`` with the time on the span thread, after all requests accepted so far. Thread-safe."""
         self.ready()
-        self._event_queue.put(self, work, must=True)
+        self._event_queue.put(self, work, never_drop=True)
 
     def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
         """Close complete units, and block until ``safe`` reports that they survive the process. Not for the span thread."""
@@ -198,19 +206,19 @@ class OtlpSpans:
         return done.wait(timeout_s)
 
     def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
-        """Start to read a stream; ``max_age_ns`` limits the age of its units. Any thread."""
+        """Start to read a stream; ``max_age_ns`` limits the age of its units. Thread-safe."""
         bounds = replace(self.bounds, max_age_ns=min(self.bounds.max_age_ns, max_age_ns))
         self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
-        """Return the spans of a request sorted by their treatment. Any thread; no span is accepted yet.
+        """Return the spans of a request sorted by their treatment. Thread-safe; no span is accepted yet.
 
         Args:
             taken: the request.
             keep: whether claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
         """
         taken, copies, private = self.copies.separate(taken)
-        claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: the first of two scopes is read
+        claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: of two scopes the first is read
         sorting = RequestPartition(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
@@ -221,21 +229,21 @@ class OtlpSpans:
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
-        scores = () if self.external is None else self.external.sought(taken, claims, ours=sorting.ours)
+        scores = () if self.external is None else self.external.select_spans(taken, claims, ours=sorting.ours)
         return RequestClaims(taken, sorting, kept, copies, private, scores)
 
-    def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
+    def take_in(self, looked: RequestClaims, exit: Forward | None) -> None:
         """Accept the spans of a request that ``look`` sorted; ``exit`` gets the kept spans."""
         if self._closed:
             if exit is not None:
                 for span in looked.kept:
-                    exit.pass_on(span, None)
+                    exit(span, None)
             return
         self.ready()
         arrived = self._count_arrival(looked, exit)
-        self._event_queue.put(self, arrived, arrived.size, must=True)
+        self._event_queue.put(self, arrived, arrived.size, never_drop=True)
 
-    def _count_arrival(self, looked: RequestClaims, exit: ForwardTarget | None) -> RequestSpans:
+    def _count_arrival(self, looked: RequestClaims, exit: Forward | None) -> RequestSpans:
         """Count the spans of an accepted request, and return them for the span thread."""
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.external is not None:
@@ -319,7 +327,7 @@ class OtlpSpans:
         self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
         for copies in self.streams.copies():
             self._take_copies(copies, now_ns, once=False)
-        self._kept.let_overdue_go(now_ns, self.table.waiting)
+        self._kept.forward_overdue(now_ns, self.table.waiting)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next unit closes or the next kept span is forwarded, if no more spans come."""
@@ -330,30 +338,35 @@ class OtlpSpans:
         """Return the units with a root that wait for further spans."""
         return self.table.waiting() | self.streams.waiting()
 
+    def open_keys(self) -> set[UnitKey]:
+        """Return the traces with spans that wait for the rest of their unit."""
+        ids = (trace_id for table in (self.table, *self.streams.tables()) for trace_id in table.open_traces())
+        return {UnitKey(int.from_bytes(trace_id), WHOLE_TRACE) for trace_id in ids}
+
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit with a root; units without one are counted as ``shutdown``. Return no keys."""
+        """Hand on every unit with a root; units without a root are counted as ``shutdown``. Return no keys."""
         # A unit with missing spans had no time to become complete.
         closed = (
             unit._replace(outcome=Outcome.SHUTDOWN) if unit.outcome is Outcome.INCOMPLETE else unit
             for unit in self.table.close_all(now_ns)
         )
         self._close_all([*closed], now_ns)
-        self._kept.let_all_go()
-        self.streams.at_end()
+        self._kept.forward_all()
+        self.streams.on_shutdown()
         return []
 
     def unread_count(self) -> int:
-        """Return the number of roots that the span thread has not read, plus the open units if it is abandoned. Any thread."""
+        """Return the number of roots that the span thread has not read, plus the open units if it is abandoned. Thread-safe."""
         unread = self._taken - self._read
         return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
 
     def close(self) -> None:
-        """Accept no further request. Any thread."""
+        """Accept no further request. Thread-safe."""
         self._closed = True
 
     def received(self) -> ServeState:
-        """Return the counts of received and waiting spans for ``status()``. Any thread."""
-        counts, gathered = self.counts, self.streams.gathered(self.table)
+        """Return the counts of received and waiting spans for ``status()``. Thread-safe."""
+        counts, total = self.counts, self.streams.total_counts(self.table)
         return ServeState(
             requests=counts.requests,
             spans=counts.spans,
@@ -363,12 +376,12 @@ class OtlpSpans:
             ours=counts.ours,
             unclaimed=counts.unclaimed,
             unread=dict(counts.unread),
-            open=gathered.open,
-            waiting_for_root=gathered.waiting_for_root,
-            orphans=gathered.orphans,
-            late=gathered.late,
-            duplicates=gathered.duplicates,
-            revisions=gathered.revisions,
+            open=total.open,
+            waiting_for_root=total.waiting_for_root,
+            orphans=total.orphans,
+            late=total.late,
+            duplicates=total.duplicates,
+            revisions=total.revisions,
             dialects={name: (of.spans, of.without_content) for name, of in self.translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
@@ -378,7 +391,7 @@ class OtlpSpans:
 
     @property
     def redelivered(self) -> int:
-        """Number of repeated copies of units. Any thread."""
+        """Number of repeated copies of units. Thread-safe."""
         return self.copies.again
 
     def notes(self) -> list[str]:
@@ -390,10 +403,10 @@ class OtlpSpans:
         return self.claims.notes() + mended + self.translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
-        return TraceTable(bounds, follows=self._follows, stands_alone=self.claims.stands_alone)
+        return TraceTable(bounds, follows=self._follows, is_unit_root=self.claims.is_unit_root)
 
     def _follows(self, root: WireSpan) -> bool:
-        """Return whether the spans of a topmost span are kept: the unit may be scored, or they decide which spans are roots."""
+        """Return whether the spans below a topmost span are kept: the unit may be scored, or the spans decide on the roots."""
         return self._may_be_scored(root) or self.claims.role(root) is not _ROOT
 
     def _may_be_scored(self, root: WireSpan) -> bool:
@@ -431,7 +444,7 @@ class OtlpSpans:
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
             if is_proxy:
-                self._kept.let_go([unit.key, *map(key_of, unit.spans)])
+                self._kept.forward([unit.key, *map(key_of, unit.spans)])
             if is_sampled or number % _FEW == 0:
                 yield_gil()
         if unsampled:

@@ -1,4 +1,4 @@
-"""Reads units from streams, such as the partitions of a topic; each stream has a clock of its own."""
+"""Keeps the open units of each stream, such as a Kafka partition, with a separate clock per stream."""
 
 from __future__ import annotations
 
@@ -17,45 +17,47 @@ from spanscore.pipeline.traces import TraceTable
 
 # --- stream clock ---------------------------------------------------------------------------------------------------
 
-# A stream is read in bursts, and stops while other streams wait. By the wall clock its units would close before their rest is
-# read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
+# A stream is read in bursts and is paused in between. By the wall clock, its units would close before the rest of their spans
+# is read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
 #
 #     read to its end           runs
-#     behind: more to read      runs, at most to the newest time in the log that was read
+#     messages left to read     runs, at most to the newest message timestamp that was read
 #     not read (paused, away)   stops
 #
-# Only times of one log are compared with each other, never two clocks: a wrong clock closes no unit early.
+# Message timestamps are compared only with other timestamps of the same partition, never with this process's clock, so a wrong
+# clock cannot close a unit early.
 
 
 class StreamClock:
-    """The clock of one stream, by which its units age. It is never ahead of the messages that were read. For one thread.
+    """The clock of one stream, by which the stream's units age. Use it from one thread.
 
-    Every method takes the monotonic time in nanoseconds.
+    While messages are left to read, the clock stops at the newest message timestamp that was read. The parameter ``steady_ns``
+    is the present monotonic time in nanoseconds.
     """
 
     def __init__(self, steady_ns: int) -> None:
         self._base_ns = self._since_ns = steady_ns
         self._ran_ns = 0
-        self._stands = False
+        self._is_stopped = False
         self._at_end = True
         self._first_ns = self._last_ns = 0
 
     def now_ns(self, steady_ns: int) -> int:
-        """Return the stream's time in nanoseconds; it never decreases."""
+        """Return the stream's time in nanoseconds, which never decreases."""
         ran, most = self._ran(steady_ns), self._last_ns - self._first_ns
         return self._base_ns + (ran if self._at_end or ran < most else most)
 
-    def steady_ns(self, stream_ns: int) -> int | None:
+    def monotonic_ns_at(self, stream_ns: int) -> int | None:
         """Return the monotonic time at which the clock will show ``stream_ns`` if nothing more is read; None = never."""
         ahead_ns = stream_ns - self._base_ns
-        if ahead_ns <= self._ran_ns and self._stands:
+        if ahead_ns <= self._ran_ns and self._is_stopped:
             return self._since_ns
-        if self._stands or not (self._at_end or ahead_ns <= self._last_ns - self._first_ns):
+        if self._is_stopped or not (self._at_end or ahead_ns <= self._last_ns - self._first_ns):
             return None
         return self._since_ns + ahead_ns - self._ran_ns
 
     def read(self, log_ns: int, steady_ns: int) -> None:
-        """Record that a message was read; ``log_ns`` is its time in the log."""
+        """Record that a message was read; ``log_ns`` is its timestamp in ns."""
         self.go(steady_ns)
         if self._at_end:
             self._begin(steady_ns)
@@ -69,17 +71,17 @@ class StreamClock:
             self._begin(steady_ns)
             self._at_end = True
 
-    def stand(self, steady_ns: int) -> None:
-        """Stop the clock: the stream is not read until further notice."""
-        self._ran_ns, self._since_ns, self._stands = self._ran(steady_ns), steady_ns, True
+    def stop(self, steady_ns: int) -> None:
+        """Stop the clock, because the stream is not read until ``go``."""
+        self._ran_ns, self._since_ns, self._is_stopped = self._ran(steady_ns), steady_ns, True
 
     def go(self, steady_ns: int) -> None:
-        """Restart the clock: the stream is read again."""
-        if self._stands:
-            self._since_ns, self._stands = steady_ns, False
+        """Restart the clock, because the stream is read again."""
+        if self._is_stopped:
+            self._since_ns, self._is_stopped = steady_ns, False
 
     def _ran(self, steady_ns: int) -> int:
-        if self._stands or steady_ns < self._since_ns:
+        if self._is_stopped or steady_ns < self._since_ns:
             return self._ran_ns
         return self._ran_ns + steady_ns - self._since_ns
 
@@ -119,7 +121,8 @@ class OpenStream(NamedTuple):
     Attributes:
         table: spans of open units.
         clock: clock of the stream.
-        copies: copies of units that another process sampled, by request. They wait only for room in the queue.
+        copies: copies of units that another process sampled (``remote_scoring``), one entry per request. Each waits until the
+            queue has a free place.
     """
 
     table: TraceTable
@@ -134,30 +137,32 @@ class OpenStream(NamedTuple):
 
 
 class Streams:
-    """The streams that are being read, such as the partitions of a topic. Span thread, except the numbers.
+    """The streams that are being read, such as the partitions of a topic.
 
-    If a stream is taken away, its open units are forgotten and not counted, because another process can read the stream again.
+    Call the methods on the span thread; ``bytes``, ``open`` and ``total_counts`` on any thread. If a partition goes to another
+    process, its open units are forgotten and get no outcome, because the other process reads them again.
 
     Attributes:
-        room: function that returns the number of units that may be handed on now; by default there is always room.
-        at_end: function that is called when the scorer ends: before it waits for units in scoring, and again after the wait.
+        free_places: function that returns the number of units that may be passed to the queue now; by default unlimited.
+        on_shutdown: function that is called twice when the scorer shuts down: before and after it waits for units that are
+            being scored.
     """
 
     def __init__(self) -> None:
-        self.room: Callable[[], int] = lambda: _NO_LIMIT
-        self.at_end: Callable[[], None] = lambda: None
+        self.free_places: Callable[[], int] = lambda: _NO_LIMIT
+        self.on_shutdown: Callable[[], None] = lambda: None
         self._streams: dict[Hashable, OpenStream] = {}
-        self._gone = TableCounts()
+        self._counts_of_ended = TableCounts()
 
     @property
     def bytes(self) -> int:
-        """Size of the waiting spans in all tables. Any thread."""
-        return sum([table.bytes for table in self._tables()]) if self._streams else 0
+        """Size of the waiting spans in all tables. Thread-safe."""
+        return sum([table.bytes for table in self.tables()]) if self._streams else 0
 
     @property
     def open(self) -> int:
-        """Number of open traces in all tables. Any thread."""
-        return sum([table.open for table in self._tables()]) if self._streams else 0
+        """Number of open traces in all tables. Thread-safe."""
+        return sum([table.open for table in self.tables()]) if self._streams else 0
 
     def begin(self, name: Hashable, table: TraceTable, now_ns: int) -> None:
         """Start to read a stream; an earlier stream of this name is forgotten."""
@@ -169,7 +174,7 @@ class Streams:
         if stream is None:
             return 0
         counted = TableCounts.of(stream.table)
-        self._gone = self._gone.plus(counted._replace(bytes=0, open=0, waiting_for_root=0))
+        self._counts_of_ended = self._counts_of_ended.plus(counted._replace(bytes=0, open=0, waiting_for_root=0))
         return counted.open + len(stream.copies)
 
     def get(self, name: Hashable) -> OpenStream | None:
@@ -181,49 +186,58 @@ class Streams:
         trace_id = key.trace_id.to_bytes(16)
         return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
 
-    def read(self, read: Sequence[StreamPosition], now_ns: int) -> tuple[OpenStream | None, int]:
-        """Return the stream of these messages, which are in their order, and its time; None if the stream is no longer read."""
-        stream = self._streams.get(read[0].stream)
+    def read(self, messages: Sequence[StreamPosition], now_ns: int) -> tuple[OpenStream | None, int]:
+        """Advance the clock of the stream of these messages, in log order; return the stream and its time.
+
+        (None, ``now_ns``) if the stream is no longer read.
+        """
+        stream = self._streams.get(messages[0].stream)
         if stream is None:
             return None, now_ns
-        stream.clock.read(read[0].log_ns, now_ns)
-        stream.clock.read(max([message.log_ns for message in read]), now_ns)
+        stream.clock.read(messages[0].log_ns, now_ns)
+        stream.clock.read(max([message.log_ns for message in messages]), now_ns)
         return stream, stream.clock.now_ns(now_ns)
 
-    def gathered(self, table: TraceTable) -> TableCounts:
-        """Return the counts of all streams, ended ones included, and of one other table. Any thread."""
-        return reduce(TableCounts.plus, (TableCounts.of(each) for each in (table, *self._tables())), self._gone)
+    def total_counts(self, table: TraceTable) -> TableCounts:
+        """Return the counts of all streams, including ended streams, and of one other table. Thread-safe."""
+        return reduce(
+            TableCounts.plus, (TableCounts.of(each) for each in (table, *self.tables())), self._counts_of_ended
+        )
 
     def waiting(self) -> set[UnitKey]:
-        """Return the units with a root that were not handed on yet."""
-        return {key for table in self._tables() for key in table.waiting()}
+        """Return the keys of units with a root that were not passed to the queue yet."""
+        return {key for table in self.tables() for key in table.waiting()}
 
     def due(self, now_ns: int) -> Iterator[ClosedUnit]:
-        """Yield complete units while there is room. Hand each on before requesting the next."""
+        """Yield complete units while ``free_places`` allows. The caller passes each to the queue before it takes the next."""
         for table, clock, _ in [*self._streams.values()]:
-            yield from table.due(clock.now_ns(now_ns), max(0, self.room()))
+            yield from table.due(clock.now_ns(now_ns), max(0, self.free_places()))
 
     def copies(self) -> Iterator[Sequence[WireSpan]]:
-        """Yield the copies of one request after another while there is room. Hand each on before requesting the next."""
+        """Yield the copies of each request while ``free_places`` allows.
+
+        The caller passes each to the queue before it takes the next.
+        """
         for stream in [*self._streams.values()]:
-            while stream.copies and self.room() > 0:
+            while stream.copies and self.free_places() > 0:
                 yield stream.copies.popleft()
 
     def next_due_ns(self) -> int | None:
-        """Return the time of the next work, by the caller's clock; None if no unit waits or there is no room."""
-        if self.room() <= 0:
+        """Return the time of the next work, by the caller's clock; None if no unit waits or ``free_places`` is 0."""
+        if self.free_places() <= 0:
             return None
         if any(stream.copies for stream in self._streams.values()):
             return 0
         due = ((clock, table.next_due_ns()) for table, clock, _ in self._streams.values())
-        times = (clock.steady_ns(at_ns) for clock, at_ns in due if at_ns is not None)
+        times = (clock.monotonic_ns_at(at_ns) for clock, at_ns in due if at_ns is not None)
         return min((time for time in times if time is not None), default=None)
 
-    def _tables(self) -> list[TraceTable]:
+    def tables(self) -> list[TraceTable]:
+        """Return the table of each stream."""
         return [stream.table for stream in [*self._streams.values()]]
 
 
-def bounds_of(units: Units) -> Bounds:
+def trace_bounds(units: Units) -> Bounds:
     """Return the limits in a configuration, times in nanoseconds."""
     return Bounds(
         quiet_ns=int(units.idle_timeout * 1e9),

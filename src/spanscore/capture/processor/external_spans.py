@@ -1,4 +1,4 @@
-"""The receiver of ``ScoringSpanProcessor``: it gathers spans of other instrumentations in this process into units.
+"""The receiver of ``ScoringSpanProcessor``, which gathers spans of other instrumentations in this process into units.
 
 A span's unit is known when it starts, from its parent. A unit closes when its topmost span has ended and no claimed span of it
 is open. On the application's thread, a span costs a look-up of its scope and of its parent, and one append at its end if its
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from operator import methodcaller
 from typing import Any, Final
 from weakref import ReferenceType
@@ -45,57 +46,52 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
+from spanscore.pipeline.in_force import WHOLE_TRACE
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-_MAX_AGE_NS: Final = 3_600_000_000_000
-"""Age at which a root that has not ended is given up."""
+MAX_AGE_NS: Final = 3_600_000_000_000
+"""Maximum age of a root that has not ended; its unit is then ended as incomplete."""
 _SPAN_BYTES: Final = 2_000
 _MOST_UNNOTED: Final = 100
-"""Number of ended spans of an unsampled unit that are kept unread until its root ends. Mostly they need not be read then."""
+"""Number of ended spans of an unsampled unit that are kept unread until its root ends, because few need to be read then."""
 
 _OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
 _ROOT: Final = RootRole.ROOT
 _IDS: Final = slice(2)
-"""Trace id and span id, the first items of a ``SpanContext``: it is a tuple, and its properties are slow."""
+"""Trace id and span id, the first items of a ``SpanContext``. A ``SpanContext`` is a tuple; its properties are slow."""
 _TOO_LATE: Final = "spans got GenAI attributes only after a unit below them was closed: that unit is scored"
 _BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
 
 
+@dataclass(eq=False, repr=False)
 class ExternalSpans:
     """The receiver of all processors of one scorer.
 
-    Args:
+    Attributes:
         intake: the first parts.
         scopes: roles of instrumentation scopes, which decide the claimed spans.
         translator: normalizers, which map spans to GenAI names.
         ready: called with the first root (of each process): chooses providers and starts the span thread.
         spans_file: file that also gets the spans of units with their scores; None = no file.
         identity: identity of the scorer, for other scorers in the process.
-
-    Attributes:
         others: receivers of other scorers.
         units: number of accepted topmost spans.
         untaken: reason → number of spans with GenAI attributes that were not accepted.
         closed: whether no further unit is accepted.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        *,
-        scopes: Scopes,
-        translator: SpanNormalizers,
-        ready: Callable[[Any], None],
-        identity: ScorerIdentity | None = None,
-        spans_file: Any = None,
-    ) -> None:
-        self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
-        self.scopes = scopes
-        self._roles = scopes.roles
-        self.translator = translator
-        self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
-        self._ready = ready
-        self.identity = identity or ScorerIdentity()
+    intake: InitVar[Intake]
+    _: KW_ONLY
+    scopes: Scopes
+    translator: SpanNormalizers
+    ready: Callable[[Any], None]
+    identity: ScorerIdentity = field(default_factory=ScorerIdentity)
+    spans_file: Any = None
+
+    def __post_init__(self, intake: Intake) -> None:
+        self._files: tuple[Any, ...] = () if self.spans_file is None else (self.spans_file,)
+        self._roles = self.scopes.roles
+        self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in self.translator.marks]))
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
         processors.join(self)
         self.closed = False
@@ -103,8 +99,8 @@ class ExternalSpans:
 
     def connect(self, intake: Intake) -> None:
         """Use these parts from now on, without a unit: spans that are open at a fork belong to the parent."""
-        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
-        self._admission, self._turns = intake.admission, intake.turns
+        self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
+        self._sampler, self._turns = intake.sampler, intake.turns
         self._open = OpenUnits()
         self._plain = PlainSpans()
         self._reading = ExternalReading(self._port, self.translator)
@@ -114,7 +110,7 @@ class ExternalSpans:
 
     @property
     def late(self) -> int:
-        """Number of spans that ended after their unit was closed; they were passed on unchanged."""
+        """Number of spans that ended after their unit was closed, and were passed on unchanged."""
         return self._reading.late
 
     # --- the application's threads -----------------------------------------------------------------------------
@@ -190,7 +186,7 @@ class ExternalSpans:
         return is_read and self._put(unit, span, ids[1], exits)
 
     def _add(self, unit: ExternalUnit, span: Any, ids: Ids, role: Role) -> None:
-        """Add a span to a unit. It may be added already, by another processor."""
+        """Add a span to a unit. Another processor may have added the span already."""
         self._open.of[ids] = unit
         unit.spans.append(ids)
         if role is not _CLAIMED and not self._is_claimed(span, role):
@@ -220,7 +216,7 @@ class ExternalSpans:
                 unit.below[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
-        """Handle a span without a unit above it. Return whether it begins a unit that may be scored."""
+        """Handle a span that has no unit above it. Return whether it begins a unit that may be scored."""
         seen_unit = self._open.of.get(ids)
         if seen_unit is not None:  # another processor began it
             return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
@@ -239,12 +235,14 @@ class ExternalSpans:
 
     def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
         """Begin the unit of a claimed span. The root is the span, or an open span above it that is claimed by now."""
-        late = None if above is None else self._find_claimed(above)
-        if late is None:
+        line = () if above is None else above.open_line()
+        claimed = [plain for plain in line if self._has_marks(plain.span)]
+        if not claimed:
             return self._new(ids, span, role, front, above)
+        late = claimed[-1]  # the topmost span
         late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
         self._plain.end(late.ids)
-        self._absorb(late.unit, late.let_go(), late.ids[1])
+        self._absorb(late.unit, late.take_waiting(), late.ids[1])
         self._add(late.unit, span, ids, role)
         return late.unit
 
@@ -261,17 +259,12 @@ class ExternalSpans:
             self._give_up(oldest)
         return unit
 
-    def _find_claimed(self, above: PlainSpan) -> PlainSpan | None:
-        """Return the topmost open span of this line that got GenAI attributes after its start; None without such a span."""
-        claimed = [plain for plain in above.open_line() if self._has_marks(plain.span)]
-        return claimed[-1] if claimed else None
-
     def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
         """Return a unit for a span of an unnamed scope that is recognised at its end; None if it is not a root."""
         plain = self._plain.end(ids)
         if plain is None:
             return None
-        waiting = plain.let_go()
+        waiting = plain.take_waiting()
         if (unit := plain.unit_above()) is not None:
             self._open.of[ids] = unit
             unit.spans.append(ids)
@@ -307,7 +300,7 @@ class ExternalSpans:
             if isinstance(part, FollowedUnit) and isinstance(unit, FollowedUnit):
                 unit.parts.append(part)
             elif isinstance(part, FollowedUnit):
-                self._event_queue.put(self, (part, Signal.DROP, (), 0), must=True)
+                self._event_queue.put(self, (part, Signal.DROP, (), 0), never_drop=True)
 
     def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
         """Return whether a span belongs to a run that began before the processor was added; such runs are never complete."""
@@ -316,9 +309,8 @@ class ExternalSpans:
         above: Any = trace.get_current_span(around)
         if not above.is_recording() or front not in processors_beside(above):
             return False
-        is_step = (
-            self.scopes.role(_scope(above)) is _CLAIMED
-        )  # by its scope only: attributes may be later than the start
+        # By its scope only: attributes may be later than the start.
+        is_step = self.scopes.role(_scope(above)) is _CLAIMED
         self.untaken[_BEFORE] += is_step
         return is_step
 
@@ -337,7 +329,7 @@ class ExternalSpans:
         return shared
 
     def take_log(self, record: ContentRecord) -> None:
-        """Keep content from a log record until its span is read, unless the span will not be scored. Any thread."""
+        """Keep content from a log record until its span is read, unless the span will not be scored. Thread-safe."""
         unit = self._open.of.get(record.ids)
         if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
             self._reading.logs.add([record])
@@ -351,15 +343,15 @@ class ExternalSpans:
         if self.identity.is_among(shared):
             return ExternalUnit(key=key, settled=True)
         if not self._event_queue.admits():
-            self._refuse(session)
+            self._intake.reject(Outcome.EVENT_QUEUE_FULL, session)
             return ExternalUnit(key=key, settled=True)
         if not self._is_ready:
-            self._ready(span)
+            self.ready(span)
             self._is_ready = True
         facts = _facts(key, span, session)
         if session is not None and self._turns is not None:
-            self._turns.began(session, span.start_time, shared)
-        # A shared unit is kept whatever the rates are: it is counted for some metrics only.
+            self._turns.record_start(session, span.start_time, shared)
+        # A shared unit is kept whatever the rates are, because it is counted only for some metrics.
         own = bool(shared) or self._sampler.could_sample(facts)
         if not own and (above is None or not any(map(self._may, above.open_line()))):
             return ExternalUnit(key=key, facts=facts, around=above)
@@ -376,18 +368,12 @@ class ExternalSpans:
             open={key.span_id: None},
         )
 
-    def _refuse(self, session: str | None) -> None:
-        """Count a unit that was rejected because the event queue is full."""
-        self._admission.record_rejected(Outcome.EVENT_QUEUE_FULL)
-        if session is not None and self._turns is not None:
-            self._turns.missed(session, Outcome.EVENT_QUEUE_FULL)
-
     def _may(self, plain: PlainSpan) -> bool:
         """Return whether a unit with this span as its root may be scored."""
-        if plain.may is None:
+        if plain.may_be_scored is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
-            plain.may = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
-        return plain.may
+            plain.may_be_scored = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
+        return plain.may_be_scored
 
     def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
         """Return whether a span is claimed by its scope or its attributes so far."""
@@ -412,7 +398,7 @@ class ExternalSpans:
                 self._count(unit)
 
     def _await(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
-        """Make ended units wait for the nearest open span above them; without such a span they are settled."""
+        """Make ended units wait for the nearest open span above them; units without such a span are settled."""
         inside = None if plain is None else plain.unit_above()
         if plain is not None and inside is not None and not inside.ended:
             self._absorb(inside, units, plain.ids[1])
@@ -424,15 +410,15 @@ class ExternalSpans:
         for unit in units:
             self._settle_all(nearest.await_end(unit))
         if nearest.ended:  # on another thread, just now
-            self._settle_all(nearest.let_go())
+            self._settle_all(nearest.take_waiting())
 
     def _settle_all(self, units: Sequence[ExternalUnit]) -> None:
-        """Settle units: no open span can become their root."""
+        """Settle units, because no open span can become their root any more."""
         for unit in units:
             unit.settled = True
             if isinstance(unit, FollowedUnit):
                 unit.unnoted.clear()
-                self._event_queue.put(self, (unit, Signal.SETTLED, (), 0), must=True)
+                self._event_queue.put(self, (unit, Signal.SETTLED, (), 0), never_drop=True)
             else:
                 self._count(unit)
 
@@ -447,7 +433,7 @@ class ExternalSpans:
                 self._port.unit_excluded(facts_of(UnitKey(facts.key.trace_id, root_id), facts))
 
     def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
-        size = _SPAN_BYTES + _size_bytes(span)
+        size = _SPAN_BYTES + sum([len(value) for value in attributes_of(span).values() if type(value) is str])
         if self._event_queue.put(self, (unit, span, exits, size), size):
             return bool(exits)
         unit.broken = True
@@ -458,10 +444,10 @@ class ExternalSpans:
 
     def _give_up(self, unit: ExternalUnit) -> None:
         if not isinstance(unit, FollowedUnit):
-            self._count(unit)  # now, because its end may never come
+            self._count(unit)  # now, because the unit's end may never come
         elif not unit.done:
             unit.broken = True
-            self._event_queue.put(self, (unit, Signal.GIVE_UP, (), 0), must=True)
+            self._event_queue.put(self, (unit, Signal.GIVE_UP, (), 0), never_drop=True)
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -470,9 +456,9 @@ class ExternalSpans:
         self._reading.handle(event, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the units that have waited long enough, and give up units with a root that never ends."""
+        """Finish the units that have waited long enough, and end units with a root that is too old."""
         self._reading.tick(now_ns)
-        while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
+        while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= MAX_AGE_NS:
             self._open.end(oldest, now_ns)
             if isinstance(oldest, FollowedUnit):
                 self._reading.break_off(oldest, now_ns)
@@ -487,8 +473,13 @@ class ExternalSpans:
         """Return the units with an ended root that wait for open spans."""
         return set(self._reading.closing)
 
+    def open_keys(self) -> set[UnitKey]:
+        """Return the traces with an open unit, because only the end of a unit shows its roots."""
+        units = [*self._open.running, *self._reading.closing]
+        return {UnitKey(key.trace_id, WHOLE_TRACE) for key in units}
+
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit as it is. Return those without an ended root; their open spans are passed on at their end."""
+        """Hand on every unit as it is. Return the units without an ended root; open spans are passed on at their end."""
         self.finish_ended(now_ns)
         running = [
             unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
@@ -498,17 +489,17 @@ class ExternalSpans:
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
-        """Hand on the units with an ended root, and the ended spans of the others."""
+        """Hand on the units with an ended root, and the ended spans of all other units."""
         for plain in self._plain.open():
-            self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
+            self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
         self._reading.finish_ended([*self._open.running.values()], now_ns)
 
     def unread_count(self) -> int:
-        """Return the number of roots that the span thread has not read. Any thread."""
+        """Return the number of roots that the span thread has not read. Thread-safe."""
         return self.units - self._reading.units
 
     def close(self) -> None:
-        """Accept no further unit. Any thread."""
+        """Accept no further unit. Thread-safe."""
         self.closed = True
 
     def notes(self) -> list[str]:
@@ -546,7 +537,3 @@ def _is_root_run(span: Any, around: Context | None) -> bool:
         return False
     above: Any = trace.get_current_span(around)
     return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE
-
-
-def _size_bytes(span: ReadableSpan) -> int:
-    return sum([len(value) for value in attributes_of(span).values() if type(value) is str])

@@ -1,11 +1,11 @@
-"""Units of spans from other instrumentations in this process: their state, and the reading of their spans.
+"""The state of units of spans from other instrumentations in this process, and the reading of these spans.
 
 The application's threads link each span to its unit at its start, and queue it at its end. The span thread reads the ended
-spans. It keeps them as ``early`` until the unit and its root are certain, then it hands them on to the listener. After the root
-has ended it waits for open spans of the unit, and finishes the unit.
+spans, and keeps them as ``early`` until the unit and its root are certain. Then the span thread hands them on to the
+listener. After the root has ended, the span thread waits for open spans of the unit, and finishes the unit.
 
 - A *followed* unit may be scored. Any other unit is only counted.
-- A *plain* span has a scope that no normalizer names. It becomes a root if it gets GenAI attributes while it is open.
+- A *plain* span has a scope that no normalizer names. Such a span becomes a root if it gets GenAI attributes while it is open.
 - A *settled* unit has no open span above it that can become its root.
 """
 
@@ -33,7 +33,7 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 
 
 class HeldSpan:
-    """A ``PendingSpan`` that another library created and ended. It is passed on to the processors that wait for it.
+    """A ``PendingSpan`` that another library created and ended, and that is passed on to the processors that wait for it.
 
     Args:
         span: the span from the SDK.
@@ -63,7 +63,7 @@ class HeldSpan:
 
 
 def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
-    """Pass a span to processors. Never raises; an error in one processor does not affect the others."""
+    """Pass a span to processors. Never raises; an error in one does not affect other processors."""
     for processor in exits:
         try:
             processor.on_end(span)
@@ -75,13 +75,13 @@ def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
 
 _REMEMBERED_NS: Final = 10_000_000_000
 """Time for which the spans of an ended root are remembered. A late child (a task left behind) must not become a root."""
-_MOST_UNITS: Final = 10_000
-_MOST_SPANS: Final = 200_000
+MOST_UNITS: Final = 10_000
+MOST_SPANS: Final = 200_000
 """Number of remembered spans, some 0.2 kB each. Above it, the spans of the oldest ended roots are forgotten early."""
 
 
 _MOST_WAITING: Final = 100
-"""Number of units that wait for one span to end. A span around a whole batch job has thousands of units below it."""
+"""Maximum number of units that wait for one span to end. A span around a batch job has thousands of units below it."""
 
 Ids = tuple[int, int]
 """Trace id and span id."""
@@ -96,7 +96,7 @@ class ExternalUnit:
     Attributes:
         key: trace id and span id of the topmost span.
         facts: facts for the sampling decision; None = the unit was counted, or the spans make no unit.
-        around: open span above the topmost span that may turn out to be its root; None = no such span.
+        around: open span above the topmost span that may turn out to be the unit's root; None = no such span.
         role: role of the topmost span; None = unknown so far, by its attributes.
         parent_id: parent's id of the topmost span; None = it has no parent.
         below: id of each ended claimed span → its parent's id and its role, if they decide which spans are roots.
@@ -133,19 +133,19 @@ class ExternalUnit:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FollowedUnit(ExternalUnit):
-    """A unit that may be scored: its spans are read, and wait for scores.
+    """A unit that may be scored. The unit's spans are read, and wait for scores.
 
     Attributes:
         root: the live span; None after the unit was handed on.
         front: the processor that saw the root start.
-        own: whether the sampler may choose the unit with this root. If not, the unit is counted as excluded, unless a span
+        own: whether the sampler may sample the unit with this root. If not, the unit is counted as excluded, unless a span
             above it becomes its root.
-        parts: units that became parts of this one, because its root was recognised after they had begun.
+        parts: units that became parts of this unit, because this unit's root was recognised after the others had begun.
         shared: metrics that other scorers in the process score on the unit.
         session: id of the conversation from ``spanscore.session``; None = the root's attributes may have one.
         open: ids of spans that have not ended. The application's threads add them, the span thread removes them.
         broken: whether spans of the unit were lost, or passed on unread; the unit is then incomplete.
-        done: whether the unit was handed on or given up; further spans are passed on immediately.
+        done: whether the unit was passed to the listener or abandoned; further spans are passed on immediately.
 
     Attributes of the span thread:
         seen: whether an event of the unit was read.
@@ -183,17 +183,17 @@ class PlainSpan:
         ids: trace id and span id.
         span: the live span.
         above: the open plain span above it; None = no such span.
-        may: whether a unit with this span as its root may be scored; None = unknown so far.
+        may_be_scored: whether a unit with this span as its root may be scored; None = unknown so far.
         waiting: units below it with an ended root, while this span may still become their root.
         decided: whether a unit below it was decided; then this span can no longer become a root.
         ended: whether the span has ended.
-        unit: the unit of which this span became the root, because it got GenAI attributes while open; None = it is not a root.
+        unit: the unit of which this span became the root, because it got GenAI attributes while open; None = no root.
     """
 
     ids: Ids
     span: Any
     above: PlainSpan | None
-    may: bool | None = None
+    may_be_scored: bool | None = None
     waiting: list[ExternalUnit] = field(default_factory=list)
     decided: bool = False
     ended: bool = False
@@ -223,7 +223,7 @@ class PlainSpan:
         self.decided = True
         return [unit for unit in released if not unit.settled]
 
-    def let_go(self) -> list[ExternalUnit]:
+    def take_waiting(self) -> list[ExternalUnit]:
         """Remove and return the units that wait for this ended span."""
         waiting, self.waiting = self.waiting, []
         self.decided = self.decided or any(unit.settled for unit in waiting)
@@ -248,20 +248,19 @@ class OpenUnits:
         self.of: dict[tuple[int, int], ExternalUnit] = {}
         self.running: OrderedDict[UnitKey, ExternalUnit] = OrderedDict()
         self._ended: deque[tuple[int, ExternalUnit]] = deque()
-        self._given_up: OrderedDict[UnitKey, ExternalUnit] = (
-            OrderedDict()
-        )  # they may run on: remembered while there is room
+        # Units that may continue: remembered up to a maximum.
+        self._given_up: OrderedDict[UnitKey, ExternalUnit] = OrderedDict()
 
     def begin(self, unit: ExternalUnit) -> ExternalUnit | None:
         """Add a unit. Return the oldest unit if it was removed to make room; treat that unit as ended."""
         self.running[unit.key] = unit
         self.of[unit.key] = unit
         unit.spans.append(unit.key)
-        if len(self.running) <= _MOST_UNITS:
+        if len(self.running) <= MOST_UNITS:
             return None
         _, oldest = self.running.popitem(last=False)
         self._given_up[oldest.key] = oldest
-        while len(self.of) > _MOST_SPANS and self._given_up:
+        while len(self.of) > MOST_SPANS and self._given_up:
             self._forget(self._given_up.popitem(last=False)[1])
         return oldest
 
@@ -279,7 +278,7 @@ class OpenUnits:
         self._given_up.pop(unit.key, None)
         self._ended.append((now_ns, unit))
         try:
-            while now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > _MOST_SPANS:
+            while now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > MOST_SPANS:
                 self._forget(self._ended.popleft()[1])
         except IndexError:  # empty, or another thread was faster
             return
@@ -311,7 +310,7 @@ class PlainSpans:
             return []
         _, oldest = self._open.popitem(last=False)
         oldest.ended = True
-        return oldest.let_go()
+        return oldest.take_waiting()
 
     def pass_by(self, ids: Ids, above: PlainSpan | None) -> None:
         """Remember the span above a span that is never a root."""
@@ -337,10 +336,10 @@ class PlainSpans:
 
 # --- external reading -----------------------------------------------------------------------------------------------
 
-_GRACE_NS: Final = 5_000_000_000
+GRACE_NS: Final = 5_000_000_000
 """Time for which an ended root waits for open spans of its unit. A stream may be read after its chain has returned, and some
 instrumentations never end the span of a cancelled run."""
-_PLAIN_GRACE_NS: Final = 2_000_000_000
+PLAIN_GRACE_NS: Final = 2_000_000_000
 """Time for which a unit waits for the open spans above it, one of which may turn out to be its root."""
 _MOST_EARLY: Final = 100
 """Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
@@ -366,7 +365,7 @@ Event = tuple[FollowedUnit, ReadableSpan | Signal, Sequence[SpanProcessor], int]
 
 
 class ExternalReading:
-    """Reads spans and hands on their units. Span thread.
+    """Reads spans and hands on their units. Call on the span thread.
 
     Args:
         port: listener that gets the units.
@@ -417,7 +416,7 @@ class ExternalReading:
         return min((unit.closes_ns for unit in self.closing.values()), default=None)
 
     def finish_ended(self, running: Sequence[ExternalUnit], now_ns: int) -> None:
-        """Hand on the units with an ended root, and the ended spans of the others."""
+        """Hand on the units with an ended root, and the ended spans of all other units."""
         for unit in list(self.closing.values()):
             self._finish(unit, now_ns)
         for external in running:
@@ -448,7 +447,7 @@ class ExternalReading:
         unit.held[data.span_id] = held
         if data.span_id == unit.key.span_id:
             unit.root_ended = data, held, size
-            unit.closes_ns = now_ns + (_GRACE_NS if unit.settled else _PLAIN_GRACE_NS)
+            unit.closes_ns = now_ns + (GRACE_NS if unit.settled else PLAIN_GRACE_NS)
             self.closing[unit.key] = unit
             for part in unit.parts:
                 self._join(unit, part)
@@ -468,7 +467,7 @@ class ExternalReading:
         data = span_data(span)
         try:
             translated = self.logs.translated(data, self._translator)
-        except Exception as error:  # noqa: BLE001  (the span belongs to the application: it is passed on in any case)
+        except Exception as error:  # noqa: BLE001  (the application's span is passed on in any case)
             log_internal_error("read a span", error)
             translated, unit.broken, unit.is_unit = None, True, True
         if translated is None:

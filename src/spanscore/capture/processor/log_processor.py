@@ -1,4 +1,4 @@
-"""The log record processor that joins content in an application's log records to its spans."""
+"""The log record processor that joins content in an application's log records to the spans that the records belong to."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class ScoringLogRecordProcessor(LogRecordProcessor):
-    """Joins prompts and answers in log records to the spans of a ``ScoringSpanProcessor`` with the same scorer.
+    """Joins prompts and answers in log records to the spans that the ``ScoringSpanProcessor`` of the same scorer receives.
 
-    Some instrumentations write content into log records instead of spans: OpenTelemetry's with
-    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=EVENT_ONLY``, and older ones as ``gen_ai.user.message``::
+    Some instrumentations write content into log records instead of spans. OpenTelemetry's do if
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is ``EVENT_ONLY``; older versions write events such as
+    ``gen_ai.user.message``::
 
         tracer_provider.add_span_processor(ScoringSpanProcessor(scorer))
         logger_provider.add_log_record_processor(ScoringLogRecordProcessor(scorer))
@@ -44,8 +45,8 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
             log_internal_error("read a log record", error)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return True: this processor exports nothing."""
+        """Return True, because this processor exports nothing."""
         return True
 
     def shutdown(self) -> None:
-        """Do nothing: the scorer ends with its own ``shutdown()``."""
+        """Do nothing, because the scorer ends with its own ``shutdown()``."""

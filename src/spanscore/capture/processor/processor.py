@@ -14,7 +14,7 @@ from spanscore.outputs.provider_introspection import exporter_of, processors_bes
 _RELEASE_S: Final = 2.0
 """Longest time in seconds that a provider's shutdown waits for held spans."""
 _KEEPS_NOTHING: Final = "ConsoleSpanExporter"
-"""An exporter that prints spans for a person. It stores nothing, so another exporter next to it causes no duplicates."""
+"""An exporter that prints spans for a person and stores nothing, so another exporter next to it causes no duplicates."""
 
 
 class SpanScorer(Protocol):
@@ -42,14 +42,14 @@ class ScoringSpanProcessor(SpanProcessor):
         provider.add_span_processor(ScoringSpanProcessor(scorer))
 
     Spans of no unit, or of a unit that will not be scored, are passed on immediately and unchanged, on the thread that ended
-    them. If the provider has another exporter, each span would be exported twice, with and without scores. Then one warning is
-    logged and this processor only observes, too; the wrapped processor still gets every span.
+    them. If the provider has another exporter, each span would be exported twice, with and without scores. Then a warning is
+    logged, and this processor only observes; the wrapped processor still gets every span.
 
-    Exported spans are unchanged except for the scores. The scorer's redactor is applied to judge prompts and evaluation spans
-    only.
+    Exported spans are unchanged except for the scores. The scorer's redactor applies only to judge prompts and evaluation
+    spans.
 
     Args:
-        scorer: the scorer; it may have several processors, in one provider or several.
+        scorer: the scorer; a scorer may have several processors, in one provider or several.
         processor: wrapped processor that gets every span exactly once, from the span thread if the span waited; None = observe
             only.
     """
@@ -87,7 +87,7 @@ class ScoringSpanProcessor(SpanProcessor):
             self._processor.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the wrapped processor. Held spans keep waiting for their scores; ``scorer.flush()`` waits for those."""
+        """Flush the wrapped processor. Held spans still wait for their scores; ``scorer.flush()`` waits for these scores."""
         return True if self._processor is None else self._processor.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
@@ -106,7 +106,8 @@ class ScoringSpanProcessor(SpanProcessor):
         self._seen[id(processors)] = processors
         for other in processors:
             exporter = exporter_of(other)
-            if exporter is None or self._is_of_the_same(other) or type_name(exporter) == _KEEPS_NOTHING:
+            is_of_the_same = isinstance(other, ScoringSpanProcessor) and other._spans is self._spans
+            if exporter is None or is_of_the_same or type_name(exporter) == _KEEPS_NOTHING:
                 continue
             self._exits = ()
             own = exporter_of(self._processor)
@@ -117,9 +118,6 @@ class ScoringSpanProcessor(SpanProcessor):
                 " evaluation spans. Pass it the provider's only exporter, or none",
             )
             return
-
-    def _is_of_the_same(self, other: Any) -> bool:
-        return isinstance(other, ScoringSpanProcessor) and other._spans is self._spans
 
 
 def _nothing(span: Any) -> None:

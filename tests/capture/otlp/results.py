@@ -19,13 +19,13 @@ _ids = count(1)
 
 def result(name: Any, value: Any = None, label: Any = None, **more: Any) -> dict[str, Any]:
     """Return a result in the names of the conventions; None is left out."""
-    told = {
+    attributes = {
         semconv.EVALUATION_NAME: name,
         semconv.EVALUATION_SCORE_VALUE: value,
         semconv.EVALUATION_SCORE_LABEL: label,
         **more,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def make_span(
