@@ -1,9 +1,10 @@
 """Turns of conversations, as an application would have them."""
 
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
-from spanscore.core.span import SpanData, UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.pipeline.session_turns import Turn
 from spanscore.pipeline.sessions import SessionBounds, SessionTable
+from spanscore.testing import make_span
 
 S = 1_000_000_000
 
@@ -33,7 +34,7 @@ def history(n):
 def turn(n, samples, *, id="talk", name="chat"):
     """Return the turn of that number, which ended so many seconds after the epoch."""
     unit = UnitKey(n, n)
-    root = SpanData(trace_id=n, span_id=n, parent_id=None, name=name, start_ns=n * S - 1, end_ns=n * S)
+    root = make_span(trace_id=n, span_id=n, name=name, start_ns=n * S - 1, end_ns=n * S)
     return Turn(id, unit, root, n * S, samples)
 
 

@@ -11,7 +11,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import Sample, Samples, SingleTurnSample
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 
 SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
@@ -40,7 +40,7 @@ class Answers:
     async def ask(self, prompt: Prompt) -> Reply:
         self.asked += 1
         if self.waits_s:
-            with asker().waits():
+            with current_score().waits():
                 await asyncio.sleep(self.waits_s)
         await asyncio.sleep(self.after_s)
         return Reply(text=json.dumps({"reason": "so it is", "verdict": 1}), model=self.model)

@@ -9,7 +9,7 @@ from tests.pipeline.parts import Answers, Computes, Critic, a_job
 from tests.pipeline.virtual_time import now_s, run
 
 from spanscore.judges import FallingBack, judge
-from spanscore.judges.effects.limited import Limited
+from spanscore.judges.effects.limited import RateLimited
 from spanscore.metrics import BaseMetric
 from spanscore.pipeline.evaluation import Deadline, Evaluation, wait_for_cancelled
 
@@ -39,7 +39,7 @@ def test_only_the_time_in_which_its_judge_works_is_a_scores(judge, outcome, at_s
 
 
 def test_a_question_that_waits_for_its_place_at_a_judge_is_not_late():
-    judge = Limited(Answers(100), 1)
+    judge = RateLimited(Answers(100), max_concurrency=1, timeout=1_000.0)
 
     found = scored(*(Critic(judge, name) for name in ("one", "other", "third")))
 
@@ -118,13 +118,13 @@ def test_a_question_that_is_out_when_its_score_is_late_is_a_call_of_it(more):
 
 
 @pytest.mark.parametrize("effects", [{}, {"timeout": 100.0}, {"max_attempts": 2}, {"cache": "memory"}], ids=str)
-def test_a_question_to_a_judge_without_a_gate_that_is_out_when_its_score_is_late_is_a_call_of_it(effects):
+def test_a_question_to_a_judge_without_a_limiter_that_is_out_when_its_score_is_late_is_a_call_of_it(effects):
     [call] = late_score(judge(Answers(60), **effects)).usage.calls
 
     assert (call.error_type, call.estimated, call.input_tokens > 0) == ("timeout", True, True)
 
 
-def test_a_question_to_a_judge_without_a_gate_that_is_late_itself_is_one_call():
+def test_a_question_to_a_judge_without_a_limiter_that_is_late_itself_is_one_call():
     evaluation = Evaluation({"critic": Critic(judge(Answers(60), timeout=4.0, max_attempts=2))})
 
     [score] = run(evaluation.scores(a_job("critic")))
@@ -185,14 +185,14 @@ def test_work_before_and_after_each_wait_adds_up_to_one_deadline():
         is_waiting = False
 
     async def late_at_s():
-        asker, late = Toggled(), asyncio.get_running_loop().create_future()
-        deadline = Deadline(asker, 180.0, lambda: late.set_result(now_s()))
+        current_score, late = Toggled(), asyncio.get_running_loop().create_future()
+        deadline = Deadline(current_score, 180.0, lambda: late.set_result(now_s()))
         for work_s in (100, 70):
             await asyncio.sleep(work_s)
-            asker.is_waiting = True
+            current_score.is_waiting = True
             deadline.update()
             await asyncio.sleep(500)
-            asker.is_waiting = False
+            current_score.is_waiting = False
             deadline.update()
         return await late
 

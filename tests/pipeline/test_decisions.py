@@ -29,7 +29,9 @@ def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
 
 
 def outcomes(of: Decisions, trace_id: int = 1) -> list[dict[str, str]]:
-    return [{name: told["outcome"] for name, told in unit["metrics"].items()} for unit in of.explain(trace_id)]
+    return [
+        {name: explained["outcome"] for name, explained in unit["metrics"].items()} for unit in of.explain(trace_id)
+    ]
 
 
 def test_the_oldest_unit_is_forgotten_when_there_are_more() -> None:
@@ -41,7 +43,7 @@ def test_the_oldest_unit_is_forgotten_when_there_are_more() -> None:
     assert [len(remembering.explain(trace_id)) for trace_id in (1, 2, 3)] == [0, 1, 1]
 
 
-def test_units_of_one_trace_are_told_apart_the_oldest_first() -> None:
+def test_units_of_one_trace_are_distinguished_the_oldest_first() -> None:
     remembering = decisions()
 
     for span_id in (7, 5):
@@ -67,9 +69,9 @@ def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
 
     remembering.lost(SamplingContext(UNIT), Outcome.INCOMPLETE)
 
-    ((told, *_),) = [unit["metrics"].values() for unit in remembering.explain(1)]
-    assert told["outcome"] == "incomplete"
-    assert {value for name, value in told.items() if name != "outcome"} == {None}
+    ((explained, *_),) = [unit["metrics"].values() for unit in remembering.explain(1)]
+    assert explained["outcome"] == "incomplete"
+    assert {value for name, value in explained.items() if name != "outcome"} == {None}
 
 
 @pytest.mark.parametrize("rules", [(), (Rule(rate=0.1, name="slow", when=RuleCondition(slower_than=1.0)),)])

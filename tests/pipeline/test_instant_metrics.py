@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from tests.pipeline.parts import Computes, a_job, a_sampled_unit
-from tests.pipeline.virtual_time import run
+from tests.pipeline.virtual_time import RunningLoop, run
 
 from spanscore.core.context import is_judging
 from spanscore.core.job import Job, JobResult
@@ -17,6 +17,7 @@ from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.queues import MemoryQueue
+from spanscore.testing import make_score
 
 mark: ContextVar[str] = ContextVar("mark", default="nobody's")
 
@@ -36,7 +37,7 @@ class Says(Computes):
             raise self.answer
         if not isinstance(self.answer, float):
             return cast(Score, self.answer)  # it breaks the protocol
-        return Score(metric=self.name, version="1", outcome=Outcome.SCORED, value=self.answer, quality=self.answer)
+        return make_score(self.answer, self.name)
 
 
 def test_its_context_is_its_own() -> None:
@@ -75,20 +76,22 @@ def test_beside_one_that_waits_each_has_its_score() -> None:
     assert [score.value for score in run(Evaluation(metrics).scores(a_job("says", "waits")))] == [1.0, 1.0]
 
 
-def test_jobs_that_are_over_at_once_leave_the_loop_its_turns() -> None:
+def test_jobs_that_are_over_at_once_leave_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = RunningLoop()
+    monkeypatch.setattr("spanscore.pipeline.engine.loop", running)
     posted, turns, says = list[JobResult](), list[int](), Says()
-    queue = MemoryQueue()
-    engine = ScoringEngine(queue, JobBuilder(()), Evaluation({"says": says}), post=posted.append, workers=2)
+    queue, evaluation = MemoryQueue(), Evaluation({"says": says})
+    engine = ScoringEngine(queue, JobBuilder(()), lambda _: evaluation, post=posted.append, workers=2)
 
     async def work() -> None:
         for _ in range(40):
             queue.reserve(0)
-        engine._accept([a_sampled_unit(number, "says") for number in range(40)])
+        engine.accept([a_sampled_unit(number, "says") for number in range(40)])
         while len(posted) < 40:
             turns.append(len(posted))
             await asyncio.sleep(0)
-        engine._stopped = True
-        await engine._stop(1.0)
+        engine.stop(1.0)
+        await running.submitted
 
     run(work())
     assert [result.unit.key.span_id for result in posted] == list(range(40))

@@ -11,10 +11,10 @@ import pytest
 from spanscore import semconv
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
-from spanscore.core.score import Outcome, Score
+from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.sizes import SampleCache
-from spanscore.testing import make_span
+from spanscore.testing import make_score, make_span, make_unit
 
 MOST = 2_000_000
 TEXTS = {"short": "a" * 30, "long": "a" * 8_000, "of two bytes each": "答" * 1_000}
@@ -28,22 +28,12 @@ def answered(number: int, text: str) -> tuple[Unit, Samples]:
     asked = SingleTurnSample(
         user_input=f"{number}?", response=f"{number} {text}", retrieved_contexts=[f"{text} {number}"] * 3
     )
-    return Unit(UnitKey(trace, span), (root,)), Samples.of(asked)
+    return make_unit(root), Samples.of(asked)
 
 
 def scores(number: int) -> list[Score]:
-    told = f"{number}: {'because ' * 20}"
-    return [
-        Score(
-            metric=f"metric_{one}",
-            version="1",
-            outcome=Outcome.SCORED,
-            value=0.5,
-            explanation=told,
-            id=f"{number:032x}",
-        )
-        for one in range(3)
-    ]
+    text = f"{number}: {'because ' * 20}"
+    return [make_score(0.5, f"metric_{one}", explanation=text, id=f"{number:032x}") for one in range(3)]
 
 
 @pytest.mark.parametrize("scored", [False, True], ids=["alone", "with scores"])
@@ -62,7 +52,7 @@ def held_by(kept: SampleCache, text: str, *, scored: bool) -> int:
     tracemalloc.start()
     try:
         first, number = keep(kept, 0, text, scored=scored), 1
-        while not kept.was_kept(first):
+        while not kept.was_dropped(first):
             keep(kept, number, text, scored=scored)
             number += 1
         gc.collect()
@@ -74,5 +64,5 @@ def held_by(kept: SampleCache, text: str, *, scored: bool) -> int:
 def keep(kept: SampleCache, number: int, text: str, *, scored: bool) -> UnitKey:
     unit, samples = answered(number, text)
     kept.on_samples(unit.facts(), unit, samples)
-    kept.scored(unit.key, scores(number) if scored else [])
+    kept.add_scores(unit.key, scores(number) if scored else [])
     return unit.key

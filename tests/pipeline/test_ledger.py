@@ -14,9 +14,11 @@ METRICS = ("faithfulness", "harmless")
 KEYS = st.integers(min_value=1, max_value=6).map(lambda n: UnitKey(n, n))
 STEPS = st.one_of(
     st.tuples(st.just("enter"), KEYS),
+    st.tuples(st.just("enter"), KEYS, st.sampled_from([METRICS, METRICS[:1], ("elsewhere",)])),
     st.tuples(st.just("settle"), KEYS, st.sampled_from(METRICS), st.sampled_from(list(Outcome))),
     st.tuples(st.just("settle_all"), KEYS, st.sampled_from(list(Outcome))),
     st.tuples(st.just("record_rejected"), st.sampled_from(list(Outcome)), st.integers(1, 3)),
+    st.tuples(st.just("change"), st.sampled_from([METRICS, METRICS[:1], (METRICS[1], "added")])),
 )
 
 
@@ -25,13 +27,27 @@ def test_eligible_is_outcomes_plus_pending_after_any_steps(steps):
     ledger = Ledger(METRICS)
 
     for name, *arguments in steps:
+        before, weights = ledger.outcomes(), ledger.excluded()
         getattr(ledger, name)(*arguments)
 
         ended = Counter()
         for (metric, _), units in ledger.outcomes().items():
             ended[metric] += units
-        for metric in METRICS:
+        assert all(ledger.outcomes()[of] >= units for of, units in before.items())
+        assert all(ledger.excluded()[of] >= lost for of, lost in weights.items())
+        for metric in ledger.eligible():
             assert ledger.eligible()[metric] == ended[metric] + ledger.pending()[metric]
+
+
+def test_a_change_keeps_the_outcomes_of_units_that_all_entered_with_named_metrics():
+    ledger = Ledger(METRICS)
+    ledger.enter(UnitKey(1, 1), METRICS)
+    ledger.settle_all(UnitKey(1, 1), Outcome.FILTERED)
+
+    ledger.change(["added"])
+
+    assert ledger.outcomes() == {(name, Outcome.FILTERED): 1 for name in METRICS}
+    assert ledger.eligible() == {"added": 0, **dict.fromkeys(METRICS, 1)}
 
 
 def test_units_that_end_together_are_weighed_as_one_after_another():

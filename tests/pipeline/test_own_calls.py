@@ -12,8 +12,9 @@ from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, model, rag
 from spanscore import SingleTurnSample, metric
 from spanscore.config import Capture
 from spanscore.core.context import is_judging
-from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.core.score import UNIT_INTERVAL
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.testing import make_score
 
 SAMPLE = SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
 
@@ -45,9 +46,7 @@ class Foreign:
 
     async def score(self, sample):
         value = float((await model().ainvoke(sample.user_input)).content == ANSWER)
-        return Score(
-            metric=self.name, version="1", evaluator_version="1", scale=self.scale, outcome=Outcome.SCORED, value=value
-        )
+        return make_score(value, self.name)
 
 
 class Computing(Foreign):
@@ -57,9 +56,7 @@ class Computing(Foreign):
 
     async def score(self, sample):
         rag().invoke(sample.user_input)
-        return Score(
-            metric=self.name, version="1", evaluator_version="1", scale=self.scale, outcome=Outcome.SCORED, value=1.0
-        )
+        return make_score(1.0, self.name)
 
 
 def used(*metrics, **options):
@@ -104,11 +101,11 @@ def test_a_filter_or_a_redactor_that_asks_a_model_is_not_evaluated():
 
     assert (status.units, len(captured)) == (1, 3)
     assert status.outcomes == {"grounded": {"scored": 1}}
-    assert seen._seen[0].retrieved_contexts == [CONTEXT.replace("987", "#")]
+    assert seen.seen[0].retrieved_contexts == [CONTEXT.replace("987", "#")]
 
 
 @pytest.mark.parametrize("on_a_thread", [False, True])
-def test_whoever_else_traces_is_told_too(on_a_thread):
+def test_whoever_else_traces_is_reported_too(on_a_thread):
     seen = {}
 
     def look(_) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spanscore.config import Rule, RuleCondition
 from spanscore.core.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.errors import ConfigurationError
-from spanscore.pipeline.sampling import PreviewTally, RateSampler, TakerCount, threshold
+from spanscore.pipeline.sampling import PreviewTally, RateSampler, SamplingCount, threshold
 
 SLOW = Rule(rate=0.5, name="slow", when=RuleCondition(slower_than=1.0))
 GOLD = Rule(rate=0.9, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
@@ -73,7 +73,7 @@ def test_what_is_expected_is_the_sum_of_the_probabilities_of_what_each_rule_take
 def test_a_rule_that_another_rate_exceeds_takes_nothing() -> None:
     tally = counted(PreviewTally({"one": 1.0}, [SLOW]), facts(1), facts(2))
 
-    assert tally.rules["slow"] == TakerCount(matched=2, taken=0, expected=0.0)
+    assert tally.rules["slow"] == SamplingCount(matched=2, taken=0, expected=0.0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_rule_that_another_rate_exceeds_takes_nothing() -> None:
 def test_a_rule_that_looks_at_what_is_not_known_takes_nothing_and_says_so(rule: Rule, lacks: str) -> None:
     tally = counted(PreviewTally({"one": 0.0}, [rule]), *(facts(number, **{lacks: None}) for number in range(20)))
 
-    assert tally.rules[rule.name] == TakerCount(unknown=20)
+    assert tally.rules[rule.name] == SamplingCount(unknown=20)
     assert tally.taken == 0
 
 
@@ -102,7 +102,7 @@ def test_a_rule_of_which_another_condition_does_not_hold_is_known_not_to_match()
 
     tally = counted(PreviewTally({"one": 0.0}, [rule]), facts(1, metadata=None))
 
-    assert tally.rules["slow gold"] == TakerCount()
+    assert tally.rules["slow gold"] == SamplingCount()
 
 
 def test_a_rule_on_metadata_that_units_would_not_show_is_not_known_to_match() -> None:
@@ -117,7 +117,7 @@ def test_a_score_that_is_known_decides_and_another_does_not() -> None:
 
     counted(tally, facts(1, scores={"screen": 0.2}), facts(2, scores={"screen": 0.8}), facts(3, scores={"else": 0.2}))
 
-    assert tally.rules["low"] == TakerCount(matched=1, taken=1, expected=1.0, unknown=1)
+    assert tally.rules["low"] == SamplingCount(matched=1, taken=1, expected=1.0, unknown=1)
 
 
 def test_what_was_decided_elsewhere_has_no_say() -> None:
@@ -149,7 +149,7 @@ def test_ten_units_are_named_each_rules_among_them_in_the_order_in_which_they_be
     assert [unit.began_ns for unit in named] == sorted(unit.began_ns or 0 for unit in named)
 
 
-def test_two_rules_of_one_name_are_told_as_one() -> None:
+def test_two_rules_of_one_name_are_reported_as_one() -> None:
     tally = PreviewTally(
         {"one": 0.0},
         [

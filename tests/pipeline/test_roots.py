@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,14 +116,10 @@ def test_a_stream_that_goes_on_after_its_root_is_part_of_it() -> None:
 
 def test_spans_of_our_own_capture_are_as_the_process_had_them() -> None:
     span = make_span("tool", {"tool": 1}, "execute_tool", None, (0, 1))
-    unit = Unit(UnitKey(1, 1), (ours(span), ours(make_span("chat", {"chat": 2, "tool": 1}, "chat", "tool", (0, 1)))))
+    below = make_span("chat", {"chat": 2, "tool": 1}, "chat", "tool", (0, 1))
+    unit = Unit(UnitKey(1, 1), tuple(replace(one, scope=semconv.CAPTURE_SCOPE) for one in (span, below)))
 
     assert split(unit) == [unit]
-
-
-def ours(span: SpanData) -> SpanData:
-    fields: dict[str, Any] = {"start_ns": span.start_ns, "end_ns": span.end_ns, "attributes": span.attributes}
-    return SpanData(span.trace_id, span.span_id, span.parent_id, span.name, scope=semconv.CAPTURE_SCOPE, **fields)
 
 
 OPERATIONS = [None, "chat", "invoke_agent", "execute_tool", "retrieval", "embeddings", "create_agent"]

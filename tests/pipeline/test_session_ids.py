@@ -7,7 +7,7 @@ from spanscore.pipeline.sessions import SessionIds
 
 def ids(most: int = 10) -> SessionIds:
     known = SessionIds(most)
-    known.began("a", 1)
+    known.record_start("a", 1)
     return known
 
 
@@ -20,31 +20,31 @@ def test_one_is_ended_once() -> None:
 def test_a_turn_that_is_in_late_does_not_open_what_is_about_to_end() -> None:
     known = ids()
     known.end("a")
-    known.seen("a", 1)
+    known.record_arrival("a", 1)
 
     assert not known.end("a")
 
 
 def test_a_turn_that_began_after_the_last_of_an_ended_one_is_of_the_next() -> None:
     known = ids()
-    known.began("a", 5)
-    known.ended("a", 1)
+    known.record_start("a", 5)
+    known.record_end("a", 1)
 
     assert known.end("a")
 
 
 def test_what_has_been_silent_for_too_long_is_open_no_more_until_a_turn_of_it_is_seen() -> None:
     known = ids()
-    known.ended("a", 1)
+    known.record_end("a", 1)
     was_open = known.end("a")
-    known.seen("a", 2)
+    known.record_arrival("a", 2)
 
     assert (was_open, known.end("a")) == (False, True)
 
 
 def test_past_the_bound_the_oldest_is_forgotten() -> None:
     known = ids(most=2)
-    known.began("b", 2)
-    known.began("c", 3)
+    known.record_start("b", 2)
+    known.record_start("c", 3)
 
     assert [known.end(one) for one in "abc"] == [False, True, True]

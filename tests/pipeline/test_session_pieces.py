@@ -12,7 +12,7 @@ def from_stream(n, stream, samples=None, **more):
 
 
 def whole(subject, id="talk"):
-    return subject.end(id, 0).whole
+    return subject.end(id).why_incomplete
 
 
 def test_while_turns_are_shared_and_for_the_idle_time_after_every_conversation_is_a_piece():

@@ -1,4 +1,4 @@
-"""The dice of a conversation: its own, by its raw id, the same on every replica."""
+"""The random number of a conversation: its own, by its raw id, the same on every replica."""
 
 from __future__ import annotations
 

@@ -33,18 +33,18 @@ def turns_of(rng, id):
         yield clock + rng.choice([0, 0, 15 * S]), turn(n, said, id=id, name=brings.__name__)
 
 
-def told_of(subject, rng, turns):
+def ended_sessions(subject, rng, turns):
     """Feed turns; return all reports on them, in order. The bounds hold at any time."""
-    told, bounds = [], subject._bounds
+    result, bounds = [], subject.bounds
     for now_ns, one in sorted(turns, key=lambda coming: coming[0]):
-        told += subject.due(now_ns)
-        told += subject.take(one, now_ns)
+        result += subject.due(now_ns)
+        result += subject.take(one, now_ns)
         if rng.random() < 0.05:
-            told += filter(None, [subject.end(one.id, now_ns)])
+            result += filter(None, [subject.end(one.id)])
         assert subject.open <= bounds.max_open
         assert subject.bytes <= bounds.max_bytes
         assert (subject.next_due_ns() or now_ns + 1) > now_ns
-    return told + subject.close_all(now_ns)
+    return result + subject.close_all()
 
 
 def a_batch(seed, replicas="one"):
@@ -58,17 +58,17 @@ def a_batch(seed, replicas="one"):
         score_every=rng.choice([0, 4]),
         replicas=replicas,
     )
-    told = told_of(subject, rng, turns)
+    report = ended_sessions(subject, rng, turns)
     assert (subject.open, subject.bytes) == (0, 0)
-    return [one for _, one in turns], told
+    return [one for _, one in turns], report
 
 
 @pytest.mark.parametrize("replicas", ["one", "any"])
 @pytest.mark.parametrize("seed", BATCHES)
 def test_each_conversation_is_counted_once_and_what_follows_are_its_revisions(seed, replicas):
-    turns, told = a_batch(seed, replicas)
+    turns, result = a_batch(seed, replicas)
 
-    ended = Counter((one.id, one.revision) for one in told if one.end != "open")
+    ended = Counter((one.id, one.revision) for one in result if one.end != "open")
     assert set(ended.values()) == {1}
     assert {id for id, revision in ended if revision == 0} == {one.id for one in turns}
     assert all((id, revision - 1) in ended for id, revision in ended if revision)
@@ -77,34 +77,34 @@ def test_each_conversation_is_counted_once_and_what_follows_are_its_revisions(se
 @pytest.mark.parametrize("replicas", ["one", "any"])
 @pytest.mark.parametrize("seed", BATCHES)
 def test_each_turn_is_of_one_end_of_its_conversation(seed, replicas):
-    turns, told = a_batch(seed, replicas)
+    turns, result = a_batch(seed, replicas)
 
-    linked = Counter((one.id, unit) for one in told if one.end != "open" for unit in one.unit.session.links)
+    linked = Counter((one.id, unit) for one in result if one.end != "open" for unit in one.unit.session.links)
     assert linked == Counter((one.id, one.unit) for one in turns)
 
 
 @pytest.mark.parametrize("replicas", ["one", "any"])
 @pytest.mark.parametrize("seed", BATCHES)
 def test_no_message_is_in_a_conversation_twice_and_all_stand_in_order(seed, replicas):
-    _, told = a_batch(seed, replicas)
+    _, result = a_batch(seed, replicas)
 
-    for one in told:
+    for one in result:
         said = [int(text[1:]) for text in said_in(one)] if one.samples.multi_turn else []
         assert said == sorted(said)
         assert set(Counter(said).values()) <= {2}
 
 
 @pytest.mark.parametrize("seed", BATCHES)
-def test_what_is_told_to_be_whole_has_every_turn_from_the_first_on(seed):
-    turns, told = a_batch(seed)
+def test_what_is_reported_to_be_whole_has_every_turn_from_the_first_on(seed):
+    turns, result = a_batch(seed)
     came = {}
-    for one in told:
+    for one in result:
         before = came.setdefault(one.id, set())
         now = before | {unit.span_id for unit in one.unit.session.links}
         came[one.id] = before if one.end == "open" else now
         said = {int(text[1:]) for text in said_in(one)} if one.samples.multi_turn else set()
         lost = {n.unit.span_id for n in turns if n.id == one.id and n.samples.outcome}
-        if one.whole is None:
+        if one.why_incomplete is None:
             assert said >= now
         else:
             assert one.revision or lost & now

@@ -8,8 +8,9 @@ import pytest
 from tests.pipeline.conversations import S, alone, history, table, thread
 
 from spanscore.core.sample import AIMessage, HumanMessage, Samples, SingleTurnSample, ToolCall, ToolMessage
-from spanscore.core.span import SpanData, UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.pipeline.session_turns import PastSession, PastSessions, Turn
+from spanscore.testing import make_span
 
 MOST = 400_000  # bytes
 
@@ -54,10 +55,9 @@ def turn_of(n, id, samples):
         "gen_ai.usage.input_tokens": 10_000 + n
     }
     metadata, events = {"state": f"{n} " * 1_000}, [("said", {"body": f"{n} " * 1_000})]
-    root = SpanData(
+    root = make_span(
         trace_id=(n << 64) + 7,
         span_id=(n << 32) + 7,
-        parent_id=None,
         name="chat",
         start_ns=n * S,
         end_ns=n * S + 7,
@@ -88,7 +88,7 @@ def test_open_conversations_take_at_most_half_as_much_again_as_they_may(talks):
     while not subject.take(next(turns), 0):
         pass
     counted, full = subject.bytes, traced()
-    subject.close_all(0)
+    subject.close_all()
     taken = full - traced()
     tracemalloc.stop()
 

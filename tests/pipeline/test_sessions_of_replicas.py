@@ -11,7 +11,7 @@ def one_of_several(**bounds):
     """Return a table that has seen another conversation, with turns that brought their history along."""
     subject = table(replicas="any", **bounds)
     taken(subject, turn(2, history(2), id="other"))
-    subject.end("other", 0)
+    subject.end("other")
     return subject
 
 
@@ -28,9 +28,9 @@ def test_a_conversation_ends_whole_where_its_last_turn_brought_it_along(seen):
     subject = one_of_several()
 
     taken(subject, *(turn(n, history(n)) for n in seen))
-    ended = subject.end("talk", 0)
+    ended = subject.end("talk")
 
-    assert (ended.whole, ended.turns, len(said_in(ended))) == (None, 3, 6)
+    assert (ended.why_incomplete, ended.turns, len(said_in(ended))) == (None, 3, 6)
 
 
 def test_a_conversation_of_one_turn_is_whole_where_the_application_brings_histories():
@@ -39,7 +39,7 @@ def test_a_conversation_of_one_turn_is_whole_where_the_application_brings_histor
     for one in (subject, knows_nothing):
         taken(one, turn(1, history(1)))
 
-    assert (subject.end("talk", 0).whole, knows_nothing.end("talk", 0).whole) == (None, PART)
+    assert (subject.end("talk").why_incomplete, knows_nothing.end("talk").why_incomplete) == (None, PART)
 
 
 def test_without_histories_no_conversation_is_whole():
@@ -47,7 +47,7 @@ def test_without_histories_no_conversation_is_whole():
 
     taken(subject, turn(1, short(1)), turn(4, short(4)))
 
-    assert subject.end("talk", 0).whole == PART
+    assert subject.end("talk").why_incomplete == PART
 
 
 def test_an_application_that_once_shortened_a_history_is_not_believed():
@@ -56,7 +56,7 @@ def test_an_application_that_once_shortened_a_history_is_not_believed():
 
     taken(subject, turn(9, window(9)))
 
-    assert subject.end("talk", 0).whole == PART
+    assert subject.end("talk").why_incomplete == PART
 
 
 def test_a_history_with_another_answer_says_nothing_of_other_conversations():
@@ -66,7 +66,7 @@ def test_a_history_with_another_answer_says_nothing_of_other_conversations():
 
     taken(subject, turn(2, history(2)))
 
-    assert (subject.end("a", 0).whole, subject.end("talk", 0).whole) == (PART, None)
+    assert (subject.end("a").why_incomplete, subject.end("talk").why_incomplete) == (PART, None)
 
 
 def test_no_silence_ends_a_conversation_and_no_score_is_provisional():
@@ -79,18 +79,18 @@ def test_no_silence_ends_a_conversation_and_no_score_is_provisional():
 def test_the_process_that_gets_the_last_turn_allowed_ends_the_conversation_and_the_others_do_not():
     first, second = one_of_several(max_turns=3), one_of_several(max_turns=3)
 
-    told = taken(first, turn(1, history(1)), turn(3, history(3)))
+    result = taken(first, turn(1, history(1)), turn(3, history(3)))
     remote_scoring = taken(second, turn(2, history(2)), turn(4, history(4)))
 
-    assert [(one.end, one.whole) for one in told] == [("max_turns", None)]
+    assert [(one.end, one.why_incomplete) for one in result] == [("max_turns", None)]
     assert [one.end for one in remote_scoring] == ["max_turns"]
-    assert "ended before" in remote_scoring[0].whole
+    assert "ended before" in remote_scoring[0].why_incomplete
 
 
 def test_turns_that_bring_no_history_end_too_but_not_whole():
-    told = taken(one_of_several(max_turns=3), *(turn(n, short(n)) for n in (1, 4, 6)))
+    result = taken(one_of_several(max_turns=3), *(turn(n, short(n)) for n in (1, 4, 6)))
 
-    assert [(one.end, one.turns, one.whole) for one in told] == [("max_turns", 3, PART)]
+    assert [(one.end, one.turns, one.why_incomplete) for one in result] == [("max_turns", 3, PART)]
 
 
 def test_what_is_left_over_is_incomplete():
@@ -98,7 +98,7 @@ def test_what_is_left_over_is_incomplete():
 
     evicted = taken(subject, turn(2, history(2), id="a"), turn(2, history(2), id="b"))
 
-    assert [(one.end, one.whole) for one in [*evicted, *subject.close_all(0)]] == [
+    assert [(one.end, one.why_incomplete) for one in [*evicted, *subject.close_all()]] == [
         ("evicted", LEFT),
         ("shutdown", LEFT),
     ]
@@ -108,4 +108,4 @@ def test_with_sticky_routing_all_is_as_with_one_process():
     subject = table(replicas="sticky", idle_ns=S)
     taken(subject, turn(1, short(1)), turn(2, short(2)))
 
-    assert [(one.end, one.whole) for one in subject.due(S)] == [("idle", None)]
+    assert [(one.end, one.why_incomplete) for one in subject.due(S)] == [("idle", None)]

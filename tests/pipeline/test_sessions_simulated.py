@@ -57,13 +57,13 @@ def test_one_score_of_each_conversation_brings_one_false_alarm_in_thirty_days_an
 
 def test_what_is_simulated_of_conversations_of_five_is_what_the_table_tells() -> None:
     good, at = of_five(1.0, 100, 0.85, np.random.default_rng(0))
-    subject, told = table(idle_ns=IDLE_MINUTES * MINUTE), []
+    subject, result = table(idle_ns=IDLE_MINUTES * MINUTE), []
 
     turned = sorted((int(end * MINUTE), which, n) for (which, n), end in np.ndenumerate(at))
     for now_ns, which, n in [*turned, LATE]:
         while (due_ns := subject.next_due_ns()) is not None and due_ns <= now_ns:
-            told += [due_ns / MINUTE for _ in subject.due(due_ns)]
+            result += [due_ns / MINUTE for _ in subject.due(due_ns)]
         subject.take(turn(n, alone(f"q{n}", "a"), id=f"{which}"), now_ns)
 
     simulated, _ = next(conversations(good, at))
-    assert told == pytest.approx(sorted(simulated))
+    assert result == pytest.approx(sorted(simulated))

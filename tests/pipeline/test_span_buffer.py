@@ -106,7 +106,7 @@ def test_what_leaves_waits_for_the_flush_after_each_batch():
     flushes[0].set_result(True)
     room.flush_ready(2 * S + 2)
     assert len(log) == 6
-    room.flush_ready(5 * S)  # the second flush hangs: patience is two seconds
+    room.flush_ready(5 * S)  # the second flush hangs: its wait is two seconds
 
     assert len(log) == 8
 

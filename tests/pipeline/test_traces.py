@@ -1,6 +1,7 @@
 """Spans that come over the wire in any order become whole units."""
 
-from spanscore.core.codecs.otlp_request import Origin, WireSpan
+from tests.pipeline.wire_spans import wire_span as span
+
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import Bounds
@@ -8,12 +9,6 @@ from spanscore.pipeline.traces import TraceTable
 
 S = 1_000_000_000
 HOUR = 3_600 * S
-ORIGIN = Origin(b"resource", b"scope", "some.library")
-
-
-def span(span_id, parent=None, *, trace=1, remote=False, size=100):
-    parent_id = b"" if parent is None else parent.to_bytes(8, "big")
-    return WireSpan(trace.to_bytes(16, "big"), span_id.to_bytes(8, "big"), parent_id, remote, bytes(size), ORIGIN)
 
 
 class Table(TraceTable):
@@ -23,7 +18,7 @@ class Table(TraceTable):
         super().__init__(
             Bounds(**bounds),
             follows=lambda root: int.from_bytes(root.span_id, "big") not in unfollowed,
-            stands_alone=lambda top: int.from_bytes(top.span_id, "big") in alone,
+            is_unit_root=lambda top: int.from_bytes(top.span_id, "big") in alone,
         )
 
     def take(self, *spans, at=0):
@@ -35,7 +30,7 @@ class Table(TraceTable):
             self.add(one, claimed=False, now_ns=at)
 
 
-def told(closed):
+def plain_units(closed):
     """Return of each unit its root's id, those of its spans, and how it ended."""
     return [(unit.key.span_id, [int.from_bytes(s.span_id, "big") for s in unit.spans], unit.outcome) for unit in closed]
 
@@ -50,7 +45,7 @@ def test_a_unit_closes_when_its_root_is_there_and_nothing_of_it_has_come_for_a_w
     assert table.due(2 * S - 1) == []
     (unit,) = table.due(2 * S)
 
-    assert told([unit]) == [(1, [3, 2, 1], None)]
+    assert plain_units([unit]) == [(1, [3, 2, 1], None)]
     assert (unit.key, unit.root, unit.revision) == (UnitKey(1, 1), span(1), 0)
 
 
@@ -69,7 +64,7 @@ def test_a_span_with_a_remote_parent_is_a_root():
     table = Table()
     table.take(span(2, 1), span(1, 99, remote=True))
 
-    assert told(table.due(2 * S)) == [(1, [2, 1], None)]
+    assert plain_units(table.due(2 * S)) == [(1, [2, 1], None)]
 
 
 def test_what_is_below_spans_that_are_not_claimed_is_a_unit_of_its_own():
@@ -77,7 +72,7 @@ def test_what_is_below_spans_that_are_not_claimed_is_a_unit_of_its_own():
     table.take(span(11, 10), span(10, 1), span(20, 2))
     table.note(span(2, 1), span(1))
 
-    assert told(table.due(2 * S)) == [(10, [11, 10], None), (20, [20], None)]
+    assert plain_units(table.due(2 * S)) == [(10, [11, 10], None), (20, [20], None)]
 
 
 def test_a_claimed_span_below_an_unclaimed_one_belongs_to_the_claimed_one_on_top():
@@ -86,7 +81,7 @@ def test_a_claimed_span_below_an_unclaimed_one_belongs_to_the_claimed_one_on_top
         for n in order:
             (table.note if n == 2 else table.take)(span(n, n - 1 or None))
 
-        assert told(table.due(2 * S)) == [(1, [n for n in order if n != 2], None)], order
+        assert plain_units(table.due(2 * S)) == [(1, [n for n in order if n != 2], None)], order
 
 
 def test_a_unit_closes_although_others_of_its_trace_go_on():
@@ -95,8 +90,8 @@ def test_a_unit_closes_although_others_of_its_trace_go_on():
     table.take(span(10, 1))
     table.take(span(20, 1), at=2 * S)
 
-    assert told(table.due(2 * S)) == [(10, [10], None)]
-    assert told(table.due(4 * S)) == [(20, [20], None)]
+    assert plain_units(table.due(2 * S)) == [(10, [10], None)]
+    assert plain_units(table.due(4 * S)) == [(20, [20], None)]
 
 
 def test_a_unit_is_due_by_the_latest_span_of_its_own():
@@ -139,7 +134,7 @@ def test_of_a_unit_that_is_not_followed_all_bytes_but_the_root_s_go_when_that_co
     table.take(span(1, size=50), span(3, 1, size=9_000))
 
     assert 50 < table.bytes < 1_000
-    assert told(table.due(2 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert plain_units(table.due(2 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
     assert table.bytes == 0
 
 
@@ -159,7 +154,7 @@ def test_the_top_most_of_spans_whose_parent_never_comes_is_a_unit_if_it_can_be()
     table.take(span(2, 1), span(1, 99))
 
     assert table.due(60 * S - 1) == []
-    assert told(table.due(60 * S)) == [(1, [2, 1], None)]
+    assert plain_units(table.due(60 * S)) == [(1, [2, 1], None)]
     assert (table.orphans, table.open, table.bytes) == (0, 0, 0)
 
 
@@ -167,7 +162,7 @@ def test_other_spans_whose_parent_never_comes_are_orphans_and_hide_no_root_below
     table = Table(alone=[2])
     table.take(span(3, 2), span(2, 1), span(1, 99), span(4, 1))
 
-    assert told(table.due(60 * S)) == [(2, [3, 2], None)]
+    assert plain_units(table.due(60 * S)) == [(2, [3, 2], None)]
     assert (table.orphans, table.open, table.bytes) == (2, 0, 0)
 
 
@@ -176,7 +171,7 @@ def test_below_a_top_most_span_that_is_not_claimed_the_claimed_ones_are_top_most
     table.note(span(1, 99), span(2, 1))
     table.take(span(10, 2), span(11, 10), span(20, 1))
 
-    assert told(table.due(60 * S)) == [(10, [10, 11], None)]
+    assert plain_units(table.due(60 * S)) == [(10, [10, 11], None)]
     assert table.orphans == 1
 
 
@@ -211,7 +206,7 @@ def test_a_unit_whose_root_comes_when_its_spans_were_given_up_is_too_late():
 
     table.take(span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was_given_up():
@@ -221,7 +216,7 @@ def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was
 
     table.take(span(2, 1), span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [2, 1], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(63 * S)) == [(1, [2, 1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_too_late_when_a_span_between_comes_late_that_is_not_claimed():
@@ -232,7 +227,7 @@ def test_a_unit_is_too_late_when_a_span_between_comes_late_that_is_not_claimed()
     table.note(span(2, 1), at=61 * S)
     table.take(span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_not_too_late_because_of_spans_that_are_not_claimed():
@@ -243,7 +238,7 @@ def test_a_unit_is_not_too_late_because_of_spans_that_are_not_claimed():
 
     table.take(span(1), span(3), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [1], None), (3, [3], None)]
+    assert plain_units(table.due(63 * S)) == [(1, [1], None), (3, [3], None)]
 
 
 def test_a_span_that_is_not_claimed_is_never_too_late():
@@ -254,7 +249,7 @@ def test_a_span_that_is_not_claimed_is_never_too_late():
     table.note(span(99), at=61 * S)
     table.take(span(2, 99), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(2, [2], None)]
+    assert plain_units(table.due(63 * S)) == [(2, [2], None)]
 
 
 def test_units_under_one_span_that_never_comes_are_units_whenever_they_come():
@@ -264,7 +259,7 @@ def test_units_under_one_span_that_never_comes_are_units_whenever_they_come():
 
     table.take(span(2, 99), at=100 * S)
 
-    assert told(table.due(160 * S)) == [(2, [2], None)]
+    assert plain_units(table.due(160 * S)) == [(2, [2], None)]
 
 
 def test_orphans_are_due_by_the_latest_span_of_their_own_trace():
@@ -281,7 +276,7 @@ def test_a_span_that_is_sent_again_when_its_parent_came_too_late_is_no_unit():
     table.take(span(10, 5))
     table.due(60 * S)
     table.take(span(20, 5), span(5, 1), span(1), at=61 * S)
-    assert told(table.due(63 * S)) == [(1, [20, 5, 1], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(63 * S)) == [(1, [20, 5, 1], Outcome.INCOMPLETE)]
 
     table.take(span(20, 5), span(10, 5), at=70 * S)
 
@@ -298,14 +293,14 @@ def test_a_unit_with_too_many_spans_closes_incomplete_at_once():
 
     table.take(span(3, 1))
 
-    assert told(table.due(0)) == [(1, [1, 2, 3], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(0)) == [(1, [1, 2, 3], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_with_too_many_bytes_closes_incomplete_at_once():
     table = Table(max_bytes=10_000)
     table.take(span(1), span(2, 1, size=10_000))
 
-    assert told(table.due(0)) == [(1, [1, 2], Outcome.INCOMPLETE)]
+    assert plain_units(table.due(0)) == [(1, [1, 2], Outcome.INCOMPLETE)]
     assert table.bytes == 0
 
 
@@ -356,7 +351,7 @@ def test_spans_whose_trace_never_falls_silent_wait_no_longer_than_a_unit_may():
     closed = []
     for second in range(30, 700, 30):
         table.take(span(1_000 + second, 99), at=second * S)
-        closed += [(second, one) for one in told(table.due(second * S))]
+        closed += [(second, one) for one in plain_units(table.due(second * S))]
 
     assert closed == [(600, (1, [1], None))]
 
@@ -391,7 +386,7 @@ def test_ids_that_were_forgotten_leave_room_for_others():
         table.note(span(3, 2, trace=trace), at=trace * HOUR)
         table.take(span(4, 3, trace=trace), at=trace * HOUR)
 
-        assert told(table.due(trace * HOUR + 2 * S)) == [(2, [2, 4], None)]
+        assert plain_units(table.due(trace * HOUR + 2 * S)) == [(2, [2, 4], None)]
 
 
 def test_orphans_are_given_up_however_many_ids_their_trace_has():
@@ -399,7 +394,7 @@ def test_orphans_are_given_up_however_many_ids_their_trace_has():
     table.take(span(1, 99), span(40_000, 98))
     table.note(*(span(n, 50_000 + n) for n in range(100, 10_100)))
 
-    assert told(table.due(60 * S)) == [(40_000, [40_000], None)]
+    assert plain_units(table.due(60 * S)) == [(40_000, [40_000], None)]
     assert (table.orphans, table.next_due_ns()) == (1, None)
 
 
@@ -411,7 +406,7 @@ def test_ids_of_a_trace_that_goes_on_leave_room_for_others():
     table.note(span(1, trace=2))
     table.take(span(2, 1, trace=2))
 
-    assert told(table.due(2 * S)) == [(2, [2], None)]
+    assert plain_units(table.due(2 * S)) == [(2, [2], None)]
 
 
 def test_one_trace_that_waits_for_a_root_cannot_take_all_the_room():
@@ -460,7 +455,7 @@ def test_an_orphan_that_was_there_before_a_unit_of_its_trace_closed_is_not_late(
     table = Table(alone=[10])
     table.take(span(1), span(10, 99), span(20, 98))
 
-    assert told(table.due(2 * S) + table.due(60 * S)) == [(1, [1], None), (10, [10], None)]
+    assert plain_units(table.due(2 * S) + table.due(60 * S)) == [(1, [1], None), (10, [10], None)]
     assert (table.late, table.orphans) == (0, 1)
 
 
@@ -471,7 +466,7 @@ def test_another_root_of_the_trace_is_another_unit():
 
     table.take(span(2), span(3, 99, remote=True), at=3 * S)
 
-    assert told(table.due(5 * S)) == [(2, [2], None), (3, [3], None)]
+    assert plain_units(table.due(5 * S)) == [(2, [2], None), (3, [3], None)]
 
 
 def test_a_late_span_opens_its_unit_again_where_units_are_scored_again():
@@ -483,7 +478,7 @@ def test_a_late_span_opens_its_unit_again_where_units_are_scored_again():
     assert table.due(11 * S) == []
     (unit,) = table.due(12 * S)
 
-    assert told([unit]) == [(1, [1, 2, 3], None)]
+    assert plain_units([unit]) == [(1, [1, 2, 3], None)]
     assert (unit.revision, table.late, table.revisions) == (1, 1, 1)
 
 
@@ -506,7 +501,7 @@ def test_what_is_forgotten_of_its_trace_leaves_a_unit_that_may_be_opened_again()
 
     table.take(span(3, 2), at=3 * S)
 
-    assert told(table.due(5 * S)) == [(1, [1, 2, 3], None)]
+    assert plain_units(table.due(5 * S)) == [(1, [1, 2, 3], None)]
 
 
 def test_a_unit_that_was_too_large_or_is_not_followed_is_not_opened_again():
@@ -541,7 +536,7 @@ def test_at_the_end_units_with_a_root_are_whole_and_others_incomplete_or_orphans
     table = Table(alone=[10])
     table.take(span(2, 1), span(1), span(10, 99), span(20, 98))
 
-    assert told(table.close_all(S)) == [(1, [2, 1], None), (10, [10], Outcome.INCOMPLETE)]
+    assert plain_units(table.close_all(S)) == [(1, [2, 1], None), (10, [10], Outcome.INCOMPLETE)]
     assert (table.orphans, table.open, table.bytes, table.next_due_ns()) == (1, 0, 0, None)
 
 
@@ -573,35 +568,35 @@ def test_it_says_when_something_is_due():
 def test_a_unit_that_nobody_follows_is_open_until_it_is_quiet():
     table = Table()
 
-    assert table.begins(span(1), {b"1": b"", b"2": b"1"}, 5)
+    assert table.add_brief(span(1), {b"1": b"", b"2": b"1"}, 5)
 
     assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (1, True, {UnitKey(1, 1)}, 500)
     assert table.next_due_ns() == 2 * S + 5
     assert table.due(2 * S + 4) == []
-    assert told(table.due(2 * S + 5)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert plain_units(table.due(2 * S + 5)) == [(1, [], Outcome.NOT_SAMPLED)]
     assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (0, False, set(), 0)
 
 
 def test_a_unit_that_nobody_follows_is_open_for_longer_where_more_of_it_comes():
     table = Table(unfollowed={1})
-    table.begins(span(1), {span(1).span_id: b"", span(2).span_id: span(1).span_id}, 0)
+    table.add_brief(span(1), {span(1).span_id: b"", span(2).span_id: span(1).span_id}, 0)
     table.take(span(2, 1), span(3, 2), at=S)
 
     assert (table.duplicates, table.due(3 * S - 1)) == (1, [])
-    assert told(table.due(3 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert plain_units(table.due(3 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
 
 
 def test_a_unit_that_nobody_follows_is_no_second_one_when_it_is_sent_again():
     table = Table(unfollowed={1})
-    table.begins(span(1), {span(1).span_id: b""}, 0)
+    table.add_brief(span(1), {span(1).span_id: b""}, 0)
     table.due(2 * S)
 
-    assert not table.begins(span(1), {span(1).span_id: b""}, 3 * S)
+    assert not table.add_brief(span(1), {span(1).span_id: b""}, 3 * S)
 
 
 def test_a_unit_that_nobody_follows_ends_with_the_table():
     table = Table()
-    table.begins(span(1), {span(1).span_id: b""}, 0)
+    table.add_brief(span(1), {span(1).span_id: b""}, 0)
 
-    assert told(table.close_all(S)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert plain_units(table.close_all(S)) == [(1, [], Outcome.NOT_SAMPLED)]
     assert (table.open, table.bytes) == (0, 0)

@@ -4,20 +4,14 @@ from collections import Counter
 from random import Random
 
 import pytest
+from tests.pipeline.wire_spans import wire_span
 
-from spanscore.core.codecs.otlp_request import Origin, WireSpan
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.pipeline.traces import TraceTable
 
 S = 1_000_000_000
-ORIGIN = Origin(b"resource", b"scope", "some.library")
 BATCHES = range(20)
 TRACES = 50  # of a batch
-
-
-def span(trace, span_id, parent=None, *, remote=False, size=50):
-    parent_id = b"" if parent is None else parent.to_bytes(8, "big")
-    return WireSpan(trace.to_bytes(16, "big"), span_id.to_bytes(8, "big"), parent_id, remote, bytes(size), ORIGIN)
 
 
 def spans_of(rng, trace):
@@ -25,7 +19,13 @@ def spans_of(rng, trace):
     ids = rng.sample(range(1, 10_000), rng.randint(1, 15))
     above = [None, *(rng.choice([*ids[:n]] * 4 + [None]) for n in range(1, len(ids)))]
     spans = [
-        span(trace, span_id, parent or rng.choice([None, 99_999]), remote=parent is None, size=rng.randint(1, 500))
+        wire_span(
+            span_id,
+            parent or rng.choice([None, 99_999]),
+            trace=trace,
+            remote=parent is None,
+            size=rng.randint(1, 500),
+        )
         for span_id, parent in zip(ids, above, strict=True)
     ]
     return [(one, rng.random() < 0.7) for one in spans]
@@ -45,12 +45,12 @@ def units_in(spans):
     return units
 
 
-def told(closed):
+def plain_units(closed):
     return {(unit.root.trace_id, unit.root.span_id): {one.span_id for one in unit.spans} for unit in closed}
 
 
 def table(**bounds):
-    return TraceTable(Bounds(**bounds), follows=lambda root: True, stands_alone=lambda top: top.span_id[-1] % 2 == 0)
+    return TraceTable(Bounds(**bounds), follows=lambda root: True, is_unit_root=lambda top: top.span_id[-1] % 2 == 0)
 
 
 def damaged(rng, spans):
@@ -83,22 +83,22 @@ def test_whole_traces_make_the_same_units_in_any_order(seed):
 
     closed = fed(subject, spans, rng=rng, spread_ns=2 * S) + subject.due(4 * S)
 
-    assert told(closed) == units_in(spans)
+    assert plain_units(closed) == units_in(spans)
     assert {unit.outcome for unit in closed} == {None}
     assert (subject.open, subject.bytes, subject.late, subject.orphans) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("late", ["count", "rescore"])
 @pytest.mark.parametrize("seed", BATCHES)
-def test_whatever_comes_each_unit_is_told_once_per_revision(seed, late):
+def test_whatever_comes_each_unit_is_reported_once_per_revision(seed, late):
     rng = Random(seed)
     subject = table(late=late, max_spans=12, max_age_ns=120 * S)
 
     closed = fed_with_damage(subject, rng)
 
-    told_of = Counter((unit.key, unit.revision) for unit in closed)
-    assert set(told_of.values()) == {1}
-    assert all((key, revision - 1) in told_of for key, revision in told_of if revision)
+    counts = Counter((unit.key, unit.revision) for unit in closed)
+    assert set(counts.values()) == {1}
+    assert all((key, revision - 1) in counts for key, revision in counts if revision)
     assert (subject.open, subject.bytes, subject.waiting_for_root, subject.waiting()) == (0, 0, 0, set())
 
 

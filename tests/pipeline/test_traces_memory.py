@@ -5,22 +5,20 @@ import tracemalloc
 from itertools import count
 
 import pytest
+from tests.pipeline.wire_spans import wire_span
 
-from spanscore.core.codecs.otlp_request import Origin, WireSpan
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.pipeline.traces import TraceTable
 
 MS = 1_000_000
 MB = 1_000_000
-ORIGIN = Origin(b"resource", b"scope", "some.library")
 BOUNDS = {"quiet_ns": 10 * MS, "traces": 200, "bytes": 2 * MB, "max_bytes": MB}
 STEPS = 5_000
 AMBIENT = 5
 
 
 def span(trace, span_id, parent=None, *, size=500):
-    parent_id = b"" if parent is None else parent.to_bytes(8, "big")
-    return WireSpan(trace.to_bytes(16, "big"), span_id.to_bytes(8, "big"), parent_id, False, bytes(size), ORIGIN)
+    return wire_span(span_id, parent, trace=trace, size=size)
 
 
 def whole_traces():
@@ -103,7 +101,7 @@ STREAMS = [
 @pytest.mark.parametrize(("followed", "late"), [(True, "rescore"), (False, "count")])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_memory_is_bounded(stream, followed, late):
-    table = TraceTable(Bounds(**BOUNDS, late=late), follows=lambda root: followed, stands_alone=lambda top: False)
+    table = TraceTable(Bounds(**BOUNDS, late=late), follows=lambda root: followed, is_unit_root=lambda top: False)
     gc.disable()  # forgotten objects are freed immediately
     tracemalloc.start()
     try:

@@ -24,7 +24,7 @@ from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
-LANES = {"one": "a", "other": "b", "third": "b"}
+QUOTAS = {"one": "a", "other": "b", "third": "b"}
 SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
 S = 1_000_000_000
 
@@ -50,31 +50,31 @@ def flushed():
 class World:
     """Units between an application that submits and workers that score; a random generator chooses the order."""
 
-    def __init__(self, chance, *, attach=True, gate_metrics=()):
-        self.chance, self.now_ns, self.attach, self.gate_metrics = chance, 0, attach, frozenset(gate_metrics)
+    def __init__(self, chance, *, attach=True, condition_metrics=()):
+        self.chance, self.now_ns, self.attach, self.condition_metrics = chance, 0, attach, frozenset(condition_metrics)
         self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
-        self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
-        self.lanes = AccountQuotas(LANES, capacity=lambda: 8)
+        self.sink, self.ledger, self.queue = MemorySink(), Ledger(QUOTAS), MemoryQueue(capacity=8)
+        self.account_quotas = AccountQuotas(QUOTAS, capacity=lambda: 8)
         self.hold = SpanBuffer(ExportPace(flushed), max_units=4)
         revisions = Revisions(
-            [*LANES],
+            [*QUOTAS],
             sampler=self,
-            ledger=Ledger(LANES),
+            ledger=Ledger(QUOTAS),
             queue=self.queue,
-            with_room=self.lanes.with_room,
+            with_room=self.account_quotas.with_room,
             handover=self.take,
             hold=self.hold,
             sink=self.sink,
         )
         self.units = UnitTracker(
-            [*LANES],
+            [*QUOTAS],
             revisions=revisions,
             keeping=SampleObservers(self.queue),
             ledger=self.ledger,
             assembler=Assembler(),
             sampler=self,
             queue=self.queue,
-            lanes=self.lanes,
+            account_quotas=self.account_quotas,
             parking=HeldRoots(self.hold, attach=attach),
             sink=self.sink,
             handover=self.take,
@@ -113,14 +113,14 @@ class World:
         if key in self.undecided:
             self.tick()
         else:
-            self.end(key, told=True)
+            self.end(key, settled=True)
 
-    def end(self, key, *, told=False):
+    def end(self, key, *, settled=False):
         unit, left = self.working[key]
         if not left:
             del self.working[key]
             self.queue.cancel(0)
-            if not told:
+            if not settled:
                 self.units.settle(JobResult(unit, ()))
 
     def wait(self):
@@ -140,26 +140,26 @@ def counted(ledger, outcome):
     return Counter({metric: n for (metric, ended), n in ledger.outcomes().items() if ended is outcome})
 
 
-@pytest.mark.parametrize("screens", [(), ("other",), ("one", "third"), tuple(LANES)])
+@pytest.mark.parametrize("screens", [(), ("other",), ("one", "third"), tuple(QUOTAS)])
 @pytest.mark.parametrize("attach", [True, False])
 @given(
     st.lists(st.sampled_from(["submit", "submit", "score", "score", "score", "wait"]), max_size=60),
     st.randoms(use_true_random=False),
 )
 def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, chance: Random):
-    world = World(chance, attach=attach, gate_metrics=screens)
+    world = World(chance, attach=attach, condition_metrics=screens)
     for action in [*actions, "shut_down"]:
         getattr(world, action)()
         outcomes, pending = world.ledger.outcomes(), world.ledger.pending()
         assert world.ledger.eligible() == {
-            metric: pending[metric] + sum(n for (name, _), n in outcomes.items() if name == metric) for metric in LANES
+            metric: pending[metric] + sum(n for (name, _), n in outcomes.items() if name == metric) for metric in QUOTAS
         }
 
     emitted = Counter((unit.key, score.metric) for unit, scores in world.sink.emitted for score in scores)
     assert set(emitted.values()) <= {1}
     assert Counter(metric for _, metric in emitted) == counted(world.ledger, Outcome.SCORED)
     assert [len(root.left) for root in world.roots.values()] == [1] * len(world.roots)
-    assert (world.units.in_flight, len(world.hold), world.lanes._all.units) == ({}, 0, 0)
+    assert (world.units.in_flight, len(world.hold), world.account_quotas.fill()) == ({}, 0, 0)
 
 
 def test_what_waits_for_a_revision_leaves_at_once():
@@ -183,8 +183,8 @@ def test_nothing_is_made_for_a_root_that_is_not_here(monkeypatch):
     world.tick()
 
     made.clear()
-    world.units.settle(JobResult(unit, [make_score(metric=metric) for metric in LANES]))
+    world.units.settle(JobResult(unit, [make_score(metric=metric) for metric in QUOTAS]))
     world.tick()
 
     assert (made, len(world.sink.emitted)) == ([], 1)
-    assert counted(world.ledger, Outcome.SCORED) == dict.fromkeys(LANES, 1)
+    assert counted(world.ledger, Outcome.SCORED) == dict.fromkeys(QUOTAS, 1)

@@ -1,4 +1,4 @@
-"""Checks human labels of units: their names and scales, and whether a label is new, repeated or changed."""
+"""Checks the names and scales of human labels, and whether a label is new, repeated or changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
 _MOST_NAMES: Final = 100
-"""Maximum number of label names in one process: each is a value of an attribute, and so a series in a metrics store."""
+"""Maximum number of label names in one process. Each name is an attribute's value, and so a series in a metrics store."""
 _KEPT: Final = 10_000
 """Maximum number of labels with a remembered last value: 0.5 kB each."""
 _VOTES: Final = 100
@@ -32,14 +32,14 @@ class FeedbackScales:
         metrics: names of the metrics, which no label may have.
 
     Raises:
-        ConfigurationError: a name is invalid, or a metric's; or a scale has fewer than two words, or one of them twice.
+        ConfigurationError: a name is invalid, or the name of a metric; or a scale has fewer than two words, or a word twice.
     """
 
     def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
         if not isinstance(declared, Mapping):
             raise ConfigurationError(f"feedback_scales is {declared!r}; {_SCALES}")
         for name, words in declared.items():
-            if isinstance(words, str):  # otherwise its letters would be the scale
+            if isinstance(words, str):  # iterating over a text would give its letters
                 raise ConfigurationError(f"feedback_scales.{name} is {words!r}; {_SCALES}")
         self._metrics = frozenset(metrics)
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
@@ -50,18 +50,13 @@ class FeedbackScales:
             if problem := self._wrong_name(name):
                 raise ConfigurationError(f"feedback_scales: {problem}")
 
-    @property
-    def declared(self) -> Mapping[str, Sequence[str]]:
-        """Name → its words, worst first."""
-        return self._words
-
-    def checked(self, label: Annotation) -> Annotation:
-        """Return a label with its quality, and with its value in the scale's spelling.
+    def check(self, human_label: Annotation) -> Annotation:
+        """Return a human label with its quality, and with its value in the scale's spelling.
 
         Raises:
-            ValueError: its name or its value is not allowed.
+            ValueError: the label's name or value is not allowed.
         """
-        name = label.name
+        name = human_label.name
         if name not in self._seen:
             if problem := self._wrong_name(name):
                 raise ValueError(problem)
@@ -71,8 +66,10 @@ class FeedbackScales:
                 )
             self._seen.add(name)
         words = self._words.get(name)
-        value, quality = _number_of(name, label.value) if words is None else _word_of(name, label.value, words)
-        return replace(label, value=value, quality=quality)
+        value, quality = (
+            _number_of(name, human_label.value) if words is None else _word_of(name, human_label.value, words)
+        )
+        return replace(human_label, value=value, quality=quality)
 
     def _wrong_name(self, name: str) -> str | None:
         if not _NAME.fullmatch(name):
@@ -105,7 +102,7 @@ _Vote: TypeAlias = tuple[HumanValue, int | None]
 
 @dataclass(slots=True)
 class _Known:
-    """The valid value of a label, which is the latest by time; its first time, and its last time."""
+    """The values of one label: the valid one, which is the latest by time, and the times of the first and the last."""
 
     value: HumanValue
     since_ns: int
@@ -114,7 +111,7 @@ class _Known:
     votes: set[_Vote] = field(default_factory=set)
 
     def is_said(self, value: HumanValue, at_ns: int) -> bool:
-        """Whether a value changes nothing: it is the valid one, or an earlier one that was already replaced."""
+        """Whether a value changes nothing, because it is the valid value, or an earlier value that was already replaced."""
         if value == self.value:
             self.until_ns = max(self.until_ns, at_ns)
             return True
@@ -130,12 +127,12 @@ class _Known:
 
 
 @dataclass(eq=False, repr=False)
-class AnnotationBook:
-    """The latest value, by time, of each label that this process has seen, within a bound. One thread's.
+class LatestAnnotations:
+    """Keeps the latest value, by time, of each label that this process has seen, up to a maximum. Owned by one thread.
 
     Attributes:
         kept: number of remembered labels; beyond it the oldest is forgotten, and counts as new if it is repeated.
-        clock: nanoseconds since 1970: the time of values without their own.
+        clock: nanoseconds since 1970; the time of values that have no time.
     """
 
     kept: int = _KEPT
@@ -146,18 +143,18 @@ class AnnotationBook:
         self._of: OrderedDict[_Whose, _Known] = OrderedDict()
 
     def note(self, label: Annotation) -> Annotation | None:
-        """Return a label with its revision; None if it is a repetition."""
+        """Return a label with its revision; None if it repeats a known value."""
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
-        known = self._of.get(whose)
-        if known is None:
+        latest = self._of.get(whose)
+        if latest is None:
             at_ns = self.clock() if label.when_ns is None else label.when_ns
             self._of[whose] = _Known(label.value, at_ns, at_ns, votes={vote})
             if len(self._of) > self.kept:
                 self._of.popitem(last=False)
             return label
         self._of.move_to_end(whose)
-        at_ns = max(self.clock(), known.until_ns) if label.when_ns is None else label.when_ns
-        if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
+        at_ns = max(self.clock(), latest.until_ns) if label.when_ns is None else label.when_ns
+        if (label.when_ns is not None and vote in latest.votes) or latest.is_said(label.value, at_ns):
             return None
-        known.change(vote, at_ns)
-        return replace(label, revision=known.revision)
+        latest.change(vote, at_ns)
+        return replace(label, revision=latest.revision)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum, auto
 from typing import Final, TypeVar
 
 from spanscore import semconv
 from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import keep_latest
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
 """Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch,
-OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as its child.
+OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as a child of the ended run.
 """
 
 
@@ -26,7 +27,7 @@ class RootRole(Enum):
     ROOT = auto()
     """The root of a unit: a workflow, an agent, a chain, a task or a model call."""
     STEP = auto()
-    """A retrieval or a tool call: the root of a unit if no ROOT is below it."""
+    """A retrieval or a tool call: the root of a unit only if no ROOT is below it."""
     NEVER = auto()
     """A span without a question and an answer, which makes no unit: an embedding, a reranking, a guardrail, an evaluation, …"""
     UNNAMED = auto()
@@ -34,7 +35,7 @@ class RootRole(Enum):
 
 
 def role_of_operation(operation: object) -> RootRole:
-    """Return the role of a span by its ``gen_ai.operation.name``; None: the span has no operation."""
+    """Return the role of a span by its ``gen_ai.operation.name``; None if the span has no operation."""
     if operation is None:
         return RootRole.UNNAMED
     if operation in _STEPS:
@@ -61,7 +62,7 @@ def topmost_roots(
 
 
 def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
-    """Return span id → ids of the next read spans below it; arguments as in `topmost_roots`."""
+    """Return span id → ids of the next read spans below it. The arguments are those of `topmost_roots`."""
     listed = [*spans]
     ids = {span_id for span_id, _ in listed} | {top}
     below: dict[Id, list[Id]] = {}
@@ -73,7 +74,7 @@ def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id,
 
 
 def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
-    """Return the first known id among a span's ancestors; None without one, or if they form a cycle."""
+    """Return the first known id among a span's ancestors; None if none is known, or if they form a cycle."""
     for _ in range(len(unread) + 1):
         if parent_id is None or parent_id in ids:
             return parent_id
@@ -120,7 +121,7 @@ def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
 
 
 def split(unit: Unit) -> list[Unit]:
-    """Return the units below one topmost span: mostly the given unit unchanged; empty without a root.
+    """Return the units below one topmost span; empty if it has no root. Most often the result is the given unit, unchanged.
 
     Work that began after its parent and the root had ended is a separate unit. A span of spanscore's own capture stays the root
     of its unit, as in the process that captured it.
@@ -149,9 +150,9 @@ def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
 
 
 def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
-    """Remove the spans from a tree that are not work of the span above them; return their ids.
+    """Remove the spans from a tree that are not work of their parent, and return their ids.
 
-    They began when that span had ended, in the same process, or are separate runs.
+    Such spans began after their parent had ended, in the same process, or are separate runs.
     """
     apart: list[int] = []
     odd = {span.span_id for span in late}
@@ -186,7 +187,7 @@ def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], 
 
 
 def _as_workflow(root: SpanData) -> SpanData:
-    """Return a root without an operation as a workflow; its question and answer are read from its model calls."""
+    """Return a root without an operation as a workflow; question and answer are then read from the root's model calls."""
     attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
     return replace(root, attributes=Attributes(attributes))
 
@@ -194,36 +195,28 @@ def _as_workflow(root: SpanData) -> SpanData:
 @dataclass(slots=True)
 class _Open:
     since_ns: int
-    last_ns: int
-    open_ids: set[int] = field(default_factory=set)
     spans: list[SpanData] = field(default_factory=list)
     size_bytes: int = 0
     root_ended: bool = False
     broken: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        return self.root_ended and not self.open_ids
 
 
 @dataclass(eq=False, repr=False)
 class Assembler:
     """Gathers single spans in any order into units. Owned by one thread; the clock is an argument.
 
-    A unit closes if its root has ended, none of its known spans is open, and ``quiet_ns`` has passed since its last span. By
-    age or size it closes incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
+    A unit closes after the end of its root, which receivers hand on when no span of the unit is open. By age or size it closes
+    incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
 
     Attributes:
-        quiet_ns: wait for further spans after all spans of a unit have ended; 0 if its receiver reports each start.
         max_age_ns: an older unit closes incomplete.
-        max_spans: a unit with more spans closes incomplete.
+        max_spans: a unit with more spans closes, incomplete without its root.
         max_units: maximum number of open units; beyond it the oldest closes incomplete.
         max_bytes: maximum bytes of the spans of open units; beyond it the oldest unit closes incomplete.
         remembered: number of remembered closed units; must exceed the number that close while a late span is under way.
     """
 
     _: KW_ONLY
-    quiet_ns: int = 0
     max_age_ns: int = 3_600_000_000_000
     max_spans: int = 2_000
     max_units: int = 10_000
@@ -232,10 +225,7 @@ class Assembler:
 
     def __post_init__(self) -> None:
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
-        self._whole: OrderedDict[UnitKey, None] = (
-            OrderedDict()
-        )  # by their last span, so in the order of their due times
-        self._full: dict[UnitKey, None] = {}
+        self._due: dict[UnitKey, None] = {}
         self._bytes = 0
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
         self.late = 0
@@ -243,15 +233,8 @@ class Assembler:
     def __len__(self) -> int:
         return len(self._units)
 
-    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        """Note that a span began: its unit stays open until it has ended."""
-        unit = self._unit(key, now_ns)
-        if unit is not None:
-            unit.open_ids.add(span_id)
-            self._whole.pop(key, None)
-
     def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
-        """Add an ended span. False: its unit has closed already, and the span is counted as late.
+        """Add an ended span. Returns False if its unit has closed already, and the span is counted as late.
 
         Args:
             key: the unit.
@@ -263,60 +246,47 @@ class Assembler:
         if unit is None:
             self.late += 1
             return False
-        unit.open_ids.discard(span.span_id)
         unit.spans.append(span)
-        unit.last_ns = now_ns
         unit.size_bytes += size_bytes
         self._bytes += size_bytes
         unit.root_ended = unit.root_ended or span.span_id == key.span_id
-        if unit.is_whole:
-            self._whole[key] = None
-            self._whole.move_to_end(key)
-        if len(unit.spans) >= self.max_spans:
-            self._full[key] = None
+        if unit.root_ended or len(unit.spans) >= self.max_spans:
+            self._due[key] = None
         return True
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
-        """Note that spans of a unit were lost: it will close incomplete."""
+        """Record that spans of a unit were lost: the unit will close as incomplete."""
         unit = self._unit(key, now_ns)
         if unit is not None:
             unit.broken = True
 
     def forget(self, key: UnitKey) -> Unit | None:
-        """Close an open unit in its present state, because its outcome is known. None: it is not open."""
+        """Close an open unit in its present state and return it. None if the unit is not open."""
         return self._close(key) if key in self._units else None
 
     def due(self, now_ns: int) -> list[Unit]:
-        """Close and return the due units, in the order in which they became ready."""
-        due = [*self._quiet(now_ns), *self._full]
-        closed = [self._close(key) for key in dict.fromkeys(due)]
+        """Close and return the due units, in the order in which they became due."""
+        closed = [self._close(key) for key in [*self._due]]
         while self._units and self._must_close_oldest(now_ns):
             closed.append(self._close(next(iter(self._units))))
         return closed
 
     def waiting(self) -> list[UnitKey]:
-        """Return the open units without an open root or other known open span."""
-        return list(self._whole)
+        """Return the open units that the next ``due`` closes in any case."""
+        return list(self._due)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next unit closes without further spans; None if no unit is open."""
-        oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
+        oldest = next(iter(self._units.values()), None)
         if oldest is None:
             return None
-        by_age = oldest.since_ns + self.max_age_ns
-        return by_age if first is None else min(by_age, self._units[first].last_ns + self.quiet_ns)
+        return oldest.since_ns if self._due else oldest.since_ns + self.max_age_ns
 
     def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
         unit = self._units.get(key)
         if unit is None and key not in self._closed:
-            unit = self._units[key] = _Open(since_ns=now_ns, last_ns=now_ns)
+            unit = self._units[key] = _Open(since_ns=now_ns)
         return unit
-
-    def _quiet(self, now_ns: int) -> Iterator[UnitKey]:
-        for key in self._whole:
-            if now_ns - self._units[key].last_ns < self.quiet_ns:
-                return
-            yield key
 
     def _must_close_oldest(self, now_ns: int) -> bool:
         oldest = next(iter(self._units.values()))
@@ -325,11 +295,8 @@ class Assembler:
 
     def _close(self, key: UnitKey) -> Unit:
         unit = self._units.pop(key)
-        self._whole.pop(key, None)
-        self._full.pop(key, None)
+        self._due.pop(key, None)
         self._bytes -= unit.size_bytes
-        self._closed[key] = None
-        if len(self._closed) > self.remembered:
-            self._closed.popitem(last=False)
-        complete = unit.is_whole and not unit.broken
+        keep_latest(self._closed, key, None, self.remembered)
+        complete = unit.root_ended and not unit.broken
         return Unit(key=key, spans=tuple(sorted(unit.spans, key=lambda span: span.start_ns)), complete=complete)

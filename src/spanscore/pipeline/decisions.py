@@ -1,13 +1,11 @@
-"""Records the sampler's decision on each unit and the unit's outcomes, and keeps recent units for ``explain`` and
-``preview``.
-"""
+"""Records the sampler's decision on each unit, and the unit's outcomes; keeps recent units for ``explain`` and ``preview``."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,10 +13,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from spanscore import semconv
 from spanscore.core.job import BASE, Decision
 from spanscore.core.log import is_a, plain_text
-from spanscore.core.score import Outcome, Score
+from spanscore.core.score import Outcome, Score, from_source
 from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.ledger import Ledger, Notes
 from spanscore.pipeline.sampling import RateSampler
 
 _KEPT: Final = 1_000
@@ -34,7 +32,7 @@ _METADATA: Final = SamplingContext._fields.index("metadata")
 
 
 class RecentUnit(NamedTuple):
-    """A closed unit as a sampling rule sees it.
+    """The facts of a closed unit that a sampling rule reads.
 
     Attributes:
         facts: facts of the unit. ``metadata`` has the listed keys, or None if one of their values is too large. Facts about the
@@ -48,7 +46,7 @@ class RecentUnit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RecentUnits:
-    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Any thread: each step is one operation of
+    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Thread-safe: each step is one operation of
     a deque.
 
     Attributes:
@@ -87,7 +85,7 @@ class RecentUnits:
         ]
 
     def _listed(self, facts: SamplingContext) -> SamplingContext:
-        """Return facts with the metadata to keep; ``_replace`` takes three times as long."""
+        """Return facts with only the listed metadata. ``_replace`` would take three times as long."""
         metadata: Mapping[str, Any] | None = facts.metadata
         if metadata is not None:
             metadata = {key: metadata[key] for key in self.metadata if key in metadata} if self.metadata else _NOTHING
@@ -138,7 +136,7 @@ def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 class ClosedUnitIndex:
-    """Keys of the last closed units by trace and by the application's key. Any thread: each step is one operation of a dict.
+    """Finds the last closed units by trace and by the application's key. Thread-safe: each step is one operation of a dict.
 
     Args:
         recent: the facts of the last units.
@@ -167,7 +165,7 @@ class ClosedUnitIndex:
 
 
 def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """Set an entry; beyond ``most`` entries, remove the oldest. Any thread."""
+    """Set an entry; beyond ``most`` entries, remove the oldest. Thread-safe."""
     entries[key] = value
     if len(entries) > most:
         try:
@@ -185,12 +183,14 @@ class _Closed:
     """A closed unit.
 
     Attributes:
-        decisions: metric → decision; empty with ``facts``, from which ``explain`` decides again.
+        by: metrics and sampler of the unit's start.
+        decisions: metric → decision; empty if ``facts`` is set, because ``explain`` then decides again.
         outcomes: metric → outcome, once it has one.
         reasons: metric → reason for a missing score, if known.
         facts: facts of a unit that no rule matched and no rate sampled.
     """
 
+    by: Decisions
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -199,14 +199,14 @@ class _Closed:
 
 @dataclass(eq=False, repr=False)
 class Decisions:
-    """Calls the sampler on units, and settles their outcomes in the ledger. Span thread, except for ``explain``.
+    """Calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
 
     Attributes:
         metrics: names of all metrics.
-        known: remembers every unit with a decision.
-        noticed: called once for every unit with a decision. Any thread.
+        known: index of the units with a decision.
+        noticed: called once for every unit with a decision. Called on any thread.
         kept: number of remembered closed units, and of units that sampling excluded when they began.
-        gate_metrics: metrics with scores that rules read; the other metrics are decided on when these scores are in.
+        condition_metrics: metrics with scores that rules read; the other metrics are decided on when these scores are in.
     """
 
     metrics: Sequence[str]
@@ -218,20 +218,29 @@ class Decisions:
     kept: int = _KEPT
 
     def __post_init__(self) -> None:
-        self.gate_metrics = self.sampler.gate_metrics
-        self._rest = tuple(name for name in self.metrics if name not in self.gate_metrics) if self.gate_metrics else ()
+        self.condition_metrics = self.sampler.condition_metrics
+        self._rest = (
+            tuple(name for name in self.metrics if name not in self.condition_metrics) if self.condition_metrics else ()
+        )
         self._first = tuple(name for name in self.metrics if name not in self._rest)
         self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
+        self._excluded: deque[tuple[SamplingContext, Decisions]] = deque(maxlen=self.kept)
+
+    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> Decisions:
+        """Return an object that decides on later units by other metrics and rates, and remembers the same units."""
+        self.ledger.change(metrics)
+        after = replace(self, metrics=metrics, sampler=sampler)
+        after._lock, after._closed, after._excluded = self._lock, self._closed, self._excluded
+        return after
 
     def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
-        """Return the decisions on a closed unit: of all metrics, or of the gate metrics if rules read scores.
+        """Return the decisions on a closed unit: of all metrics, or of the condition metrics if rules read scores.
 
         Args:
             facts: facts of the unit.
-            eligible: metrics for which the unit is eligible; None: all metrics.
+            eligible: metrics for which the unit is eligible; None = all metrics.
         """
         self.noticed(facts)
         self.known.recent.followed(facts)
@@ -239,7 +248,7 @@ class Decisions:
         return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
-        """Return the decisions of the other metrics, given the gate metrics' qualities; either may be empty."""
+        """Return the decisions of the other metrics from the condition metrics' qualities. Argument and result may be empty."""
         return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
@@ -248,12 +257,12 @@ class Decisions:
         return self._decided(facts, self.metrics, self.sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
-        """Make a unit eligible for the metrics that sampled it in another process. False: it is already open here.
+        """Make a unit eligible for the metrics that sampled it in another process. Returns False if it is already open here.
 
         Args:
             key: the unit.
             decisions: the other process's decisions.
-            others: whether metrics that wait for these scores are decided on here.
+            others: whether this process decides on the metrics that wait for these scores.
         """
         if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
@@ -263,28 +272,26 @@ class Decisions:
         return True
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise an empty
-        dict.
-        """
+        """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}."""
         self.noticed(facts)
         self.known.closed(facts)
         kept = self.known.recent.skipped(facts)
         decisions: dict[str, Decision] = {}
         if self.sampler.matches(facts):
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
-        closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
+        closed = _Closed(self, decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(facts.key, closed)
         self.ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
 
     def excluded(self, facts: SamplingContext) -> None:
-        """Settle a unit without recorded spans, which sampling excluded when it began. Any thread; O(1)."""
+        """Settle a unit without recorded spans, which sampling excluded when it began. Thread-safe; O(1)."""
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
         self.noticed(facts)
         self.known.closed(facts)
         self.known.recent.excluded(facts)
-        self._excluded.append(facts)
+        self._excluded.append((facts, self))
 
     def _decided(
         self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
@@ -299,9 +306,9 @@ class Decisions:
         return decisions
 
     def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """End a unit that closed too early, and return the outcomes of its metrics.
+        """End a unit that closed before it was complete, and return the outcomes of its metrics.
 
-        The sampler decides on it, too. Only units that may be sampled are followed this far, so a lost one has the weight 1/π.
+        The sampler decides on such a unit, too. The weight is 1/π, because only units that may be sampled reach this point.
         If the root is missing, π is unknown.
         """
         others: dict[str, Outcome] = {}
@@ -312,18 +319,18 @@ class Decisions:
         return others | self.settle_rest(facts.key, outcome, reason)
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
-        """End these metrics of a unit."""
+        """Give metrics of a unit their outcomes."""
         settle = self.ledger.settle
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit; return them with it."""
+        """Give this outcome to every open metric of a unit; return these metrics with the outcome."""
         outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
         return outcomes
 
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores; return the scores of metrics without an earlier outcome."""
+        """Settle the metrics of these scores; return the scores whose metric had no outcome before."""
         settle = self.ledger.settle
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
@@ -338,16 +345,14 @@ class Decisions:
                 closed.reasons |= reasons
 
     def _of(self, key: UnitKey) -> _Closed:
-        return self._closed.get(key) or self._remember(key, _Closed())
+        return self._closed.get(key) or self._remember(key, _Closed(self))
 
     def _remember(self, key: UnitKey, closed: _Closed) -> _Closed:
-        self._closed[key] = closed
-        if len(self._closed) > self.kept:
-            self._closed.popitem(last=False)
+        keep_latest(self._closed, key, closed, self.kept)
         return closed
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return the decisions on the remembered units of a trace, oldest first, excluded units last. Any thread.
+        """Return the decisions on the remembered units of a trace, oldest first, excluded units last. Thread-safe.
 
         Raises:
             ConfigurationError: ``trace_id`` is not a trace id.
@@ -355,14 +360,19 @@ class Decisions:
         number = _trace_id(trace_id)
         with self._lock:
             units = [self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == number]
-        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == number]
-        return units + [self._describe(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
+        excluded = [(facts, by) for facts, by in self._excluded.copy() if facts.key.trace_id == number]
+        return units + [
+            self._describe(facts.key, _Closed(by, outcomes=by._unsampled, facts=facts)) for facts, by in excluded
+        ]
 
     def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        decisions: Mapping[str, Decision] = closed.decisions  # incomplete if events were lost, or the end came first
+        metrics, decisions = (
+            closed.by.metrics,
+            dict[str, Decision](closed.decisions),
+        )  # incomplete if events were lost, or the end came first
         if closed.facts is not None:
             facts = closed.facts
-            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
+            decisions = {name: closed.by.sampler.decide(facts, name) for name in metrics}
         return {
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
@@ -372,9 +382,55 @@ class Decisions:
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
-                for name in self.metrics
+                for name in metrics
             },
         }
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBooks:
+    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
+
+    Attributes:
+        notes: remarks on scores for ``status()``.
+    """
+
+    decisions: Decisions
+    notes: Notes = field(default_factory=Notes)
+
+    @classmethod
+    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of the inner units of one entry."""
+        ledger = Ledger(metrics, source=semconv.SOURCE_INNER)
+        return cls(Decisions(metrics, sampler, ledger, known=ClosedUnitIndex(kept=0)))  # ``feedback`` finds roots only
+
+    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of later units, with other metrics and rates. Counts and remarks go on."""
+        return replace(self, decisions=self.decisions.by_sampler(metrics, sampler))
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of these units."""
+        return self.decisions.ledger
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Names of the metrics that score these units."""
+        return self.decisions.metrics
+
+    def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
+        """Settle the metrics of these scores, with remarks; return the scores that were counted."""
+        if unit.inner is not None:
+            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
+        counted = self.decisions.settle_scores(unit.key, scores)
+        self.notes.scored(unit.key, counted)
+        return counted
+
+    def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
+        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
+        outcomes = self.decisions.settle_rest(key, outcome, reason)
+        self.notes.unscored(key, outcomes, reason)
+        return outcomes
 
 
 def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:

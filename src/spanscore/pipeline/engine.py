@@ -28,7 +28,7 @@ _Pass: TypeAlias = tuple[UnitKey, int]
 
 
 class UnitsInTransit:
-    """Units from the sampling decision until a durable queue has them or they have ended. Any thread."""
+    """Tracks units from the sampling decision until a durable queue has them, or until they have ended. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class UnitsInTransit:
             self._units |= {(unit.ledger_key, unit.revision) for unit in units}
 
     def over(self, unit: Unit) -> None:
-        """Remove a unit that is safe, or has ended; call back every waiter without remaining units."""
+        """Remove a unit that is on the disk or has ended; call back every waiter whose units are all removed."""
         transit = unit.ledger_key, unit.revision
         with self._lock:
             self._units.discard(transit)
@@ -54,7 +54,7 @@ class UnitsInTransit:
             callback()
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back when every unit now in transit is removed; immediately if no unit is."""
+        """Call back when every unit that is now in transit is removed; immediately if no unit is in transit."""
         with self._lock:
             if waits := bool(self._units):
                 self._waiters.append(({*self._units}, callback))
@@ -63,22 +63,22 @@ class UnitsInTransit:
 
 
 _MOMENT_S: Final = 0.05
-"""Maximum time for which a slow hook delays the next units: one thread for each at once would contend for the GIL."""
+"""Maximum time for which a slow hook delays the next units. The delay keeps the hooks' threads from contending for the GIL."""
 _MOST_SLOW: Final = 4
-"""Maximum number of concurrent units with slower hooks than that."""
+"""Maximum number of concurrent units whose hooks are slower than ``_MOMENT_S``."""
 _STAYS_S: Final = 0.2
 """Minimum time for which a worker stays with a unit, even if its metrics only wait. So 32 workers begin at most 160 units a
 second, and a burst is not rendered at once.
 """
 _IN_A_TURN: Final = 8
-"""Number of jobs that end immediately and that one worker begins before it yields to the loop's other tasks."""
+"""Number of jobs that a worker begins before it yields to the loop's other tasks, if each of them ends immediately."""
 _OTHERS: Final = "another process has taken it"
-_LEFT: Final = "the scorer was shut down: it is in the spool"
+_LEFT: Final = "the scorer was shut down: the unit is in the spool"
 
 
 @dataclass(eq=False, repr=False)
 class ScoringEngine:
-    """Workers on the process's one loop: sampled units become jobs, and each score is posted when it is there.
+    """Runs workers on the process's loop. A worker makes jobs of sampled units, scores them, and posts each score on arrival.
 
     Jobs are made only a little ahead of the workers, so that the content of a traffic burst is not rendered during the burst. A
     unit needs no worker while its metrics only wait: as many units as the queue holds may wait for judges. Whatever happens to
@@ -86,19 +86,21 @@ class ScoringEngine:
     posted: after a crash they are emitted again, and no judge is asked again.
 
     Attributes:
-        post: posts scores of a job to the span thread. Any thread.
-        made: passes the samples of a unit to the span thread, if an observer is interested. Any thread.
-        came: passes a job from another process to the span thread, before its scores. Any thread.
-        ended: called with a job that is over here and all its scores; None: no call. Loop thread; must not block.
-        sources: score sources that get every job that is begun; stopped with the workers.
-        workers: maximum number of jobs with metrics that compute; as many more are made ahead.
-        turns: turns of the loop's thread, which yields to the application; None: it never yields.
+        evaluation: returns the evaluation that scores a unit. Called on the loop.
+        post: posts scores of a job to the span thread. Called on any thread.
+        made: passes the samples of a unit to the span thread, if an observer is interested. Called on any thread.
+        came: passes a job from another process to the span thread, before its scores. Called on any thread.
+        ended: called on the loop thread with a job that has ended here, and all its scores, except inner units; must not
+            block. None = no call.
+        sources: score sources that get every job that is begun; the sources stop with the workers.
+        workers: maximum number of jobs with metrics that compute; the same number of further jobs is made ahead.
+        turns: turns of the loop's thread, after which it yields to the application; None = it never yields.
         passing: units that are not on the disk yet, if the queue is shared.
     """
 
     queue: Queue
     pipeline: JobBuilder
-    evaluation: Evaluation
+    evaluation: Callable[[Unit], Evaluation]
     _: KW_ONLY
     post: Callable[[JobResult], None]
     made: Callable[[Unit, Samples], None] = lambda unit, samples: None
@@ -124,21 +126,21 @@ class ScoringEngine:
             self._shared.on_result(self._on_put)
 
     def begin(self) -> None:
-        """Start to take jobs of other processes, before this process has a unit. Any thread."""
+        """Start to take jobs of other processes, before this process has a unit. Thread-safe."""
         loop.call_soon(self._start)
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
-        """Take sampled units with reserved places in the queue. Span thread; one wake-up of the loop for all."""
+        """Take sampled units with reserved places in the queue, and wake the loop once for all. Call on the span thread."""
         if self._shared is not None:
             self.passing.begin([unit.unit for unit in sampled if unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
-        """Take further decisions on units with their first scores in. Span thread; one wake-up of the loop for all."""
+        """Take further decisions on units that have their first scores, and wake the loop once. Call on the span thread."""
         loop.call_soon(self._accept_rest, decided)
 
     def hand_back(self, timeout_s: float) -> None:
-        """Begin no more jobs of a shared queue: other processes take the waiting jobs. Any thread but the loop's."""
+        """Begin no more jobs of a shared queue, so that other processes take them. Call on any thread but the loop's."""
         if self._shared is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
@@ -149,7 +151,7 @@ class ScoringEngine:
                 self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
-        """Cancel the workers and empty the queue; tasks that swallow the cancellation are abandoned. Any thread but the
+        """Cancel the workers and empty the queue; tasks that swallow the cancellation are abandoned. Call on any thread but the
         loop's.
         """
         self._stopped = True
@@ -163,6 +165,7 @@ class ScoringEngine:
             task.cancel()
         for begun in self._begun:
             begun.job.give_up()
+            begun.free_worker()  # its timer would end the job as one that failed
         for source in self.sources:
             source.give_up()
         await wait_for_cancelled()
@@ -195,14 +198,14 @@ class ScoringEngine:
     def _accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
         for key, decisions in decided.items():
             begun = self._undecided.pop(key, None)
-            if begun is not None:  # None: it was given up
+            if begun is not None:  # None: the unit was abandoned meanwhile
                 rest = replace(begun.job.job, decisions=decisions).unscored()
-                self.evaluation.begin_rest(rest.decisions, begun.job)
+                self.evaluation(rest.unit).begin_rest(rest.decisions, begun.job)
                 self._begin_sources(rest)
                 self._changed(begun)
 
     def _begin_sources(self, job: Job) -> None:
-        if not job.unit.revision:  # sources score only the first revision
+        if not job.unit.revision and job.unit.inner is None:  # sources score only the first revision of a root
             for source in self.sources:
                 source.begin(job)
 
@@ -211,7 +214,7 @@ class ScoringEngine:
             return
         with suppress_tracing():  # a filter or a redactor may call a model
             while self._waiting and not self._rests():
-                # Jobs are made in order, except that they pass slow ones.
+                # Jobs are made in order, except that they overtake slow jobs.
                 may_make = self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
                 if not (may_make or self._stopped):
                     return
@@ -219,12 +222,12 @@ class ScoringEngine:
                 yield_gil()
 
     def _rests(self) -> bool:
-        """Whether the loop yields to the application for a while; the few jobs that have begun go on."""
+        """Whether the loop yields to the application for a while. The few jobs that have begun continue."""
         if self._resting is None and self.turns is not None and (rest_s := self.turns.rest_s()):
-            self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         return self._resting is not None and not self._stopped
 
-    def _rested(self) -> None:
+    def _end_rest(self) -> None:
         self._resting = None
         self._make_jobs()
 
@@ -244,7 +247,7 @@ class ScoringEngine:
             self._spoilt(sampled, error)
 
     async def _make(self, sampled: SampledUnit) -> None:
-        """Make a job with hooks that may hang: the next jobs wait for a moment, and then overtake it."""
+        """Make a job with hooks that may hang. The next jobs wait for ``_MOMENT_S``, and then overtake it."""
         making = asyncio.ensure_future(self.pipeline.job_in_time(sampled))
         slow = False
         try:
@@ -270,7 +273,7 @@ class ScoringEngine:
             self.queue.cancel(sampled.size_bytes)
 
     def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
-        """Make the next job, because this one was put; with an outcome, the job ends here."""
+        """Make the next job, because this job was put. If the queue gave an outcome, this job ends with it."""
         self._ahead -= 1
         if outcome is not None:
             self.post(JobResult(job.unit, (), rest=outcome, reason=reason))
@@ -308,24 +311,24 @@ class ScoringEngine:
             yield_gil()
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
-        """Begin a job; return a future that is done when the job no longer needs a worker, None if the job is over."""
+        """Begin a job. Return a future that is done when the job no longer needs a worker; None if the job has ended."""
         begun = ActiveJob()
         if job.delegated:
             self.came(job)
             job = job.unscored()
-        begun.job = self.evaluation.begin(job, lambda: self._changed(begun))
+        begun.job = self.evaluation(job.unit).begin(job, lambda: self._changed(begun))
         begun.job.scores += job.scored
         self._begun.add(begun)
         if job.undecided is not None:
             self._undecided[job.unit.key] = begun
         if not begun.job.is_over:
             loop = asyncio.get_running_loop()
-            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
+            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._end_stay, begun)
         self._begin_sources(job)
         self._changed(begun)
         return begun.worker
 
-    def _stayed(self, begun: ActiveJob) -> None:
+    def _end_stay(self, begun: ActiveJob) -> None:
         begun.staying = None
         self._changed(begun)
 
@@ -372,11 +375,11 @@ class ScoringEngine:
         self.post(result)
 
     def _report_end(self, begun: ActiveJob) -> None:
-        if self.ended is not None:
+        if self.ended is not None and begun.job.job.unit.inner is None:
             self.ended(begun.job.job, begun.posted)
 
     def _lose(self, begun: ActiveJob, reason: str) -> None:
-        """Leave a job to another process, which makes the scores that were not posted."""
+        """Drop a job that another process has taken; that process makes the scores that were not posted."""
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
@@ -398,10 +401,10 @@ class ActiveJob:
 
     Attributes:
         worker: future that the job's worker awaits; None if the job ended immediately.
-        staying: timer until which the worker stays in any case; None after it.
+        staying: timer until which the worker stays in any case; None after that time.
         posting: whether scores are about to be posted.
         posted: the scores so far, if a durable queue or ``ended`` needs all of them.
-        lost: whether another process has the job.
+        lost: whether another process has taken the job.
     """
 
     worker: asyncio.Future[None] | None = None

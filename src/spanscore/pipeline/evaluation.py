@@ -1,4 +1,4 @@
-"""Scores jobs: every metric of a job concurrently, each with its deadline; a failure is a value."""
+"""Scores jobs: every metric of a job concurrently, each with its deadline. A failure is a score without a value."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from spanscore.core.job import Decision, Job
-from spanscore.core.log import raised_by_user, type_name
+from spanscore.core.log import type_name, user_origin
+from spanscore.core.loop import after_turns
 from spanscore.core.sample import Sample, Samples, missing_fields
 from spanscore.core.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.core.threads import DaemonPool, run_interruptibly, run_without_loop
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.middleware import account_of
 from spanscore.judges.records import record_calls
-from spanscore.judges.score_context import ScoreContext, ask_for, asked_by, asker, suppressed_context
+from spanscore.judges.score_context import ScoreContext, ask_for, asked_by, current_score, suppressed_context
 from spanscore.protocols import Metric
 
 _THREADS = 2
-"""Maximum number of metrics that compute at the same time: more threads contend for the GIL, and are no faster."""
+"""Maximum number of metrics that compute at the same time. More threads contend for the GIL, and are not faster."""
 _TURNS = 10
-"""Turns of the loop until a cancelled metric has recorded its open questions: one for each task in between."""
+"""Turns of the loop after which a cancelled metric has recorded its open questions: one turn for each task in between."""
 _SHUT_DOWN = "the scorer was shut down while its judge was asked"
 
 
 def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
-    """Return the accounts of a metric's judge and embeddings; empty if it uses neither, or its own client."""
+    """Return the accounts of a metric's judge and embeddings; empty if it uses neither, or uses its own client."""
     judges = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
     return tuple(account_of(judge) for judge in judges if judge is not None)
 
 
 def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]:
-    """Return kind of sample → account and first field of a metric's questions, with their number; empty without a judge."""
+    """Return kind of sample → ((account, first field of the questions), number of questions); empty without a judge."""
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
         return {}
@@ -43,11 +44,11 @@ def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]
 
 
 def asks_a_judge(metric: Metric) -> bool:
-    """Whether a metric calls a judge or embeddings, also by its own client if it names the model."""
+    """Whether a metric calls a judge or embeddings. A client of the metric's own counts if the metric names the model."""
     return bool(accounts_asked(metric) or getattr(metric, "_judge_model", ""))
 
 
-def lane_of(metric: Metric) -> Hashable:
+def quota_of(metric: Metric) -> Hashable:
     """Return a key that metrics share if they ask the same accounts or compute in the same pool; otherwise the metric's
     name.
     """
@@ -62,15 +63,14 @@ async def wait_for_cancelled() -> None:
 
 @dataclass(eq=False, repr=False)
 class Evaluation:
-    """Scores jobs: every metric of a job concurrently, each with its deadline. Loop thread.
+    """Scores jobs: every metric of a job concurrently, each with its deadline. Call on the loop thread.
 
     Attributes:
         metrics: name → metric.
         timeout_s: seconds that one metric may work on one sample, without the time in which its questions wait; a metric's own
             ``timeout_s`` overrides it.
-        purse: pays the metrics' questions; None: no budget is set.
-        at_once: maximum concurrent scores of a metric without a known judge, because it may await its own service; None: any
-            number.
+        budget_ledger: budgets that pay the metrics' questions; None = no budget is set.
+        at_once: maximum concurrent scores of a metric without a known judge, which may call its own service; None = unlimited.
         transcribes: whether scores carry the questions to judges.
         quotes: whether these questions carry prompts and answers.
         disabled: whether every score is ``filtered``, and no metric is called.
@@ -79,7 +79,7 @@ class Evaluation:
     metrics: Mapping[str, Metric]
     _: KW_ONLY
     timeout_s: float = 180.0
-    purse: BudgetLedger | None = None
+    budget_ledger: BudgetLedger | None = None
     at_once: int | None = None
     transcribes: bool = False
     quotes: bool = False
@@ -107,7 +107,7 @@ class Evaluation:
 
         Args:
             job: the job.
-            on_change: called when a score is in; never before this returns.
+            on_change: called when a score arrives; never before this method returns.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
@@ -149,7 +149,7 @@ class Evaluation:
             at_work.give_up()
 
     def _count_alike(self, job: Job) -> Counter[Hashable]:
-        """Return account and field → how many questions of a job's metrics to that account begin with that field."""
+        """Return (account, field) → number of questions of a job's metrics to that account that begin with that field."""
         alike: Counter[Hashable] = Counter()
         for name in job.decisions:
             if (beginning := self._beginning(name, job.samples)) is not None:
@@ -183,34 +183,36 @@ class Evaluation:
             at_work.take_in(name, score)
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
-        asker = self._score_context(name, job.taken_s, job.held_until_s, self.purse)
+        score_context = self._score_context(name, job.taken_s, job.held_until_s, self.budget_ledger)
         if (beginning := self._beginning(name, job.samples)) is not None:
             key, _ = beginning
-            asker.first_field, asker.questions_alike = key[1], alike[key]
+            score_context.first_field, score_context.questions_alike = key[1], alike[key]
         slot = MetricSlot(self._places[name]) if name in self._places else None
         context = suppressed_context()  # a metric's questions are not runs of the application
-        calls = context.run(_record_calls_of, asker)
+        calls = context.run(_record_calls_of, score_context)
         task = asyncio.get_running_loop().create_task(self._guarded(metric, sample, slot), context=context)
-        at_work.follow(name, RunningMetric(metric, sample, timeout_s, calls, asker, slot, task))
+        at_work.follow(name, RunningMetric(metric, timeout_s, calls, score_context, slot, task))
 
     async def _guarded(self, metric: Metric, sample: Sample, slot: MetricSlot | None) -> Score:
         try:
             if slot is not None:
                 await slot.take()
-            score: object = await (self._computed(metric, sample) if metric.cpu_bound else metric.score(sample))
+            score: object = await (self._compute(metric, sample) if metric.cpu_bound else metric.score(sample))
             if isinstance(score, Score):
                 return score
             reason = f"the metric returned {type_name(score)}, not a Score"  # a user's metric breaks the protocol
             return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type="no_score")
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
-            reason = f"the metric raised {raised_by_user(error)}"
+            reason = f"the metric raised {user_origin(error)}"
             return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
 
-    async def _computed(self, metric: Metric, sample: Sample) -> Score:
+    async def _compute(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
         # `metric.score` is called on the thread: a coroutine that is never awaited would be reported on stderr.
-        with asked_by(self._score_context(metric.name)):  # its questions on that thread are not the loop's
+        with asked_by(
+            self._score_context(metric.name)
+        ):  # questions that the metric asks on that thread need the context, too
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
@@ -219,18 +221,17 @@ class RunningMetric:
     """A metric that is scoring a sample, and its judge calls so far."""
 
     metric: Metric
-    sample: Sample
     timeout_s: float
     calls: list[JudgeCall]
-    asker: ScoreContext
+    score_context: ScoreContext
     slot: MetricSlot | None
     task: asyncio.Task[Score]
 
     def score(self, samples: Samples) -> Score:
         """Return the score of the task, which has ended."""
-        if self.task.cancelled():  # by the metric itself, or by its judge's client
+        if self.task.cancelled():  # the metric itself or its judge's client cancelled the task
             return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
-        return _placed(self.task.result(), self.metric, self.sample, samples)
+        return _name_searched_places(self.task.result(), self.metric, samples)
 
     def late(self) -> Score:
         """Return the score of a metric that took too long."""
@@ -240,10 +241,10 @@ class RunningMetric:
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """A job with its metrics, which run concurrently. Loop thread.
+    """A job with its metrics, which run concurrently. Call on the loop thread.
 
     Attributes:
-        scores: scores that are in and were not taken.
+        scores: scores that have arrived and were not taken.
         undecided: whether further metrics may begin.
     """
 
@@ -257,21 +258,21 @@ class RunningJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether all scores are in."""
+        """Whether all scores have arrived."""
         return not self._unfinished and not self._late_metrics and not self.undecided
 
     @property
     def computes(self) -> bool:
-        """Whether a running metric computes; the others wait for a judge or a service."""
+        """Whether a running metric uses the CPU; if not, all running metrics wait for a judge or a service."""
         return any(running.metric.cpu_bound for running, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
-        """Return the scores that are in and were not taken yet."""
+        """Return the scores that have arrived and were not taken yet."""
         taken, self.scores = self.scores, []
         return taken
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
-        """Add the score of a metric under its name here; ``source`` applies to a score without one."""
+        """Add the score of a metric under its name in this scorer; ``source`` applies to a score without a source."""
         decision = self.job.decisions[name]
         self.scores.append(
             signed(
@@ -287,17 +288,17 @@ class RunningJob:
         )
 
     def follow(self, name: str, running: RunningMetric) -> None:
-        """Add the score of a metric when it is there, or when it is late."""
-        deadline = Deadline(running.asker, running.timeout_s, lambda: self._late(name))
+        """Add the score of a metric when it arrives, or at the metric's deadline."""
+        deadline = Deadline(running.score_context, running.timeout_s, lambda: self._late(name))
         self._unfinished[name] = running, deadline
         running.task.add_done_callback(lambda _: self._ended(name))
-        running.asker.on_change = deadline.update
+        running.score_context.on_change = deadline.update
 
     def give_up(self) -> None:
         """Cancel every running metric, so that unused answers are not paid for."""
         self._late_metrics.clear()
         for name in list(self._unfinished):
-            self._given_up.append(running := self._let_go(name))
+            self._given_up.append(running := self._stop_metric(name))
             running.task.cancel()
 
     def add_unused(self) -> None:
@@ -308,27 +309,27 @@ class RunningJob:
         for running in self._given_up:
             if running.calls:
                 score = _unscored(running.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(running.calls))
-                self.take_in(running.asker.metric, score, running.asker.source)
+                self.take_in(running.score_context.metric, score, running.score_context.source)
 
     def _ended(self, name: str) -> None:
-        if name in self._unfinished:  # otherwise it was late, or given up
-            running = self._let_go(name)
+        if name in self._unfinished:  # a late or abandoned metric is not in this mapping
+            running = self._stop_metric(name)
             self._finish(name, running, lambda: running.score(self.job.samples))
 
     def _late(self, name: str) -> None:
-        running = self._let_go(name)
+        running = self._stop_metric(name)
         running.task.cancel()  # and abandoned: ``wait_for`` would wait for a judge that swallows the cancellation
         self._late_metrics.add(name)
-        _in_turns(_TURNS, lambda: self._ended_late(name, running))
+        after_turns(_TURNS, lambda: self._end_late(name, running))
 
-    def _ended_late(self, name: str, running: RunningMetric) -> None:
-        if name in self._late_metrics:  # otherwise the job was given up meanwhile
+    def _end_late(self, name: str, running: RunningMetric) -> None:
+        if name in self._late_metrics:  # an abandoned job has no late metrics
             self._late_metrics.remove(name)
             self._finish(name, running, running.late)
 
-    def _let_go(self, name: str) -> RunningMetric:
+    def _stop_metric(self, name: str) -> RunningMetric:
         running, deadline = self._unfinished.pop(name)
-        running.asker.on_change = None
+        running.score_context.on_change = None
         deadline.stop()
         if running.slot is not None:
             running.slot.give_back()
@@ -336,32 +337,22 @@ class RunningJob:
 
     def _finish(self, name: str, running: RunningMetric, make_score: Callable[[], Score]) -> None:
         try:
-            with asked_by(running.asker):  # so that the evaluator version names the judge that answered
+            with asked_by(running.score_context):  # so that the evaluator version names the judge that answered
                 score = make_score()
-            self.take_in(name, score, running.asker.source)
+            self.take_in(name, score, running.score_context.source)
         except BaseException as error:  # noqa: BLE001  (a metric's own version may raise)
             self.take_in(name, _broken(name, error))
         self._on_change()
 
 
-def _record_calls_of(asker: ScoreContext) -> list[JudgeCall]:
-    """Assign every question in this context, which belongs to one task, to a score; return the list to which calls are
-    added.
-    """
-    ask_for(asker)
+def _record_calls_of(score_context: ScoreContext) -> list[JudgeCall]:
+    """Assign every question in this context, which belongs to one task, to a score; return the list of its calls."""
+    ask_for(score_context)
     return record_calls()
 
 
-def _in_turns(turns: int, call: Callable[[], None]) -> None:
-    """Call after this number of turns of the loop."""
-    if turns == 0:
-        call()
-    else:
-        asyncio.get_running_loop().call_soon(_in_turns, turns - 1, call)
-
-
 def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
-    """Return the required fields of a metric that its sample lacks; without a sample, the kinds of samples that it accepts."""
+    """Return the required fields that a metric's sample lacks; if there is no sample, the kinds of samples it accepts."""
     sample = _sample_for(metric, samples)
     if sample is None:
         return tuple(metric.requires)
@@ -381,8 +372,8 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
     return None if kind is None else getattr(samples, kind)
 
 
-def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
-    """Return a score; if a field was missing, with the searched places."""
+def _name_searched_places(score: Score, metric: Metric, samples: Samples) -> Score:
+    """Return a score. If a field was missing, its reason names the searched places."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
     missing = absent_fields(metric, samples)
@@ -414,7 +405,7 @@ def _unscored(
 
 def _broken(name: str, error: BaseException) -> Score:
     """Return the failure of a metric with unreadable attributes, under its name in the scorer."""
-    reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
+    reason, kind = f"the metric raised {user_origin(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 
@@ -429,15 +420,15 @@ def _unknown(name: str, samples: Samples) -> Score:
 
 @dataclass(slots=True)
 class MetricSlot:
-    """The place of one score among those of its metric. Loop thread."""
+    """The place of one score among the concurrent scores of its metric. Call on the loop thread."""
 
     _places: Semaphore
     _is_taken: bool = False
 
     async def take(self) -> None:
-        """Wait for a place; the wait does not count against the score's time."""
+        """Wait for a place. The wait does not count against the score's time."""
         if self._places.locked():
-            with asker().asks(), asker().waits():
+            with current_score().asks(), current_score().waits():
                 await self._places.acquire()
         else:
             await self._places.acquire()
@@ -452,14 +443,14 @@ class MetricSlot:
 
 @dataclass(slots=True)
 class Deadline:
-    """Calls ``late`` when a score has been worked on for its time, on its loop. Loop thread.
+    """Calls ``late`` when the work on a score has taken the score's time. Call on the loop thread.
 
     Attributes:
-        asker: context of the score; its ``is_waiting`` stops the time.
+        score_context: context of the score. ``is_waiting`` of the context stops the time.
         left_s: remaining seconds of work.
     """
 
-    asker: ScoreContext
+    score_context: ScoreContext
     left_s: float
     late: Callable[[], None]
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -470,10 +461,10 @@ class Deadline:
         self.update()
 
     def update(self) -> None:
-        """Stop or resume the time, after the score has begun or ended a wait."""
-        if self._timer is None and not self.asker.is_waiting:
+        """Stop or resume the time, because the score has begun or ended a wait."""
+        if self._timer is None and not self.score_context.is_waiting:
             self._timer = self._loop.call_later(self.left_s, self.late)
-        elif self._timer is not None and self.asker.is_waiting:
+        elif self._timer is not None and self.score_context.is_waiting:
             self.left_s = max(0.0, self._timer.when() - self._loop.time())
             self.stop()
 

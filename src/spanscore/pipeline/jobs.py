@@ -1,8 +1,8 @@
-"""Makes a unit's job: the extractor makes samples, the redactor cleans them, the filter keeps or drops them."""
+"""Makes the job of a sampled unit, which metrics score: an extractor makes samples, then the redactor and the filter apply."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from typing import TypeVar
@@ -11,21 +11,23 @@ from spanscore import semconv
 from spanscore.core.job import Job, SampledUnit
 from spanscore.core.log import type_name
 from spanscore.core.plugins import Entry, Registry
-from spanscore.core.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
+from spanscore.core.sample import MEASURES, MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
+from spanscore.samples.images import IMAGE_LIMIT, ImageLimit, limit_images
 from spanscore.samples.measures import add_measures
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
+from spanscore.samples.tools import add_tools
 
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
-    """Return a redactor from itself, or from the name of a function or class in a configuration; None = no redactor.
+    """Return the redactor of a configuration: a ready-made one, or the name of a function or class; None = no redactor.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
@@ -39,14 +41,14 @@ S = TypeVar("S", SingleTurnSample, MultiTurnSample)
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The user's functions that are applied to samples before a judge sees them.
+    """The user's functions that are applied to samples before a judge reads them.
 
     Attributes:
         redactor: applied to every text of a sample; if it raises or returns no text, the unit ends as ``redaction_error``.
         keep: returns whether a sample is scored; if it returns false or raises, the unit ends as ``filtered``.
 
     Raises:
-        ConfigurationError: one of them is a coroutine function: its result would always be true.
+        ConfigurationError: a hook is a coroutine function. Its result is never awaited, and a coroutine counts as true.
     """
 
     redactor: Redactor | None = None
@@ -55,7 +57,7 @@ class Hooks:
     def __post_init__(self) -> None:
         for name, hook in (("redactor", self.redactor), ("sample_filter", self.keep)):
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
-                raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: give a plain one")
+                raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: remove its async")
 
     def within(self, box: Timebox) -> Hooks:
         """Return the same hooks, with deadlines."""
@@ -71,7 +73,7 @@ class Hooks:
         """Return the redacted samples, or the outcome that ends them.
 
         Args:
-            redacted: whether they are redacted already.
+            redacted: whether the samples are redacted already.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.
@@ -86,13 +88,14 @@ class Hooks:
             )
         except HookTimeout:
             raise
-        except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
+        except BaseException as error:  # noqa: BLE001  (SystemExit too; the text may quote, so only the class is shown)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
         return self._apply_filter(clean)
 
-    def named(self, unit: Unit) -> Unit:
-        """Return a unit with a redacted conversation id, without one if the redactor fails. spanscore's own spans are already
-        redacted.
+    def redact_conversation_id(self, unit: Unit) -> Unit:
+        """Return a unit with a redacted conversation id. If the redactor fails, the id is removed.
+
+        Spans of spanscore's callback are already redacted.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.
@@ -120,7 +123,7 @@ class Hooks:
             raise
         except BaseException as error:  # noqa: BLE001
             return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type_name(error)}")
-        return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
+        return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter returned false")
 
     def _redact(self, sample: S | None) -> S | None:
         return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
@@ -131,29 +134,31 @@ _KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "c
 
 @dataclass(frozen=True, slots=True)
 class JobBuilder:
-    """Makes jobs of units: an extractor makes samples, then the hooks apply. Pure.
+    """Makes a job from a sampled unit. Has no side effects, except those of the hooks.
 
     Attributes:
-        dialects: extractors, tried in order; the first that claims the unit's root makes the samples.
+        dialects: extractors, tried in order; the first that accepts the unit's root makes the samples.
         box: runs functions of the user with a deadline.
-        kinds: kinds of units to score; others are ``filtered``.
-        with_measures: whether single turns get the duration and the usage of their unit, for metrics that need them.
+        kinds: kinds of units to score; others are ``filtered``. Inner units are not affected.
+        on_demand: fields of ``ON_DEMAND`` to fill: the fields that some metric reads, or all if cases are collected.
+        images: which images of a unit its samples keep.
     """
 
     dialects: Sequence[SampleExtractor]
     hooks: Hooks = field(default_factory=Hooks)
     box: Timebox = field(default_factory=Timebox)
     kinds: Sequence[UnitKind] = UNIT_KINDS
-    with_measures: bool = False
+    on_demand: Set[str] = frozenset()
+    images: ImageLimit = IMAGE_LIMIT
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
-        """Make the job on a thread of the box; if a hook hangs, the unit ends with an outcome."""
+        """Make the job on a thread of ``box``. If a hook hangs, the unit ends with an outcome."""
         try:
             return await self.box.done(lambda: self.job(sampled))
         except HookTimeout as hung:
             unit = sampled.unit.without_content()
-            named = unit if sampled.redacted else unit.in_conversation(None)
-            return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
+            unit = unit if sampled.redacted else unit.in_conversation(None)
+            return _job(sampled, unit, Samples(outcome=hung.outcome, reason=hung.reason))
 
     def job(self, sampled: SampledUnit) -> Job:
         """Make the job; ``job.samples.outcome`` is set if there is no sample to score.
@@ -162,24 +167,28 @@ class JobBuilder:
             HookTimeout: a hook hangs; nothing else is raised.
         """
         try:
-            samples = sampled.samples or self._samples(sampled.unit)
+            samples = limit_images(sampled.samples or self._samples(sampled.unit), *self.images)
         except HookTimeout:
             raise
-        except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
+        except BaseException as error:  # noqa: BLE001  (user's code; the text may quote, so only the class is shown)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
         unit = sampled.unit.without_content()
-        named = unit if sampled.redacted else self.hooks.named(unit)
-        return _job(sampled, named, self.hooks.apply(samples, redacted=sampled.redacted))
+        unit = unit if sampled.redacted else self.hooks.redact_conversation_id(unit)
+        return _job(sampled, unit, self.hooks.apply(samples, redacted=sampled.redacted))
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root
-        if root is not None and unit.kind not in self.kinds:
+        if root is not None and unit.inner is None and unit.kind not in self.kinds:
             return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
             if root is not None and dialect.accepts(root):
-                samples = dialect.extract(unit)
-                return add_measures(samples, unit) if self.with_measures else samples
+                return self._with_fields(dialect.extract(unit), unit)
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+
+    def _with_fields(self, samples: Samples, unit: Unit) -> Samples:
+        if "tools" in self.on_demand:
+            samples = add_tools(samples, unit)
+        return add_measures(samples, unit) if self.on_demand & MEASURES else samples
 
 
 def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:

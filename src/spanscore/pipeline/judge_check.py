@@ -1,5 +1,6 @@
-"""``JudgeCheckRuns`` scores labelled samples on a schedule, and compares the answers with the first ones to detect a changed
-judge.
+"""``JudgeCheckRuns`` scores labelled samples on a schedule, and detects a changed judge by comparing with its first answers.
+
+The statistics are in ``monitoring/judge_check_runs.py``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from spanscore.protocols import Metric
 
 
 class JudgeCheckCase(NamedTuple):
-    """A labelled sample; ``key`` is a hash of its content, which edits of other lines of the file do not change."""
+    """A labelled sample. ``key`` is a hash of its content: edits of other lines of the file do not change it."""
 
     key: str
     sample: Sample
@@ -75,11 +76,11 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
 
 
 _FIRST_S: Final = (10.0, 60.0)
-"""Range of seconds from the first unit to the first run: after the burst of a start, and not in all replicas at once."""
+"""Range of seconds from the first unit to the first run: not during the burst of a start, nor in all replicas at once."""
 _STAND_BY_S: Final = 600.0
 """Seconds after which a waiting process checks whether the process with the runs has ended."""
 _AT_ONCE: Final = 2
-"""Number of concurrent samples, each with all of its metrics."""
+"""Number of concurrent samples; all metrics of a sample are scored at once."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.SOURCE_JUDGE_CHECK)
 Prepare = Callable[[Sample], Awaitable[Samples]]
 
@@ -118,9 +119,9 @@ class JudgeCheckStatus:
             return "no run yet"
         if not run.is_enough:
             return f"too few answers for a result: {run.answered} of {run.samples} samples"
-        turned = f"since then {run.raised} went up and {run.lowered} down"
+        changed = f"qualities compared with the first run: {run.raised} higher, {run.lowered} lower"
         right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
-        return f"{right}; {turned}, p = {run.p:.2g}"
+        return f"{right}; {changed}, p = {run.p:.2g}"
 
     def _times(self) -> Iterator[str]:
         if self.ran_s is not None:
@@ -135,23 +136,23 @@ class JudgeCheckStatus:
 class JudgeCheckRuns:
     """Scores labelled samples on a schedule, and compares each run with the first.
 
-    If processes of a machine share a baseline and watch the same evaluator version, one of them does the runs. If it ends,
-    another one continues. The runs are outside sampling and in no ledger. They export their cost, sums of the source
-    ``judge_check`` and three gauges. They use the metrics' own judges, with lower priority than live units with waiting spans,
-    and bypass every cache, because a cache would hide a changed judge. All methods run on the loop except ``start``, ``stop``,
-    ``states`` and ``points``.
+    If processes of a machine share a baseline and watch the same evaluator version, one of them does the runs. If that process
+    ends, another continues. Runs are outside sampling, and ``Ledger`` (``pipeline/ledger.py``) does not count them. Runs export
+    their cost, sums of the source ``judge_check`` and three gauges. Runs use the metrics' own judges. Questions of a run have
+    lower priority than those of live units whose spans wait for scores. Runs bypass every cache, because a cache would hide a
+    changed judge. All methods run on the loop except ``start``, ``stop``, ``states`` and ``points``.
 
     Attributes:
         metrics: name → watched metric.
         cases: the labelled samples.
         every_s: seconds from the start of one run to that of the next.
         first: the judges' first answers.
-        lock: held by the one process that does the runs.
+        lock: lock that only one process holds; this process does the runs.
         evaluation: scores the metrics, each under the name of ``build_check_name``.
         prepare: returns samples in the form that a judge may see.
         record: called with each score, with the source ``judge_check``.
         sleep: waits for the given seconds.
-        dice: draws a number between two limits.
+        uniform: draws a number between two limits.
         clock: seconds.
     """
 
@@ -165,7 +166,7 @@ class JudgeCheckRuns:
     prepare: Prepare
     record: Callable[[Score], None]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    dice: Callable[[float, float], float] = random.uniform
+    uniform: Callable[[float, float], float] = random.uniform
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
@@ -176,23 +177,31 @@ class JudgeCheckRuns:
         self._ended_s: float | None = None
         self._due_s: float | None = None
 
-    def anew(self, evaluation: Evaluation) -> JudgeCheckRuns:
-        """Return the runs of a forked child, which wait while its parent has the lock; ``evaluation`` is the child's."""
-        self.lock.let_go()
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Metric → its evaluator version."""
+        return {name: metric.evaluator_version for name, metric in self.metrics.items()}
+
+    def copy_with_evaluation(self, evaluation: Evaluation) -> JudgeCheckRuns:
+        """Return a copy with another evaluation, and release the lock.
+
+        In a forked child, the copy waits while the parent has the lock.
+        """
+        self.lock.release()
         return replace(self, evaluation=evaluation)
 
     def start(self) -> None:
-        """Start the runs; once in a process. Any thread; does not block."""
+        """Start the runs; once in a process. Thread-safe; does not block."""
         if self._running is None:
             self._running = loop.submit(self._run_on())
 
     def stop(self) -> None:
-        """Begin no more runs, and cancel open questions. Any thread; does not wait."""
+        """Begin no more runs, and cancel open questions. Thread-safe; does not wait."""
         if self._running is not None:
             self._running.cancel()
 
     async def _run_on(self) -> None:
-        wait_s = self.dice(*_FIRST_S)
+        wait_s = self.uniform(*_FIRST_S)
         try:
             while True:
                 self._due_s = self.clock() + wait_s
@@ -200,7 +209,7 @@ class JudgeCheckRuns:
                 self._stands_by = not self.lock.take()
                 wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
         finally:
-            self.lock.let_go()
+            self.lock.release()
             self._due_s, self._runs = None, False
 
     async def _run_in_turn(self) -> float:
@@ -231,7 +240,8 @@ class JudgeCheckRuns:
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
             names = {build_check_name(name): name for name in self.metrics}
-            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # represents the case
+            # No real unit exists; the key is derived from the sample's hash.
+            unit = Unit(UnitKey(int(case.key, 16), 1), ())
             job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self.evaluation.each(job)) as scores:
                 async for score in scores:
@@ -239,7 +249,7 @@ class JudgeCheckRuns:
                     self._take(replace(score, metric=name), case, answers[name])
 
     def _take(self, score: Score, case: JudgeCheckCase, answers: dict[str, float]) -> None:
-        """Record an answer; a missing one, or a fallback's, is no observation of the judge."""
+        """Record an answer. A missing answer, or an answer of a fallback, is no observation of the judge."""
         if score.quality is not None and score.source is None:
             answers[case.key] = score.quality
         else:
@@ -257,7 +267,7 @@ class JudgeCheckRuns:
         return paired(len(self.cases), pairs)
 
     def states(self) -> list[JudgeCheckStatus]:
-        """Return the state of each metric's judge check. Any thread."""
+        """Return the state of each metric's judge check. Thread-safe."""
         now_s, due_s, ended_s = self.clock(), self._due_s, self._ended_s
         return [
             JudgeCheckStatus(
@@ -274,14 +284,14 @@ class JudgeCheckRuns:
         ]
 
     def points(self) -> dict[Hashable, GaugeReading]:
-        """Return the gauges of each metric's last run, unless it has too few answers. Any thread."""
+        """Return the gauges of each metric's last run, unless it has too few answers. Thread-safe."""
         return {(id(self), name): _point(self.metrics[name], run) for name, run in self._last.items() if run.is_enough}
 
 
 def build_check_name(metric: str) -> str:
     """Return the name under which a judge check scores a metric.
 
-    Under the metric's own name, units would wait behind its questions, and its cost would lower their rates.
+    If the metric's own name were used, live units would wait behind the run, and the run's cost would lower sampling rates.
     """
     return f"{metric} {semconv.SOURCE_JUDGE_CHECK}"
 
@@ -310,7 +320,7 @@ def judge_check_runs(
     prepare: Prepare,
     telemetry: Telemetry | None,
 ) -> JudgeCheckRuns | None:
-    """Return the runs of a scorer's judge check; None without one. Reads its file.
+    """Return the runs of a scorer's judge check; None if no judge check is configured. Reads its file.
 
     Raises:
         ConfigurationError: no metric can be watched, or a file cannot be used.
@@ -331,7 +341,7 @@ def judge_check_runs(
 
 
 def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
-    """Return a function that redacts a sample. It does not filter, because the filter is for live units."""
+    """Return a function that redacts a sample. The user's filter is not applied, because it is for live units."""
     own = Hooks(hooks.redactor)
 
     async def prepare(sample: Sample) -> Samples:

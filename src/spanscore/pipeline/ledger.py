@@ -11,7 +11,7 @@ from time import time
 from typing import Any
 
 from spanscore import semconv
-from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision, UnitCounts, Weights
+from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision, Source, UnitCounts, Weights
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
@@ -20,39 +20,58 @@ from spanscore.protocols import Sink
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended. It implements ``Counts``.
+    """Counts how each eligible (unit × metric) ended, and implements ``Counts``.
 
     At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
     is added in the step that counts it, so that no loss is left out or added twice. Every method is O(1) in the units counted
     (``settle_all``: in the metrics) and safe from any thread.
 
     Args:
-        metrics: names of the metrics for which a unit is eligible if ``enter`` names none.
-        compared: values of the compared releases, each with separate weights of losses; None: no comparison.
+        metrics: names of the metrics for which a unit is eligible if ``enter`` gets no names.
+        compared: values of the compared releases, each with separate weights of losses; None = no comparison.
+        source: source of all scores of these units, which are not counted as scores beside sampled traffic; None = no source.
 
     Attributes:
+        compared_values: open unit → its value of the compared attribute; empty without a comparison.
         since_s: start of the counts, seconds since the epoch: an earlier life of the process is in no count.
     """
 
-    def __init__(self, metrics: Iterable[str], compared: ComparedValues | None = None) -> None:
+    def __init__(
+        self, metrics: Iterable[str], compared: ComparedValues | None = None, source: str | None = None
+    ) -> None:
         self._metrics = tuple(metrics)
+        self._source = source
         self._every = frozenset(self._metrics)
         self._compared = compared
         self._lock = threading.RLock()  # a signal handler that reads the status may interrupt its holder
         self.since_s = time()
-        self._units = 0
+        self._units = self._refused = 0
         self._of_some: Counter[str] = Counter()
         self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
         self._whole: Counter[Outcome] = Counter()
         self._rejected: Counter[Outcome] = Counter()
         self._single: Counter[tuple[str, Outcome]] = Counter()
-        self._of_sources: Counter[tuple[str, Outcome, str | None]] = Counter()
-        self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
-        self._values: dict[UnitKey, str] = {}  # open unit → compared value
+        self._of_sources: Counter[tuple[str, Outcome, Source]] = Counter()
+        self._excluded: dict[tuple[str, Outcome, Source], Weights] = {}
+        self.compared_values: dict[UnitKey, str] = {}  # open unit → compared value
         self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights of losses
 
+    def change(self, metrics: Iterable[str]) -> None:
+        """Make later units eligible for other metrics. Every count is kept, also of metrics that are left out now."""
+        with self._lock:
+            for name in self._metrics if self._units or self._whole else ():
+                self._of_some[name] += self._units
+                self._single.update({(name, outcome): units for outcome, units in self._whole.items()})
+            self._excluded = dict(self.excluded())
+            self._refused += self._whole[Outcome.EVENT_QUEUE_FULL]
+            self._units = 0
+            self._whole.clear()
+            self._rejected.clear()
+            self._metrics = tuple(metrics)
+            self._every = frozenset(self._metrics)
+
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
-        """Make a unit eligible for these metrics; None: for every metric. False: it has entered already and is still open."""
+        """Make a unit eligible for these metrics; None = every metric. Returns False if the unit is already open."""
         with self._lock:
             if key in self._open:
                 return False
@@ -66,12 +85,10 @@ class Ledger:
     def belongs(self, unit: Unit) -> None:
         """Record the compared value of an open unit, if releases are compared."""
         if self._compared is not None and self.is_open(unit.ledger_key):
-            self._values[unit.ledger_key] = self._compared.of_unit(unit)
+            self.compared_values[unit.ledger_key] = self._compared.of_unit(unit)
 
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
-        """Record the probability π with which metrics sampled an open unit. If it is lost after this, it weighs 1/π, before it
-        1.
-        """
+        """Record the probability π with which metrics sampled an open unit. A unit that is lost later weighs 1/π, earlier 1."""
         with self._lock:
             waiting = self._open.get(key, {})
             waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
@@ -87,20 +104,21 @@ class Ledger:
                     self._lose(metric, self._compared.of_unit(None), 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome; ``source`` has the meaning of ``Score.source``. False: it had an outcome,
-        so no count changes.
+        """Give an open (unit × metric) its outcome, and count it. Returns False, and counts nothing, if it had an outcome.
+        ``source`` has the meaning of ``Score.source``.
         """
         with self._lock:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
                 return False
+            source = None if source == self._source else source
             self._weigh(key, metric, outcome, source, waiting.pop(metric))
             self._single[metric, outcome] += 1
             if source is not None:
                 self._of_sources[metric, outcome, source] += 1
             if not waiting:
                 del self._open[key]
-                self._values.pop(key, None)
+                self.compared_values.pop(key, None)
             return True
 
     def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
@@ -115,13 +133,13 @@ class Ledger:
                 self._single.update((metric, outcome) for metric in waiting)
             for metric, weight in waiting.items():
                 self._weigh(key, metric, outcome, None, weight)
-            self._values.pop(key, None)
+            self.compared_values.pop(key, None)
             return frozenset(waiting)
 
     @property
     def refused(self) -> int:
-        """Units that were rejected because the event queue was full."""
-        return self._whole[Outcome.EVENT_QUEUE_FULL]
+        """Number of units that were rejected because the event queue was full."""
+        return self._refused + self._whole[Outcome.EVENT_QUEUE_FULL]
 
     def is_open(self, key: UnitKey) -> bool:
         """Whether a unit has a metric without an outcome."""
@@ -133,21 +151,21 @@ class Ledger:
             return list(self._open)
 
     def eligible(self) -> Mapping[str, int]:
-        """Metric → units that entered."""
+        """Metric → number of eligible units."""
         with self._lock:
-            names = dict.fromkeys([*self._metrics, *self._of_some])  # another process's job may have others
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # another process's job may have other metrics
             return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
-        """(metric, outcome) → units with it; outcomes that never happened are absent."""
+        """(metric, outcome) → number of units with that outcome; outcomes that never happened are absent."""
         with self._lock:
             counts = Counter(self._single)
             for outcome, units in self._whole.items():
                 counts.update({(metric, outcome): units for metric in self._metrics})
             return counts
 
-    def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, str | None], int]:
-        """(metric, outcome, source) → units with it; source None: sampled traffic. All at one moment."""
+    def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, Source], int]:
+        """(metric, outcome, source) → number of units with that outcome, at one moment; source None = sampled traffic."""
         with self._lock:
             counts = Counter(self._of_sources)
             for (metric, outcome), units in self.outcomes().items():
@@ -156,8 +174,8 @@ class Ledger:
                 counts[metric, outcome, None] -= units
             return counts
 
-    def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
-        """(metric, outcome, source) → weights of units in no mean of sampled traffic: lost, or scored by a fallback judge."""
+    def excluded(self) -> Mapping[tuple[str, Outcome, Source], Weights]:
+        """(metric, outcome, source) → weights of units in no mean of sampled traffic: without a score, or with a fallback's."""
         with self._lock:
             weights = dict(self._excluded)
             for outcome, units in self._rejected.items():
@@ -169,20 +187,20 @@ class Ledger:
 
     def lost(self) -> Mapping[str, Weights]:
         """Metric → the sum of its weights in ``excluded``."""
-        weights = dict.fromkeys(self._metrics, Weights())
+        weights = dict.fromkeys([*self._metrics, *self._of_some], Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
             so_far = weights.get(metric, Weights())
             weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
         return weights
 
     def count_units(self) -> UnitCounts:
-        """Return all counts of one moment: single counts that are read one after another do not add up while units end."""
+        """Return all counts of one moment. Counts read one after another do not add up, because units end meanwhile."""
         with self._lock:
             counts = self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded()
             return UnitCounts(*counts, compared=dict(self._by_value))
 
     def pending(self) -> Mapping[str, int]:
-        """Metric → units between entry and outcome."""
+        """Metric → number of eligible units without an outcome yet."""
         with self._lock:
             between = Counter(dict.fromkeys([*self._metrics, *self._of_some], 0))
             for waiting in self._open.values():
@@ -190,12 +208,12 @@ class Ledger:
             return between
 
     def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
-        """Add the weight of a unit, if the mean lacks it."""
+        """Add the weight of a unit that is in no mean of sampled traffic."""
         if outcome.missing or (outcome is Outcome.SCORED and source is not None):
             at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
             if self._compared is not None:
-                value = self._values.get(key)
+                value = self.compared_values.get(key)
                 self._lose(metric, self._compared.of_unit(None) if value is None else value, weight)
 
     def _lose(self, metric: str, value: str, weight: float) -> None:
@@ -210,7 +228,7 @@ def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
 
 
 _MOST_UNPRICED = 10
-"""Number of model names that fill one line: a judge may answer under any number of names."""
+"""Maximum number of recorded models without a price: a judge may answer under any number of names."""
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
@@ -235,7 +253,7 @@ _WHY = {
     "quota": "the judge's account has no money left",
     "breaker_open": "the judge was down for too long",
 }
-"""Error types with a sentence of their own."""
+"""Error type → the sentence that is logged for it."""
 
 
 class Notes:
@@ -243,18 +261,20 @@ class Notes:
 
     Attributes:
         reasons: (metric, outcome) → the latest reason, and its unit.
-        kinds: kind of unit → sampled units.
-        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → sampled units.
-        sources: how samples were found → samples.
+        kinds: kind of unit → number of sampled units.
+        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → number of sampled units.
+        sample_sources: how question and answer were found (``Samples.source``) → number of samples.
         unpriced: models of judges without a known price; 10 at most.
+        images_left_out: images that samples lack (``Samples.images_left_out``).
     """
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
         self.kinds: Counter[str] = Counter()
         self.heads = dict.fromkeys((STATED, CONFIGURED, UNKNOWN), 0)
-        self.sources: Counter[str] = Counter()
+        self.sample_sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
+        self.images_left_out = 0
 
     def chosen(self, kind: str, decisions: Mapping[str, Decision]) -> None:
         """Record a sampled unit; ``decisions`` are those of the metrics that sampled it, which share its random number."""
@@ -279,22 +299,22 @@ class Notes:
             self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
     def sampled(self, made: Mapping[str, Any]) -> None:
-        """Record the source of a sample."""
+        """Record the source of a sample, and the images that it lacks."""
+        self.images_left_out += made.get(semconv.IMAGES_LEFT_OUT, 0)
         if source := made.get(semconv.SAMPLE_SOURCE):
-            self.sources[source] += 1
+            self.sample_sources[source] += 1
 
 
 def log_failures(scores: Iterable[Score]) -> None:
-    """Log failed scores: each cause once, and then hourly at most. Metrics that share a judge share its cause.
+    """Log failed scores: each cause once, and then hourly at most. Metrics with the same judge share its causes.
 
-    A reason may contain words of a user's judge. So only spanscore's own sentences are quoted, otherwise the class of the
-    error.
+    A reason may contain text of a user's judge. So only spanscore's own sentences are logged; of other errors, only the class.
     """
     for score in scores:
         if score.outcome.failed:
             cause = _cause(score)
             key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
-            message = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
+            message = f"{score.outcome}: {cause}: units are not scored, see scorer.status(){key}"
             log_once(f"{score.outcome} {cause}", message)
 
 
@@ -314,10 +334,10 @@ _SCORE_BYTES = 2_000
 
 @dataclass(slots=True, eq=False)
 class ScoreBatch:
-    """Scores of one unit on their way to the sinks, exported at the pace of the spans.
+    """Scores of one unit that wait for the sinks, which get them at the pace of the spans.
 
     Attributes:
-        ledger: ledger of a source, which counts each score after its export; None: the scores are counted already.
+        ledger: ledger of a source, which counts each score after its export; None = the scores are counted already.
         spans: approximate number of spans: one per score, and one per call of a traced judge.
         size: approximate size in bytes.
     """
@@ -330,7 +350,7 @@ class ScoreBatch:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compute both once: they are read when the batch comes and when it goes."""
+        """Compute ``spans`` and ``size`` once, because both are read when the batch is queued and when it is exported."""
         sizes = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
         self.spans = len(self.scores) + len(sizes)
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
@@ -349,7 +369,7 @@ class ScoreBatch:
 
 
 def has_span(score: Score) -> bool:
-    """Whether the sinks get a score: it has a result or a cost."""
+    """Whether the sinks get a score: sinks get scores with a result or a cost."""
     return (
         score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
         or score.outcome.failed

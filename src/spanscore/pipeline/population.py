@@ -20,6 +20,8 @@ from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Queue, Sink
 
+_SPAN_ID = (1 << 64) - 1
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Population:
@@ -27,8 +29,8 @@ class Population:
     scores.
 
     Attributes:
-        ledger: counts this population alone: each of its units ends in exactly one outcome per metric.
-        hold: scores are exported at its pace.
+        ledger: counts only this population; each unit ends in exactly one outcome per metric.
+        hold: span buffer, whose export queue also carries these scores.
         sink: a sink that never raises.
     """
 
@@ -37,20 +39,20 @@ class Population:
     sink: Sink
 
     def enter(self, key: UnitKey, decisions: Mapping[str, Decision]) -> bool:
-        """Make a unit eligible for the metrics of these decisions. False: it is already open. Any thread."""
+        """Make a unit eligible for the metrics in ``decisions``. Returns False if it is already open. Thread-safe."""
         entered = self.ledger.enter(key, decisions)
         if entered:
             self.ledger.choose(key, decisions)
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue scores for the sink, except scores without result and cost. Span thread."""
+        """Queue scores for the sink, except scores that have neither a result nor a cost. Call on the span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)
 
     def end_open(self) -> list[UnitKey]:
-        """End every open unit as ``shutdown``; return their keys. Any thread."""
+        """End every open unit as ``shutdown``; return their keys. Thread-safe."""
         keys = self.ledger.open_units()
         for key in keys:
             self.ledger.settle_all(key, Outcome.SHUTDOWN)
@@ -59,65 +61,68 @@ class Population:
 
 @dataclass(eq=False, repr=False)
 class ScoreSource(Population):
-    """Scores units with further judges, and counts these scores in a ledger of the source.
+    """Scores units with further judges, and counts these scores in a separate ledger.
 
     The source has its own deadlines, budget and queue: a judge that fails, is slow or is down does not affect sampled traffic.
-    Methods from ``begin`` to ``stop`` run on the loop, the rest on the span thread.
+    ``publish`` runs on the span thread, ``enter`` and ``end_open`` on any thread, and the other methods on the loop.
 
     Attributes:
-        name: ``Score.source`` of its scores.
-        evaluation: scores its metrics.
-        room: bounds the units with missing scores; further units end as ``queue_full``.
-        leave: runs a call on the span thread. Any thread.
-        on_scores: called with the source's name, a unit and its scores before their export. Span thread.
-        metrics: names of the metrics that ``begin`` scores on each unit of sampled traffic.
+        name: ``Score.source`` of these scores.
+        evaluation: returns the evaluation that scores a unit.
+        room: limits the number of units whose scores are not complete; further units end as ``queue_full``.
+        run_on_span_thread: runs a call on the span thread. Called on any thread.
+        on_scores: called with the source's name, a unit and its scores before their export. Called on the span thread.
+        scores_traffic: whether ``begin`` scores each unit of sampled traffic.
     """
 
     name: str
-    evaluation: Evaluation
+    evaluation: Callable[[Unit], Evaluation]
     _: KW_ONLY
     room: MemoryQueue
-    leave: Callable[[Callable[[], None]], None]
+    run_on_span_thread: Callable[[Callable[[], None]], None]
     on_scores: Callable[[str, Unit, Sequence[Score]], None]
-    metrics: Collection[str] = frozenset()
+    scores_traffic: bool = False
 
     def __post_init__(self) -> None:
         self._running: set[RunningJob] = set()
         self._stopped = False
 
     def begin(self, job: Job) -> None:
-        """Enter the unit of a job for those of its metrics that are in ``metrics``, and score them. Never raises."""
-        decisions = {name: decision for name, decision in job.decisions.items() if name in self.metrics}
+        """Make the unit of a job eligible for its metrics that the source has, and score these metrics. Never raises."""
+        if not self.scores_traffic:
+            return
+        metrics = self.evaluation(job.unit).metrics
+        decisions = {name: decision for name, decision in job.decisions.items() if name in metrics}
         if decisions and self.enter(job.unit.key, decisions):
-            self.ask(replace(job, decisions=decisions, held_until_s=-inf))  # no span waits for them
+            self.ask(replace(job, decisions=decisions, held_until_s=-inf))  # no span waits for these scores
 
     def ask(self, job: Job) -> None:
-        """Score the metrics of a job; its unit has entered the ledger. Never raises."""
+        """Score the metrics of a job whose unit is in the ledger. Never raises."""
         if self._stopped or not self.room.reserve(job.size_bytes):
             self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
         try:
-            running = self.evaluation.begin(job, lambda: self._take_scores(running))
+            running = self.evaluation(job.unit).begin(job, lambda: self._take_scores(running))
             self._running.add(running)
             self._take_scores(running)
-        except Exception as error:  # noqa: BLE001  (the job's own scores go on)
+        except Exception as error:  # noqa: BLE001  (it must not stop the scores of sampled traffic)
             log_internal_error("ask a second judge", error)
             self._end(job, Outcome.METRIC_ERROR)
 
     def give_up(self) -> None:
-        """Cancel every running metric: no score will use its answer."""
+        """Cancel every running metric, because its score is no longer used."""
         for running in self._running:
             running.give_up()
 
     def stop(self) -> None:
-        """Report the cost of cancelled metrics, and begin no further ones."""
+        """Report the cost of cancelled metrics, and begin no further metrics."""
         self._stopped = True
         for running in list(self._running):
             running.add_unused()
             self._take_scores(running)
 
     def publish(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Export scores of the source; each is counted after its export. Span thread."""
+        """Export scores of the source; each is counted after its export. Call on the span thread."""
         self.on_scores(self.name, unit, scores)
         for score in scores:
             batch = ScoreBatch(self.sink, unit, [score], self.ledger)
@@ -133,7 +138,7 @@ class ScoreSource(Population):
     def _take_scores(self, running: RunningJob) -> None:
         unit = running.job.unit
         if scores := [from_source(score, unit, self.name) for score in running.take()]:
-            self.leave(lambda: self.publish(unit, scores))
+            self.run_on_span_thread(lambda: self.publish(unit, scores))
         if running.is_over:
             self._running.discard(running)
             self.room.ack(running.job)
@@ -141,18 +146,18 @@ class ScoreSource(Population):
 
 @dataclass(eq=False, repr=False)
 class Revisions(Population):
-    """Scores units again after late spans, and settles these revisions. Span thread.
+    """Scores units again after late spans. Each repeated scoring has the next revision number. Call on the span thread.
 
-    The scores of a revision are on evaluation spans of their own and in no sum. Metrics that rules select by other scores are
-    not asked again, because those scores are gone.
+    The scores of a revision are on separate evaluation spans and are not counted in sums or means. Metrics that rules select
+    by other scores are not scored again, because those other scores are no longer known.
 
     Attributes:
         metrics: names of all metrics.
-        sampler: decides on revisions as on first scores.
+        sampler: samples revisions by the same rules as first scores.
         queue: the scorer's queue.
-        with_room: returns the metrics that have room for one more unit in their lane.
+        with_room: returns the metrics that have room for one more unit in their quota.
         handover: passes sampled units to the loop.
-        clock: seconds, the loop's.
+        clock: the event loop's clock, in seconds.
     """
 
     metrics: Sequence[str]
@@ -167,7 +172,7 @@ class Revisions(Population):
         self._next: dict[UnitKey, deque[Unit]] = {}
 
     def take(self, unit: Unit) -> None:
-        """Accept a unit with a later ``revision`` than the first; it waits while an earlier revision is being scored."""
+        """Accept a unit whose ``revision`` is 1 or more. The unit waits while an earlier revision is being scored."""
         if self._waits(unit):
             self._next.setdefault(unit.key, deque()).append(unit)
         else:
@@ -191,7 +196,7 @@ class Revisions(Population):
                 self._next.pop(result.unit.key, None)
 
     def open_units(self) -> list[UnitKey]:
-        """Return the revisions that are being scored, or wait for an earlier one."""
+        """Return the revisions that are being scored, or wait for an earlier revision."""
         return [*self.ledger.open_units(), *(_entry(unit) for waiting in self._next.values() for unit in waiting)]
 
     def give_up(self) -> None:
@@ -216,7 +221,7 @@ class Revisions(Population):
         chosen = {name: taken[name] for name in self.with_room(taken)}
         for name in decisions.keys() - chosen.keys():
             self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
-        self.ledger.choose(key, taken)
+        self.ledger.choose(key, taken)  # last: a metric that was settled above weighs 1, a loss from here on 1/π
         held = size_bytes_of(unit, None)
         if not chosen or not self.queue.reserve(held):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)
@@ -224,6 +229,14 @@ class Revisions(Population):
         self.handover([SampledUnit(unit, chosen, None, held, self.clock(), -inf)])
 
 
+def unit_of(key: UnitKey) -> UnitKey:
+    """Return the unit of a key in the ledger of revisions; every other key is its own unit."""
+    return UnitKey(key.trace_id, key.span_id & _SPAN_ID)
+
+
 def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
-    """Return the key of a revision in the ledger: several revisions of a unit may be scored at once."""
+    """Return the key of a revision in the ledger.
+
+    The key contains the revision, in the bits above the span id. A recovered revision and a later one may be open together.
+    """
     return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << 64)

@@ -1,6 +1,4 @@
-"""``MemoryQueue``, a bounded queue of jobs in memory; and the registry of queues: a new queue is a file here and a line in
-it.
-"""
+"""``MemoryQueue``, a bounded queue of jobs in memory; and the registry of queues, which has a line for each kind of queue."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ class MemoryQueue:
     """A bounded queue: a place is reserved before the work of making a job (policy ``reject_new``).
 
     Args:
-        capacity: units that are reserved, waiting or in work; at most this many are lost with the process.
-        max_bytes: approximate bytes of their content; a larger unit waits alone.
+        capacity: maximum number of units with a reserved place, waiting or being scored; a crash can lose them.
+        max_bytes: approximate maximum bytes of their content; a larger unit is accepted only into an empty queue.
     """
 
     def __init__(self, capacity: int = 1_000, max_bytes: int = 256_000_000) -> None:
@@ -40,7 +38,7 @@ class MemoryQueue:
         return self._reserved
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve a place for ``size_bytes`` of content. False: the queue is full. Any thread."""
+        """Reserve a place for ``size_bytes`` of content. Returns False if the queue is full. Thread-safe."""
         with self._lock:
             if self._reserved >= self.capacity or (self._reserved and self._bytes + size_bytes > self._max_bytes):
                 return False
@@ -49,23 +47,23 @@ class MemoryQueue:
             return True
 
     def cancel(self, size_bytes: int) -> None:
-        """Release a reserved place. Any thread."""
+        """Release a reserved place. Thread-safe."""
         with self._lock:
             self._reserved -= 1
             self._bytes -= size_bytes
 
     def put(self, job: Job) -> None:
-        """Fill a reserved place. Loop thread."""
+        """Fill a reserved place. Call on the loop thread."""
         self._jobs.append(job)
         self._wake_one()
 
     def put_back(self, job: Job) -> None:
-        """Put a job back as the next one. Loop thread."""
+        """Put a job back as the next one. Call on the loop thread."""
         self._jobs.appendleft(job)
         self._wake_one()
 
     async def get(self) -> Job:
-        """Wait for the next job. Loop thread."""
+        """Wait for the next job. Call on the loop thread."""
         while not self._jobs:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -73,7 +71,7 @@ class MemoryQueue:
                 await waiter
             except asyncio.CancelledError:
                 self._looks(waiter)
-                if self._jobs:  # this worker had just been woken for one of them, so wake the next one
+                if self._jobs:  # this worker had just been woken for one of these jobs, so wake the next worker
                     self._wake_one()
                 raise
             self._looks(waiter)
@@ -87,7 +85,7 @@ class MemoryQueue:
             self._woken = None
 
     def _wake_one(self) -> None:
-        """Wake a worker, unless a woken one has not looked yet: that one wakes the next, if it leaves a job."""
+        """Wake a worker, unless a woken worker has not looked yet: that worker wakes the next if it leaves a job."""
         while self._waiters and self._woken is None:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -99,7 +97,7 @@ class MemoryQueue:
         self.cancel(job.size_bytes)
 
     def close(self) -> list[Job]:
-        """Return the jobs that no worker took, and release their places. Loop thread."""
+        """Return the jobs that no worker took, and release their places. Call on the loop thread."""
         left = list(self._jobs)
         self._jobs.clear()
         for job in left:

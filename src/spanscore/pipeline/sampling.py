@@ -1,4 +1,7 @@
-"""Sampling rates, rules and budget pacing decide which units are scored, and with which probability; with a preview. Pure."""
+"""Sampling rates, rules and budget pacing decide which units are scored, and with which probability. Pure.
+``R`` is a unit's random number, ``T`` the threshold of a rate: a unit is sampled if R ≥ T. ``π`` is its probability. A *step*
+is a 20th of a budget's window. *Upstream* is a head sampler, which dropped traces before they arrived.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from spanscore.config.judging import Budget, MetricCost
 from spanscore.config.sampling import HeadSampling, Rule, RuleCondition, head_shares
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
-from spanscore.core.span import SamplingContext, UnitKey
+from spanscore.core.span import InnerGroup, SamplingContext, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
 
 def matches(rule: Rule, facts: SamplingContext) -> bool:
-    """Whether a rule applies to a unit; an unknown fact counts as a match."""
+    """Whether a rule applies to a unit. A fact that is unknown counts as a match."""
     when = rule.when
     if when.workflow is not None and facts.name is not None and facts.name != when.workflow:
         return False
@@ -67,7 +70,7 @@ _HEX_DIGITS: Final = 14
 
 
 def threshold(rate: float) -> int:
-    """Return T for a rate in [0, 1]; 2**56, which no R reaches, for 0 alone."""
+    """Return T for a rate in [0, 1]. Only rate 0 has 2**56, which no R reaches."""
     return _SPACE - max(round(rate * _SPACE), rate > 0)
 
 
@@ -87,22 +90,22 @@ def decode_threshold(text: str) -> int | None:
 
 
 def thinned(t: int, upstream: int) -> int:
-    """Return the T of a share with T ``t`` of a share with T ``upstream``: the product of both probabilities.
+    """Return the T whose probability is the product of the probabilities of ``t`` and ``upstream``.
 
-    It is rounded so that no product becomes 0, because its weight would be infinite.
+    The probability is rounded so that no product becomes 0; the weight would be infinite.
     """
     return _SPACE - ((_SPACE - t) * (_SPACE - upstream) + _SPACE - 1) // _SPACE
 
 
 def upstream_of(trace_state: str) -> int | None:
-    """Return T of the sampler upstream, from ``ot=th``; None without it."""
+    """Return T of the sampler upstream, from ``ot=th``; None if the trace state has no ``ot=th``."""
     return decode_threshold(_ot_fields(trace_state).get("th", ""))
 
 
 def randomness_of_trace(trace_state: str, trace_id: int) -> int:
     """Return R of a trace, from ``ot=rv``, otherwise from its id."""
     rv = _ot_fields(trace_state).get("rv", "")
-    explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same format, but never shorter
+    explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # a threshold with all digits
     return trace_id % _SPACE if explicit is None else explicit
 
 
@@ -117,33 +120,33 @@ def _ot_fields(trace_state: str) -> dict[str, str]:
 STEPS: Final = 20
 """Number of steps in a window."""
 KEPT_BACK: Final = 0.05
-"""Share of a budget that is reserved: units may cost more than expected, or more units may come."""
+"""Share of a budget that is reserved, because units may cost more than expected, or more units may come."""
 _OF_THE_REST: Final = 0.25
-"""Share of the remaining money that is planned for in any case: a nearly spent window is thinned, not cut off."""
+"""Share of the remaining money that a step may always spend: a nearly spent window is thinned, not cut off."""
 _FASTEST_RISE: Final = 1.5
-"""Maximum rise of the factor per step, so that after a lull the next burst does not meet the full rate."""
+"""Maximum rise of the factor per step, so that a burst after little traffic does not meet the full rate."""
 _NEWEST: Final = 0.3
 """Weight of the newest step in the expected values."""
 
 
 @dataclass(eq=False, repr=False)
 class BudgetPacer:
-    """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Span thread.
+    """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Call on the span thread.
 
-    Without it only the beginning of a window is scored: a measured bias of 0.005 to 0.013 on a day's mean. So a window has 20
-    steps, and the factor is computed for each from the past alone. It is known before the unit, so the probability on every
-    score is the true one, and Hájek's mean stays unbiased.
+    Without the factor only the beginning of a window is scored: a measured bias of 0.005 to 0.013 on a day's mean. So a window
+    has 20 steps, and each has a factor that is computed from the past alone. A factor is known before the unit, so the
+    probability on every score is the true one, and Hájek's mean stays unbiased.
 
         factor = (money left − money under way) ÷ (expected units in the rest of the window × cost of a unit)
 
-    A step ends early if its share is spent: in a burst of five times the traffic, with more expensive units, a whole step takes
-    half of a window's money. In 25 simulated days with such bursts, this cut the units lost to a spent budget from 2 % to 0.05
-    %, and the bias of a day's mean from 0.005 to 0.000.
+    A step ends early if its share is spent: in a burst of five times the traffic, with more expensive units, a whole step
+    takes half of a window's money. In 25 simulated days with such bursts, this cut the units lost to a spent budget from 2 %
+    to 0.05 %, and the bias of a day's mean from 0.005 to 0.000.
 
     Attributes:
         budgets: this process's part of each budget; at least one.
         spending: the ledger of spent money.
-        under_way: returns metric → sampled units that are not done yet.
+        under_way: returns metric → number of sampled units without a score yet.
         clock: seconds since the epoch.
     """
 
@@ -156,8 +159,15 @@ class BudgetPacer:
     def __post_init__(self) -> None:
         self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
+    def change(self, budgets: Sequence[Budget]) -> None:
+        """Pace other budgets from now on. A budget of the same kind keeps the factor and the expected cost so far."""
+        self.budgets, paces = budgets, {pace.budget.kind: pace for pace in self._paces}
+        self._paces = [paces.get(budget.kind) or _BudgetPace(budget, self.clock()) for budget in budgets]
+        for pace, budget in zip(self._paces, budgets, strict=True):
+            pace.budget = budget
+
     def factors(self) -> list[float]:
-        """Return each budget's present factor, in their order. Any thread."""
+        """Return each budget's present factor, in their order. Thread-safe."""
         return [pace.factor for pace in self._paces]
 
     def factor(self, metric: str) -> float:
@@ -170,7 +180,7 @@ class BudgetPacer:
         return self._least(metric, self._paces)
 
     def count(self, metric: str, *, taken: bool) -> None:
-        """Count a unit that the rate samples without the factor; ``taken``: whether the lowered rate samples it, too."""
+        """Count a unit that the rate samples without the factor; ``taken`` is whether the lowered rate samples it, too."""
         for pace in self._paces:
             if pace.budget.holds_for(metric):
                 pace.count(metric, taken=taken)
@@ -181,7 +191,7 @@ class BudgetPacer:
 
 @dataclass(slots=True)
 class _RecentMean:
-    """A weighted mean: the newest part has the largest weight."""
+    """A weighted mean in which the newest part has the largest weight."""
 
     total: float = 0.0
     weight: float = 0.0
@@ -224,7 +234,7 @@ class _Demand:
 
 
 class _BudgetPace:
-    """One budget: its step, its factor and its expected cost."""
+    """The step, the factor and the expected cost of one budget."""
 
     def __init__(self, budget: Budget, now_s: float) -> None:
         self.budget = budget
@@ -237,7 +247,7 @@ class _BudgetPace:
         self._owed = 0.0
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the next step begins: by the clock, or because this step's share is spent; never if rates are not lowered."""
+        """Whether the next step begins, because of its time, or because this step's share is spent and rates are lowered."""
         is_spent = self._planned <= 0 and now_s > self._since_s
         return self.budget.lowers_rates and (is_spent or self._is_next(now_s))
 
@@ -289,10 +299,10 @@ class _BudgetPace:
 
 
 def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
-    """Return the largest factor at which all metrics cost no more than is left; infinite if no factor is needed.
+    """Return the largest factor at which all metrics together cost at most ``left``; infinite if no factor is needed.
 
     Args:
-        left: remaining money; the factor is 0 if it is 0 or less.
+        left: remaining money; if it is 0 or less, the factor is 0.
         wanted: for each metric the factor that other budgets allow, and its cost without a factor.
     """
     if left <= 0:
@@ -307,7 +317,7 @@ def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
 
 
 BUDGET: Final = "budget"
-"""Rule of a unit that only a budget kept from being sampled."""
+"""Rule of a unit that would be sampled without the budget."""
 FEEDBACK: Final = "feedback"
 """Rule of a unit that is judged because of a human label."""
 SUBMITTED: Final = "submitted"
@@ -323,7 +333,7 @@ class _Draw(NamedTuple):
     Attributes:
         r: R.
         upstream: T of the sampler upstream; 0 without one.
-        is_traces: whether R is the trace's own, which upstream also used.
+        is_traces: whether R is the random number of the trace, which upstream also used.
         upstream_by: source of ``upstream``, as in ``Decision.upstream_by``.
     """
 
@@ -333,37 +343,43 @@ class _Draw(NamedTuple):
     upstream_by: str = UNKNOWN
 
     def met(self, t: int) -> int:
-        """Return the T that R must reach for our share with T ``t``."""
+        """Return the T that R must reach, if ``t`` is the T of spanscore's own share."""
         return thinned(t, self.upstream) if self.is_traces else t
 
 
 class RateSampler:
     """One rate per metric, raised by the rules that match. Pure: same facts, same decision, on every replica and replay.
 
-    By the OpenTelemetry rule a unit is sampled if R ≥ T. Its probability is (2**56 − T) / 2**56, derived from T and never from
-    the configured rate. All metrics and rules share one R per unit, so a smaller rate samples a subset of a larger one's units.
+    By the OpenTelemetry rule a unit is sampled if R ≥ T. The probability is (2**56 − T) / 2**56, derived from T and never from
+    the configured rate. All metrics and rules share one R per unit, so a smaller rate samples a subset of a larger one's
+    units.
 
-    The probability of a score is over all traffic: upstream's share (``ot=th``, otherwise ``head_sampling_rate``) times ours,
-    for a trace's root and a unit with a remote parent alike. Without either, upstream's share is 1; ``Decision.upstream_by``
-    names the source of the share.
+    The probability of a score is over all traffic: upstream's share times spanscore's. Upstream's share is ``ot=th``,
+    otherwise ``head_sampling_rate``, otherwise 1; ``Decision.upstream_by`` names its source. This also holds for a unit with a
+    remote parent.
 
-    R is the trace's own only for the root of a trace that upstream sampled by it, and only if R meets the T of ``ot=th``.
-    Otherwise R is a keyed hash that only has to meet our T. Reasons: the Python SDK's stable ratio sampler keeps *low* trace
-    ids and writes no ``th``, so the id's bits would then score every trace or none; the Collector's tail sampler hashes ids as
-    well.
+    R is the trace's random number only for the root of a trace that upstream sampled by it, and only if R meets the T of
+    ``ot=th``. Otherwise R is a keyed hash that only has to meet spanscore's T. Reasons: the Python SDK's stable ratio sampler
+    keeps *low* trace ids and writes no ``th``, so the id's bits would then score every trace or none; the Collector's tail
+    sampler hashes ids as well.
 
     A session has its own R, the keyed hash of its raw id, so that all or none of its turns are sampled. Rules do not apply to
-    it, and upstream sampled its turns separately: its probability is our share alone.
+    sessions. The probability is spanscore's share alone, because upstream sampled its turns separately.
+
+    An inner unit has its own R, the keyed hash of its ids, and the rate of its entry. It exists only below a recorded root, so
+    its probability is the product of both: that of the root, with facts that its start cannot have counted as matching, and the
+    rate.
 
     Attributes:
-        gate_metrics: metrics with scores that rules read.
+        condition_metrics: metrics with scores that rules read.
 
     Args:
         rates: metric → rate in [0, 1].
         sessions: metric → share of sessions that it scores, [0, 1].
+        inner: entry of ``units.also`` → share of its units below recorded roots that its metrics score, [0, 1].
         rules: the largest matching rate wins; the metric's own rate is the minimum.
         key: key of the hash; at most 64 bytes.
-        pacer: lowers the rates so that budgets last; None: no budget.
+        pacer: lowers the rates so that budgets last; None = no budget.
         feedback_rate: share of units that are kept for feedback, [0, 1].
         head_sampling_rate: share of traces without ``ot=th`` that arrived here, (0, 1]; or ``by_service`` and ``default``.
         service: returns the name of this process's service, for units without their own resource.
@@ -377,6 +393,7 @@ class RateSampler:
         rates: Mapping[str, float],
         *,
         sessions: Mapping[str, float] = MappingProxyType({}),
+        inner: Mapping[InnerGroup, float] = MappingProxyType({}),
         rules: Sequence[Rule] = (),
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
@@ -391,10 +408,11 @@ class RateSampler:
             raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
         self._rates = dict(rates)
         self._sessions = dict(sessions)
+        self._inner = dict(inner)
         most = max(sessions.values(), default=0.0)
         self._session_threshold = threshold(most) if most > 0 else None
         self._rules = tuple(rules)
-        self.gate_metrics = frozenset(rule.when.score.metric for rule in rules if rule.when.score is not None)
+        self.condition_metrics = frozenset(rule.when.score.metric for rule in rules if rule.when.score is not None)
         self._pacer = pacer
         by_service, default = head_shares(head_sampling_rate)
         self._upstream = threshold(default), CONFIGURED if default < 1 else UNKNOWN
@@ -413,13 +431,16 @@ class RateSampler:
             facts.conversation_id is None or self.wants_session(facts.conversation_id)
         ):
             return True
-        t = self._most_threshold
-        if self._rules:
-            t = threshold(max(self._most, *(rule.rate for rule in self._rules if matches(rule, facts)), 0.0))
+        t = self._highest(facts) if self._rules else self._most_threshold
         if not facts.trace_state:  # the usual case, on the application's thread
-            return self._hashed(facts) >= t
+            return self._hash_facts(facts) >= t
         draw = self._draw(facts)
         return draw.r >= draw.met(t)
+
+    def records_root(self, facts: SamplingContext) -> bool:
+        """Whether a closed unit was recorded for a metric of units, by the facts of its start; every receiver agrees."""
+        draw = self._draw(facts)
+        return draw.r >= draw.met(self._at_start(facts))
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
         """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
@@ -433,22 +454,42 @@ class RateSampler:
         return self._hash_of(trace_id) >= self._most_threshold
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """Decide for one metric, once, when the unit closes; unknown facts count as matches.
+        """Decide for one metric, once, when the unit closes. Rules with unknown facts count as matching.
 
-        A unit that only a budget kept from being sampled has the rule ``budget``. A decision of another process is final.
+        A unit that would be sampled without the budget has the rule ``budget``. A decision of another process is final.
         """
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
+        if facts.inner is not None:
+            return self._decide_inner(facts, self._inner[facts.inner], metric)
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if matches(rule, facts)]
-        rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no needless rule
-        return self._paced(self._draw(facts), metric, rate, rule, tuple(rates))
+        rule, rate = max(rates, key=itemgetter(1))  # of equal rates the first: the metric's own, then rules in order
+        return self._decide_paced(self._draw(facts), metric, rate, rule, tuple(rates))
 
-    def _paced(
+    def _decide_inner(self, facts: SamplingContext, rate: float, metric: str) -> Decision:
+        root = self._draw(facts)
+        recorded = thinned(self._at_start(facts), root.upstream)
+        r = self._hash_of(b"inner/" + facts.key.trace_id.to_bytes(16, "big") + facts.key.span_id.to_bytes(8, "big"))
+        return self._decide_paced(_Draw(r, recorded, False, root.upstream_by), metric, rate, BASE, ((BASE, rate),))
+
+    def _at_start(self, facts: SamplingContext) -> int:
+        """Return the T with which a root is recorded: no receiver has the other facts of the closed unit at its start."""
+        if not self._rules:
+            return self._most_threshold
+        return self._highest(
+            facts._replace(status=None, duration_ns=None, any_error=None, tool_calls=None, models=None, scores=None)
+        )
+
+    def _highest(self, facts: SamplingContext) -> int:
+        """Return the T of the largest rate that a metric may still have."""
+        return threshold(max(self._most, *(rule.rate for rule in self._rules if matches(rule, facts)), 0.0))
+
+    def _decide_paced(
         self, draw: _Draw, metric: str, rate: float, rule: str, rates: tuple[tuple[str, float], ...]
     ) -> Decision:
         take = draw.r >= draw.met(threshold(rate))
-        if self._pacer is not None and take and metric not in self.gate_metrics:  # gate metrics ask no judge
+        if self._pacer is not None and take and metric not in self.condition_metrics:  # condition metrics ask no judge
             rate *= self._pacer.factor(metric)
             take = draw.r >= draw.met(threshold(rate))
             self._pacer.count(metric, taken=take)
@@ -460,11 +501,11 @@ class RateSampler:
         return any(matches(rule, facts) for rule in self._rules)
 
     def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
-        """Sample a submitted unit; its probability is the upstream sampler's."""
+        """Sample a submitted unit with the probability of the upstream sampler."""
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
 
     def for_feedback(self, facts: SamplingContext) -> Decision:
-        """Decide by the same random number whether a unit is kept for feedback."""
+        """Decide whether a unit is kept for feedback, by the random number that also decides on sampling."""
         draw, rate = self._draw(facts), self._feedback_rate
         return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
 
@@ -477,7 +518,7 @@ class RateSampler:
         """Decide on a session for one metric, at the metric's own rate, lowered by budgets."""
         draw = _Draw(self._of_session(conversation_id), 0, False)
         base = self._sessions.get(metric, 0.0)
-        return self._paced(draw, metric, base, BASE, ((BASE, base),))
+        return self._decide_paced(draw, metric, base, BASE, ((BASE, base),))
 
     def _of_session(self, conversation_id: str) -> int:
         return self._hash_of(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
@@ -489,12 +530,12 @@ class RateSampler:
             if self._upstream_of_service:
                 name = self._service() if facts.service_name is None else facts.service_name
                 upstream, by = self._upstream_of_service.get(name, self._upstream)
-            return _Draw(self._hashed(facts), upstream, False, by)
+            return _Draw(self._hash_facts(facts), upstream, False, by)
         if facts.is_trace_root and (r := randomness_of_trace(facts.trace_state, facts.key.trace_id)) >= upstream:
             return _Draw(r, upstream, True, STATED)
-        return _Draw(self._hashed(facts), upstream, False, STATED)
+        return _Draw(self._hash_facts(facts), upstream, False, STATED)
 
-    def _hashed(self, facts: SamplingContext) -> int:
+    def _hash_facts(self, facts: SamplingContext) -> int:
         trace_id, span_id = facts.sampled_by or facts.key
         is_root = facts.is_trace_root
         return self._hash_of(
@@ -527,18 +568,18 @@ _LOOKS_AT: Final[Mapping[str, str]] = {
     "score": "scores",
     "metadata": "metadata",
 }
-"""Field of a rule's condition → the fact that it reads."""
+"""Field of a rule's condition → the fact that the field is compared with."""
 
 
 @dataclass(slots=True)
-class TakerCount:
-    """Counts of units for a rule, a metric's own rate, or a metric.
+class SamplingCount:
+    """Counts the units of a rule, of the metrics' own rates, or of a metric.
 
     Attributes:
-        matched: units to which it applies.
-        taken: units that it samples; a unit that several rules match counts only for the rule with the largest rate.
+        matched: number of units to which it applies.
+        taken: number of units that it samples. A unit that several rules match counts for the rule with the largest rate.
         expected: expected number of units that it samples: the sum of the probabilities.
-        unknown: units with unknown facts for its condition; they are in no other count.
+        unknown: number of units with unknown facts for its condition; no other count includes these units.
     """
 
     matched: int = 0
@@ -555,7 +596,7 @@ class TakenUnit:
         key: the unit.
         name: name of the workflow, agent or model; empty if unknown.
         began_ns: nanoseconds since the epoch; None if unknown.
-        taken: metric → the rule that samples it, and the probability among all traffic, (0, 1].
+        taken: metric → (the rule that samples the unit, its probability in all traffic, (0, 1]).
     """
 
     key: UnitKey
@@ -573,14 +614,14 @@ class PreviewTally:
         key: key of the hash, as in `RateSampler`.
         head_sampling_rate: share of traces that arrived here, as in `RateSampler`.
         service: returns the name of this process's service, as in `RateSampler`.
-        metadata: metadata keys that the units have; None: all keys.
+        metadata: metadata keys that the units have; None = all keys.
 
     Attributes:
         units: number of counted units.
         taken: number of units that a metric samples.
-        rules: name → its counts; ``base``, a metric's own rate, is the first.
-        metrics: metric → its counts.
-        scores: (rule, metric) → units that the metric samples by the rule.
+        rules: name → counts; ``base``, the metrics' own rates, is the first.
+        metrics: metric → counts.
+        scores: (rule, metric) → number of units that the metric samples by the rule.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1].
@@ -603,8 +644,8 @@ class PreviewTally:
         self._sampler(())  # rejects invalid rates
         self._named: dict[str, list[TakenUnit]] = {}  # rule → the first units that it samples
         self.units = self.taken = 0
-        self.rules = {name: TakerCount() for name in (BASE, *(rule.name for rule in rules))}
-        self.metrics = {name: TakerCount() for name in rates}
+        self.rules = {name: SamplingCount() for name in (BASE, *(rule.name for rule in rules))}
+        self.metrics = {name: SamplingCount() for name in rates}
         self.scores: Counter[tuple[str, str]] = Counter()
 
     def add(self, facts: SamplingContext, began_ns: int | None = None) -> Mapping[str, Decision]:
@@ -616,31 +657,34 @@ class PreviewTally:
         self.units += 1
         self._count_matches(held)
         self._count_taken(decisions)
-        takers = {name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take}
-        if takers:
+        chosen_by = {
+            name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take
+        }
+        if chosen_by:
             self.taken += 1
-            unit = TakenUnit(facts.key, facts.name or "", began_ns, takers)
-            for rule in {rule: None for rule, _ in takers.values()}:
+            unit = TakenUnit(facts.key, facts.name or "", began_ns, chosen_by)
+            for rule in {rule: None for rule, _ in chosen_by.values()}:
                 kept = self._named.setdefault(rule, [])
                 if len(kept) < _NAMED:
                     kept.append(unit)
         return decisions
 
     def named(self) -> tuple[TakenUnit, ...]:
-        """Return ten sampled units, some of each rule, in the order of their start."""
-        # The first unit of each rule, then the second of each, each unit once, so that every rule is represented.
+        """Return at most ten sampled units, some of each rule, in the order of their start."""
+        # The first unit of each rule, then the second of each rule, so that every rule is represented. Each unit is named
+        # once.
         units = (unit for unit in chain.from_iterable(zip_longest(*self._named.values())) if unit is not None)
         first = islice({unit.key: unit for unit in units}.values(), _NAMED)
         return tuple(sorted(first, key=lambda unit: unit.began_ns or 0))
 
     def unlisted(self, rule: Rule) -> tuple[str, ...]:
-        """Return the metadata keys that a rule reads and the units do not have."""
+        """Return the metadata keys that a rule reads and that the units do not have."""
         if self._metadata is None:
             return ()
         return tuple(key for key in rule.when.metadata or {} if key not in self._metadata)
 
     def _sampler(self, unknown: tuple[int, ...]) -> RateSampler:
-        """Return a sampler without the rules with unknown conditions, because it would apply them to every unit."""
+        """Return a sampler without the rules whose conditions are unknown; a sampler applies such a rule to every unit."""
         if unknown not in self._samplers:
             rules = [rule for place, rule in enumerate(self._given) if place not in unknown]
             self._samplers[unknown] = self._make(rules=rules)
@@ -649,14 +693,14 @@ class PreviewTally:
     def _count_matches(self, held: Sequence[bool | None]) -> None:
         by_name = dict[str, bool | None]({BASE: True})
         for rule, holds in zip(self._given, held, strict=True):
-            known = by_name.get(rule.name, False)  # two rules may have one name
-            by_name[rule.name] = True if known or holds else None if None in (known, holds) else False
+            matched_before = by_name.get(rule.name, False)  # two rules may have one name
+            by_name[rule.name] = True if matched_before or holds else None if None in (matched_before, holds) else False
         for name, holds in by_name.items():
             self.rules[name].matched += holds is True
             self.rules[name].unknown += holds is None
 
     def _count_taken(self, decisions: Mapping[str, Decision]) -> None:
-        shares, takers = dict[str, float](), set[str]()
+        shares, rules_taken = dict[str, float](), set[str]()
         for metric, decision in decisions.items():
             share = min(1.0, decision.probability / decision.upstream)  # among the units that upstream sampled
             count, rule = self.metrics[metric], decision.rule
@@ -665,13 +709,13 @@ class PreviewTally:
             count.expected += share
             self.scores[rule, metric] += decision.take
             shares[rule] = max(share, shares.get(rule, 0.0))  # all metrics share a unit's random number
-            takers |= {rule} if decision.take else set()
+            rules_taken |= {rule} if decision.take else set()
         for rule, share in shares.items():
-            self.rules[rule].taken += rule in takers
+            self.rules[rule].taken += rule in rules_taken
             self.rules[rule].expected += share
 
     def _holds(self, rule: Rule, facts: SamplingContext) -> bool | None:
-        """Return whether a rule applies to a unit; None if a fact that it reads is unknown, and the others match."""
+        """Return whether a rule applies to a unit; None if a fact that the rule reads is unknown, and its other facts match."""
         if rule.when.score is not None and rule.when.score.metric not in (facts.scores or {}):
             facts = facts._replace(scores=None)
         if self.unlisted(rule):

@@ -34,19 +34,19 @@ from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue
 
 _REMEMBERED: Final = 10
-"""Remembered ids per session that may be gathered, because most sessions are not sampled: 0.1 kB each."""
+"""Number of remembered ids for each session that may be gathered, because most sessions are not sampled. 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
-"""A key in flight during a shutdown, until the last session is out."""
+"""A key that is in flight during a shutdown, until the last session is exported."""
 
 
 class _InWork(NamedTuple):
-    """A session that is being scored, after its end or before.
+    """A session that is being scored: at its end, or provisionally before it.
 
     Attributes:
         key: key in the ledger of sessions.
-        provisional: turns so far; 0: it has ended.
-        units: its last turns; a flush that waits for one of them also waits for the session's scores.
+        provisional: number of turns so far if the scores are provisional; 0 after its end.
+        units: latest turns of the session; a flush that waits for one of these turns also waits for the session's scores.
     """
 
     key: UnitKey
@@ -61,22 +61,24 @@ class _InWork(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class SessionPipeline(Population):
-    """Gathers turns, decides on sessions and settles them. Span thread, except for ``ids``, ``end`` and ``noticed``.
+    """Gathers turns, decides on sessions and settles them.
+
+    Call on the span thread; ``ids``, ``end`` and ``noticed`` may be used on any thread.
 
     Attributes:
         metrics: names of the metrics that score sessions; may be empty.
         table: gathers the turns of sessions.
         sampler: decides on each session that has ended or is scored provisionally.
         queue: the scorer's queue.
-        lanes: the queue's lanes.
+        account_quotas: quotas of the queue's places.
         handover: passes sampled sessions to the loop.
         post: runs a call on the span thread.
-        on_the_way: conversation's id, None: any → ended units that may still become its turns.
-        shown: conversation's id → its exported form; None: it is not exported.
+        possible_turns: conversation's id (None = any) → ended units that may still become turns of it.
+        shown: conversation's id → its exported form; None if it is not exported.
         max_open: sessions that may be gathered at once.
-        clock: seconds, the loop's.
+        clock: the event loop's clock, in seconds.
         clock_ns: time of the span thread, nanoseconds.
-        ids: ids of open sessions. Any thread.
+        ids: ids of open sessions. Thread-safe.
         ended: kind of end → sessions.
         without_id: units without a conversation id.
         notes: remarks on scores of sessions, for ``status()``.
@@ -88,10 +90,10 @@ class SessionPipeline(Population):
     table: SessionTable
     sampler: RateSampler
     queue: Queue
-    lanes: AccountQuotas
+    account_quotas: AccountQuotas
     handover: Callable[[Sequence[SampledUnit]], None]
     post: Callable[[Callable[[], None]], None]
-    on_the_way: Callable[[str | None], Collection[UnitKey]]
+    possible_turns: Callable[[str | None], Collection[UnitKey]]
     shown: Callable[[str], str | None] = lambda session_id: session_id
     max_open: int = 10_000
     clock: Callable[[], float] = monotonic
@@ -112,18 +114,18 @@ class SessionPipeline(Population):
         self._leaving: deque[tuple[int, _InWork]] = deque()
 
     def end(self, session_id: str) -> bool:
-        """End an open session when its ended units are in. False: no open session has this id. Does not block."""
-        known = self.ids.end(session_id)
-        if known:
+        """End an open session when its ended units have arrived. Returns False if the id is not open. Does not block."""
+        is_open = self.ids.end(session_id)
+        if is_open:
             self.post(lambda: self._end_when_whole(session_id))
-        return known
+        return is_open
 
     def is_interested(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
         return self.sampler.wants_session(facts.conversation_id or "")
 
     def noticed(self, facts: SamplingContext) -> None:
-        """Count a unit without a conversation; with its first turn, a session that no metric samples. Any thread."""
+        """Count a unit that has no conversation id, and, at its first turn, a session that no metric samples. Thread-safe."""
         if facts.conversation_id == "":
             self.without_id += 1
         elif facts.conversation_id is not None and not self.is_interested(facts):
@@ -135,27 +137,27 @@ class SessionPipeline(Population):
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self.clock_ns()
         if unit.shared:
             self.ids.share(session_id, unit.shared)
-        self.ids.seen(session_id, now_ns if root is None else root.start_ns)
+        self.ids.record_arrival(session_id, now_ns if root is None else root.start_ns)
         end_ns = now_ns if root is None else root.end_ns
         stream = self.stream_of(facts.key)
         turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
         self._begin_each(self.table.take(turn, now_ns))
 
     def tick(self, now_ns: int) -> None:
-        """End sessions that are idle for too long, and announced ends of sessions that are now whole."""
+        """End sessions that are idle for too long, and sessions that ``end`` announced and whose units have arrived."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
-            waiting &= {*self.on_the_way(session_id)}
+            waiting &= {*self.possible_turns(session_id)}
             if not waiting:
                 del self._ending[session_id]
                 self._end(session_id, now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Return the time at which the next session becomes idle for too long; None without an open one."""
+        """Return the time at which the next session becomes idle for too long; None if no session is open."""
         return self.table.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the ended sessions that are not out yet, with their turns."""
+        """Return the ended sessions whose scores are not exported yet, with their turns."""
         while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self._leaving.popleft()
         waiting = {session_key(session_id) for session_id in self._ending if session_id is not None}
@@ -164,21 +166,21 @@ class SessionPipeline(Population):
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
 
     def end_all(self) -> None:
-        """End every session when the ended units are in, at a shutdown."""
+        """End every session when the ended units have arrived, at a shutdown."""
         self._over = True
-        self._ending[None] = {*self.on_the_way(None)}
+        self._ending[None] = {*self.possible_turns(None)}
         self.tick(self.clock_ns())
 
     def give_up(self) -> None:
         """End every session as ``shutdown``."""
         self._over = True
-        for session in self.table.close_all(self.clock_ns()):
+        for session in self.table.close_all():
             if _work_of(session.unit).counts:
                 self._enter(session)
         self._ending.clear()
         self._at_work.clear()
         for key in self.end_open():
-            self.lanes.leave(key)
+            self.account_quotas.leave(key)
 
     def take_over(self, job: Job) -> None:
         """Accept a session from another process."""
@@ -189,20 +191,20 @@ class SessionPipeline(Population):
         if work.counts:
             self.enter(work.key, job.decisions)
             self.ledger.belongs(job.unit)
-            self.lanes.enter(work.key, job.decisions, job.size_bytes)
+            self.account_quotas.enter(work.key, job.decisions, job.size_bytes)
 
     def settle(self, result: JobResult) -> None:
         """Count and emit the scores of a session."""
         unit, work = result.unit, _work_of(result.unit)
         open_ones = self._at_work.get(work)
-        if open_ones is None:  # it was given up
+        if open_ones is None:  # the work was abandoned
             return
         scores = [score for score in result.scores if score.metric in open_ones]
         open_ones -= {score.metric for score in scores}
         if work.counts:
             for score in scores:
                 self.ledger.settle(work.key, score.metric, score.outcome, score.source)
-            self.lanes.settle(work.key, [score.metric for score in scores])
+            self.account_quotas.settle(work.key, [score.metric for score in scores])
         self.notes.scored(unit.key, scores)
         log_failures(scores)
         self.emit(unit, scores)
@@ -210,25 +212,23 @@ class SessionPipeline(Population):
             del self._at_work[work]
             if work.counts:
                 self.ledger.settle_all(work.key, result.rest)
-                self.lanes.leave(work.key)
-            self._leaving.append((self.hold.queued, work))  # it is out when everything queued so far is exported
+                self.account_quotas.leave(work.key)
+            self._leaving.append((self.hold.queued, work))  # exported when everything queued so far is exported
 
     def _end_when_whole(self, session_id: str) -> None:
-        self._ending[session_id] = {*self.on_the_way(session_id)}
+        self._ending[session_id] = {*self.possible_turns(session_id)}
         self.tick(self.clock_ns())
 
     def _end(self, session_id: str | None, now_ns: int) -> None:
         if session_id is None:
-            self._begin_each(self.table.close_all(now_ns))
-        elif (ended := self.table.end(session_id, now_ns)) is not None:
+            self._begin_each(self.table.close_all())
+        elif (ended := self.table.end(session_id)) is not None:
             self._begin_each([ended])
         else:  # no metric samples it, or no turn arrived
-            self.ids.ended(session_id, 0)
+            self.ids.record_end(session_id, 0)
 
     def _named(self, unit: Unit, session_id: str) -> SpanData | None:
-        """Return the turn's root with an exportable conversation id; spans of other instrumentations have the raw id, or
-        none.
-        """
+        """Return the turn's root with an exportable conversation id; spans of other instrumentations have the raw id."""
         root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
@@ -254,14 +254,14 @@ class SessionPipeline(Population):
         work = _work_of(session.unit)
         if not work.provisional:
             root = session.unit.root
-            self.ids.ended(session.id, 0 if root is None else root.start_ns)
+            self.ids.record_end(session.id, 0 if root is None else root.start_ns)
         taken = self._enter(session) if work.counts else self._taken(session)
         if work in self._at_work or not taken:
             return
-        if (why := session.whole or self._why_rejected(session.id)) is not None:
+        if why := self._why_incomplete(session):
             self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
             return
-        roomy = self.lanes.with_room(taken)
+        roomy = self.account_quotas.with_room(taken)
         held = size_bytes_of(session.unit, session.samples)
         if not roomy or not self.queue.reserve(held):
             self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
@@ -269,9 +269,11 @@ class SessionPipeline(Population):
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
 
-    def _why_rejected(self, session_id: str) -> str | None:
-        outcome = self.ids.why_missed(session_id)
-        return None if outcome is None else f"a turn of the conversation was rejected: {outcome}"
+    def _why_incomplete(self, session: EndedSession) -> str | None:
+        missed = self.ids.why_missed(session.id)
+        return session.why_incomplete or (
+            None if missed is None else f"a turn of the conversation was rejected: {missed}"
+        )
 
     def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
         try:
@@ -279,12 +281,12 @@ class SessionPipeline(Population):
         except Exception:
             self.queue.cancel(held)
             raise
-        self._at_work[work] = set(chosen)  # its scores arrive on this thread, so not before
+        self._at_work[work] = set(chosen)  # set after the start is early enough, because scores arrive on this thread
         if work.counts:
-            self.lanes.enter(work.key, chosen, held)
+            self.account_quotas.enter(work.key, chosen, held)
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
-        """Make an ended session eligible; return the decisions of the metrics that sample it, and end the others."""
+        """Make an ended session eligible; return the decisions of the metrics that sample it, and end the other metrics."""
         self.ended[session.end] += 1
         if not (own := self._own(session.id)):
             return {}
@@ -298,7 +300,7 @@ class SessionPipeline(Population):
         return taken
 
     def _own(self, session_id: str) -> Collection[str]:
-        """Return the metrics that score a conversation here, without those of other scorers of the process."""
+        """Return the metrics that score a conversation here; metrics that another scorer of the process scores are left out."""
         shared = self.ids.shared(session_id)
         return [name for name in self.metrics if name not in shared] if shared else self.metrics
 

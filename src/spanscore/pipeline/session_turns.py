@@ -1,11 +1,11 @@
-"""Joins turns, in any order, into the messages of a conversation, each once; and remembers ended conversations.
+"""Joins turns, in any order, into a conversation that has each message once; and remembers ended conversations.
 
     gathered so far     H1 A1 H2 A2
-    the turn            H1 A1 H2 A2 H3 A3      has the whole history: it replaces the gathered messages
-                              H2 A2 H3 A3      has a part of it: its last exchange is appended
-                                    H3 A3      has no history: it is appended
+    the turn            H1 A1 H2 A2 H3 A3      has the whole history, and replaces the gathered messages
+                              H2 A2 H3 A3      has a part of the history: the last exchange is appended
+                                    H3 A3      has no history, and is appended
 
-The history is found by comparing texts, never lengths. The last exchange of a turn, from its human message on, is its own, even
+The history is found by comparing texts, never lengths. The last exchange of a turn, from its human message on, is new, even
 if an earlier exchange has the same texts. Exceptions:
 
 - If the last gathered exchange was interrupted, a turn replaces it if its own exchange begins with the same messages.
@@ -25,8 +25,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
+from spanscore.core.codecs.sample_images import add_images, with_keys
 from spanscore.core.codecs.text import jsonable
-from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, ToolMessage
+from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Samples, ToolMessage
 from spanscore.core.score import Outcome
 from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
 
@@ -46,9 +47,9 @@ class Segment:
             them.
         own: index in ``marks`` of the turn's own exchange; the history is before it.
         own_message: index of the turn's own exchange among the messages.
-        exchanges: number of human messages; consecutive ones count as one.
+        exchanges: number of human messages; consecutive human messages count once.
         is_open: whether the last message has no answer, because the run was interrupted.
-        brought: whether the turn contained all messages gathered before it.
+        brought: whether the turn contained all messages that were gathered before.
     """
 
     end_ns: int
@@ -66,7 +67,7 @@ class Segment:
         return _MESSAGES.validate_json(self.content)
 
     def cut(self, start: int, end: int | None = None) -> Segment:
-        """Return a segment of some of its messages."""
+        """Return a segment of the messages from ``start`` to before ``end``."""
         return _segment(self.messages()[start:end], self.end_ns)
 
 
@@ -85,15 +86,14 @@ def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
     shown = sum(segment.count for segment in gathered)
-    if shown > covered and shown > (
-        after := _after(turn, covered)
-    ):  # the gathered messages have tool calls that the history lacks
+    # The gathered messages may have tool calls that the history lacks.
+    if shown > covered and shown > (after := _after(turn, covered)):
         return [*gathered, replace(turn.cut(after), brought=True)]
     return [replace(turn, brought=turn.exchanges > 1)]
 
 
 def messages_in(gathered: Iterable[Segment]) -> list[Message]:
-    """Return the messages of a conversation, without tool results that no message called."""
+    """Return the messages of a conversation, without tool results for which there is no call."""
     kept: list[Message] = []
     caller: AIMessage | None = None
     for message in chain.from_iterable(segment.messages() for segment in gathered):
@@ -144,7 +144,7 @@ def _plain(message: Message) -> dict[str, Any]:
 
 
 def _exchanges(messages: Sequence[Message]) -> list[int]:
-    """Return the indexes at which exchanges begin, each with one human message or several."""
+    """Return the indexes at which exchanges begin. An exchange has one human message or several in a row."""
     human = [isinstance(message, HumanMessage) for message in messages]
     return [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
 
@@ -158,10 +158,10 @@ def _mark(message: Message) -> int | None:
 
 
 def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
-    """Return the number of a history's texts that cover all gathered ones; None if the history does not cover them.
+    """Return the number of a history's texts that cover all gathered texts; None if the history does not cover them.
 
-    A history that covers them begins with the same text and has the rest in order. It may have texts in between, because a
-    turn's sample has only the last of several texts of an assistant.
+    A history that covers the gathered texts begins with the first of them and has the others in order. It may have further
+    texts in between, because a turn's sample has only the last of several texts of an assistant.
     """
     if gathered and (not history or history[0] != gathered[0]):
         return None
@@ -181,7 +181,7 @@ def _after(turn: Segment, spoken: int) -> int:
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
-    """Whether a turn continues an exchange without an answer: it begins with the same messages, tool calls included."""
+    """Whether a turn continues an exchange without an answer. Such a turn begins with the same messages and tool calls."""
     unanswered = before.marks[before.own :]
     if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
         return False
@@ -202,12 +202,12 @@ def _answers(message: ToolMessage, caller: AIMessage) -> bool:
 
 
 _KEY_BITS: Final = (1 << 60) - 1
-"""An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+"""An int of 60 bits takes 32 bytes of memory, an int of 64 bits takes 48."""
 _TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
 _HEAD_BITS: Final = 32
 _SLACK: Final = 8
-"""An eighth is removed at once: deleting one first item of a dict at a time would walk over all earlier gaps each time."""
+"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class PastSession(NamedTuple):
@@ -227,13 +227,13 @@ class PastSession(NamedTuple):
 
 
 class PastSessions:
-    """Remembers ended conversations, 120 to 170 bytes each, so that one that goes on is a revision and not a second
-    observation.
+    """Remembers ended conversations, 120 to 170 bytes each. A conversation that goes on is then a revision, not a new one.
 
     Python's hash of bytes is keyed per process: ids cannot be made to collide, and collide by chance once in 10¹² look-ups.
 
     Args:
-        most: minimum number of remembered conversations, the last to end; the maximum is an eighth more.
+        most: minimum number of remembered conversations; the latest ended conversations are remembered. The maximum is an
+            eighth more.
     """
 
     def __init__(self, most: int) -> None:
@@ -244,7 +244,7 @@ class PastSessions:
         return len(self._past)
 
     def add(self, key: UnitKey, past: PastSession) -> None:
-        """Remember a conversation that has ended, also again."""
+        """Remember a conversation that has ended, for the first time or again."""
         exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
         packed = (past.revision << _TIME_BITS) + past.end_ns
         packed = (packed << _EXCHANGE_BITS) + exchanges
@@ -273,7 +273,7 @@ _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "
 _TIME: Final = (1 << 64) - 1
 _HEAD: Final = (1 << 32) - 1
 _SESSION_BYTES: Final = 1_300
-"""Bytes of a session with its place in the table and its last turn's span, without the parts that are counted."""
+"""Bytes of a session with its place in the table and its last turn's span, without segments, links and attributes."""
 _SEGMENT_BYTES: Final = 280
 _LINK_BYTES: Final = 80
 _ATTRIBUTE_BYTES: Final = 120
@@ -288,8 +288,8 @@ class Turn(NamedTuple):
         root: root span without content; None if it never arrived.
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
-            one is missing until a later turn continues it.
-        stream: stream that has all turns of its conversation, such as a Kafka partition; None: no such stream.
+            turn is missing until a later turn continues it.
+        stream: stream that has all turns of its conversation, such as a Kafka partition; None = no such stream.
     """
 
     id: str
@@ -306,14 +306,14 @@ class OpenSession:
 
     Attributes:
         id: the application's own id of the conversation.
-        past: its previous end; None if it has not ended before, or that was forgotten.
+        past: previous end of the conversation; None if it has not ended before, or its end was forgotten.
         last_ns: arrival of its latest turn.
         held_bytes: approximate size.
         units: number of turns that arrived.
         unscored: turns that arrived since it was last scored.
         brings: whether its latest turn contained the whole history; None if unknown.
         stream: stream of its first turn.
-        piece: why other processes may have turns of it; empty: every turn arrived here.
+        why_partial: why other processes may have turns of it; empty if every turn arrived here.
     """
 
     id: str
@@ -325,11 +325,15 @@ class OpenSession:
     unscored: int = 0
     brings: bool | None = None
     stream: Hashable = None
-    piece: str = ""
+    why_partial: str = ""
     _segments: list[Segment] = field(default_factory=list)
     _links: list[bytes] = field(default_factory=list)
     _root: SpanData | None = None
     _references: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _tools: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # name → end of its latest turn, and the definition
+    _images: dict[str, Image] = field(default_factory=dict)  # key in the messages → image
     _gap: tuple[int, Outcome] | None = None  # end and outcome of the latest turn without a sample
     _waits_ns: int = -1  # end of the latest interrupted turn; -1 = none was interrupted
 
@@ -345,7 +349,7 @@ class OpenSession:
 
     @property
     def turns(self) -> int:
-        """Number of turns, with turns of other processes that are in later histories."""
+        """Number of turns, including turns of other processes that later histories contain."""
         return max(self.units, self.exchanges)
 
     @property
@@ -369,18 +373,28 @@ class OpenSession:
             self._waits_ns = max(self._waits_ns, turn.end_ns)
         elif outcome is not None and outcome is not Outcome.FILTERED:
             self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
-        elif outcome is None and (segment := segment_of(turn.samples, turn.end_ns)):
-            self._insert(segment)
-            self._refer(turn)
+        elif outcome is None:
+            self._gather(turn)
         self.held_bytes = self._size()
 
-    def incomplete(self, *, heals: bool) -> str | None:
-        """Return why turns are missing; None if all are present.
+    def _gather(self, turn: Turn) -> None:
+        conversation = turn.samples.multi_turn or turn.samples.single_turn
+        if conversation is None:
+            return
+        keyed, images = with_keys(conversation)
+        segment = segment_of(Samples.of(keyed), turn.end_ns)
+        if segment is not None:
+            self._images |= images
+            self._insert(segment)
+            self._refer(turn)
+
+    def incomplete(self, *, history_fills_gaps: bool) -> str | None:
+        """Return why turns are missing; None if all turns are present.
 
         Args:
-            heals: whether a later history replaces a turn without a sample.
+            history_fills_gaps: whether the history in a later turn replaces a turn without a sample.
         """
-        if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
+        if self._gap is not None and not (history_fills_gaps and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
         if self._waits_ns > max((segment.end_ns for segment in self._segments), default=-1):
             return "the last turn of the conversation was interrupted, and has not been resumed"
@@ -402,11 +416,13 @@ class OpenSession:
         return Unit(links[-1], spans, revision=self.revision, session=session)
 
     def samples(self) -> Samples:
-        """Return the conversation, with the latest of each reference; an outcome if it has no messages."""
+        """Return the conversation, with the latest value of each reference field; an outcome if it has no messages."""
         messages = messages_in(self._segments)
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
-            return Samples(multi_turn=MultiTurnSample(user_input=messages, **references))
+            tools = [json.loads(text) for _, text in self._tools.values()] or None
+            conversation = MultiTurnSample(user_input=messages, tools=tools, **references)
+            return Samples.of(add_images(conversation, lambda: self._images))
         if self._gap is None and self._waits_ns < 0:
             return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
@@ -451,23 +467,29 @@ class OpenSession:
                 if reference is not None:
                     entry = turn.end_ns, json.dumps(jsonable(reference))
                     self._references[name] = max(self._references.get(name, entry), entry)
+        conversation = turn.samples.multi_turn
+        for tool in () if conversation is None else conversation.tools or ():
+            entry = turn.end_ns, json.dumps(jsonable(tool.model_dump()))
+            self._tools[tool.name] = max(self._tools.get(tool.name, entry), entry)
 
     def _size(self) -> int:
         attributes = {} if self._root is None else self._root.attributes
         texts = [self.id, *(value for value in attributes.values() if isinstance(value, str))]
         segments = sum(_SEGMENT_BYTES + len(segment.content) + 8 * len(segment.marks) for segment in self._segments)
-        references = sum(_SEGMENT_BYTES + len(text) for _, text in self._references.values())
+        kept = (*self._references.values(), *self._tools.values())
+        references = sum(_SEGMENT_BYTES + len(text) for _, text in kept)
         counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
-        return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted
+        images = sum(len(image.url or image.base64 or "") for image in self._images.values())
+        return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted + images
 
 
 def _begins_alike(before: list[Segment], new: Segment) -> bool:
-    """Whether a turn's history begins like the conversation, or the turn has none."""
+    """Whether a turn has no history, or a history that begins like the conversation."""
     first = next((mark for segment in before for mark in segment.marks), None)
     return not new.own or first is None or new.marks[0] == first
 
 
 def _link_of(turn: Turn) -> bytes:
-    """Return a turn's unit in 32 bytes that sort by time."""
+    """Return a turn's end and unit in 32 bytes, which sort by time."""
     ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
     return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

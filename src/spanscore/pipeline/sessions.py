@@ -1,4 +1,4 @@
-"""``SessionTable`` gathers turns into conversations and ends each once; also the ids of open conversations."""
+"""Gathers turns into conversations, ends each, and finds conversations of which this process has only a part."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import Hashable, Set
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from spanscore.core.log import log_once
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import SessionEnd, Unit, UnitKey
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.session_turns import OpenSession, PastSessions, Turn
 
 __all__ = ["MOVED", "RESUMED", "EndedSession", "SessionBounds", "SessionIds", "SessionTable", "Turn", "session_key"]
@@ -20,44 +21,41 @@ _NONE: Final[Set[str]] = frozenset()
 
 
 class SessionIds:
-    """Ids of open conversations, the latest ``most``. Any thread: each step is one operation of a dict, without a lock."""
+    """Ids of the ``most`` latest open conversations. Safe on any thread without a lock: each step is one dict operation."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open: dict[str, int] = {}  # → when the latest turn began, in ns
+        self._open: OrderedDict[str, int] = OrderedDict()  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
-        self._missed: dict[str, Outcome] = {}
-        self._shared: dict[str, Set[str]] = {}
+        self._missed: OrderedDict[str, Outcome] = OrderedDict()
+        self._shared: OrderedDict[str, Set[str]] = OrderedDict()
 
-    def began(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
-        """Record the start of a turn, and the metrics that another scorer of the process scores on its conversation."""
-        self._open[session_id] = start_ns
-        self._make_room(self._open)
+    def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
+        """Record the start of a turn, and the metrics that another scorer of this process scores for the conversation."""
+        keep_latest(self._open, session_id, start_ns, self._most)
         if shared:
             self.share(session_id, shared)
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
-        """Record metrics that another scorer of the process scores on a conversation: they are left out here."""
-        self._shared[session_id] = metrics
-        self._make_room(self._shared)
+        """Record the metrics that another scorer of this process scores for the conversation; this scorer skips them."""
+        keep_latest(self._shared, session_id, metrics, self._most)
 
     def shared(self, session_id: str) -> Set[str]:
-        """Return the metrics that are left out for a conversation here."""
+        """Return the metrics that this scorer skips for a conversation, because another scorer scores them."""
         return self._shared.get(session_id, _NONE)
 
-    def missed(self, session_id: str, outcome: Outcome) -> None:
+    def record_rejection(self, session_id: str, outcome: Outcome) -> None:
         """Record the rejection of a turn, which makes the conversation incomplete."""
-        self._missed[session_id] = outcome
-        self._make_room(self._missed)
+        keep_latest(self._missed, session_id, outcome, self._most)
 
     def why_missed(self, session_id: str) -> Outcome | None:
-        """Return why a turn of a conversation was rejected; None if none was."""
+        """Return why a turn of a conversation was rejected; None if no turn was rejected."""
         return self._missed.get(session_id)
 
-    def seen(self, session_id: str, start_ns: int) -> None:
-        """Record a turn that is in, and may be the first known one; a conversation that is about to end stays so."""
+    def record_arrival(self, session_id: str, start_ns: int) -> None:
+        """Record a turn that has arrived, perhaps the first known one. A conversation that is about to end still ends."""
         if session_id not in self._ending and session_id not in self._open:
-            self.began(session_id, start_ns)
+            self.record_start(session_id, start_ns)
 
     def end(self, session_id: str) -> bool:
         """Record that ``end_session`` ends a conversation soon; return whether it was open."""
@@ -66,20 +64,15 @@ class SessionIds:
         self._ending[session_id] = None
         return True
 
-    def ended(self, session_id: str, start_ns: int) -> None:
-        """Record that a conversation has ended; ``start_ns`` is the start of its last turn. If a later turn has begun, it is
-        open again.
-        """
+    def count(self) -> int:
+        """Return the number of conversations that are open, or that ``end_session`` ends soon."""
+        return len(self._open) + len(self._ending)
+
+    def record_end(self, session_id: str, start_ns: int) -> None:
+        """Record a conversation's end; ``start_ns`` is its last turn's start. If a later turn has begun, the id stays open."""
         was_announced = self._ending.pop(session_id, self) is None
         if not was_announced and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)
-
-    def _make_room(self, ids: dict[str, Any]) -> None:
-        if len(ids) > self._most:
-            try:
-                ids.pop(next(iter(ids)), None)
-            except (RuntimeError, StopIteration):  # another thread is making room at the same time
-                return
 
 
 _REMEMBERED: Final = 100_000
@@ -103,12 +96,12 @@ class SessionBounds:
 
     Attributes:
         idle_ns: time without a turn after which a conversation ends.
-        max_turns: number of the turn with which a conversation ends.
+        max_turns: number of turns after which a conversation ends.
         max_open: maximum number of open conversations.
         max_bytes: maximum bytes of all open conversations.
-        score_every: number of turns after which an open conversation is scored provisionally; 0: never.
-        replicas: ``one`` and ``sticky``: every turn of a conversation arrives here. ``any``: turns go to any of several
-            processes; ``idle_ns`` and ``score_every`` are then off.
+        score_every: number of turns after which an open conversation is scored provisionally; 0 = never.
+        replicas: ``one`` or ``sticky`` if every turn of a conversation arrives here; ``any`` if turns go to any of several
+            processes. With ``any``, ``idle_ns`` and ``score_every`` are off.
     """
 
     idle_ns: int = 300_000_000_000
@@ -120,7 +113,7 @@ class SessionBounds:
 
 
 class EndedSession(NamedTuple):
-    """A conversation that has ended, or (``end`` is ``open``) is scored provisionally.
+    """A conversation that has ended, or that is scored provisionally (``end`` is ``open``).
 
     Attributes:
         id: the application's own id.
@@ -128,8 +121,8 @@ class EndedSession(NamedTuple):
         turns: number of its turns.
         revision: number of its earlier ends.
         unit: the last turn, which represents the conversation.
-        samples: the whole conversation, or an outcome without one.
-        whole: None if every turn is present; otherwise the reason why it is ``incomplete``.
+        samples: the whole conversation, or an outcome if it has no messages.
+        why_incomplete: why the conversation is ``incomplete``; None if every turn is present.
     """
 
     id: str
@@ -139,32 +132,36 @@ class EndedSession(NamedTuple):
     revision: int
     unit: Unit
     samples: Samples
-    whole: str | None
+    why_incomplete: str | None
 
 
 class SessionTable:
-    """Gathers turns, in any order, into conversations, each ended once. Owned by one thread; its clock is never set back.
+    """Gathers turns, in any order, into conversations, and ends each.
 
-        turn ─▶ open ─┬─ ``end`` ─▶ explicit               a turn after its end opens it again, as the next revision
+        turn ─▶ open ─┬─ ``end`` ─▶ explicit
                       ├─ silent for ``idle_timeout`` ─▶ idle
-                      ├─ its turn number ``max_turns`` ─▶ max_turns
-                      ├─ too many, or too large open ones ─▶ evicted, the longest silent one first
+                      ├─ it has ``max_turns`` turns ─▶ max_turns
+                      ├─ too many, or too large open ones ─▶ evicted, the one with the oldest latest turn first
                       └─ ``close_all`` ─▶ shutdown
+
+    A turn after the end opens the conversation again, as the next revision. One thread owns the table. ``now_ns`` is the time
+    of a clock that is never set back, in nanoseconds since the epoch.
 
     Sessions are ordered by their latest turn, so that sessions that are due or evicted are at the front.
 
     Attributes:
+        bounds: limits of open sessions.
         bytes: approximate size of open sessions.
-        pieces: how the turns are divided among processes.
+        sharding: how the turns are divided among processes.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self.bytes = 0
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
         self._histories = HistoryModes()
-        self.pieces = SessionSharding()
+        self.sharding = SessionSharding()
 
     @property
     def open(self) -> int:
@@ -172,53 +169,53 @@ class SessionTable:
         return len(self._open)
 
     def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
-        """Gather a turn; return the sessions that it ended, or that are to be scored provisionally (``open``)."""
+        """Gather a turn. Return the sessions that ended by it, or that are to be scored provisionally (``open``)."""
         session = self._of(turn.id)
         before = session.held_bytes
         if not session.units:
             session.stream = turn.stream
-        session.piece = session.piece or self.pieces.why(session.stream, turn.end_ns)
+        session.why_partial = session.why_partial or self.sharding.why(session.stream, turn.end_ns)
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
-        """Record why any conversation may have turns in other processes from now on, open ones too; empty: none has."""
-        if self.pieces.shared and not why:
+        """Record why from now on turns of any conversation may be in other processes. An empty ``why`` ends this state."""
+        if self.sharding.shared and not why:
             self.take_over(None, now_ns)
-        self.pieces.shared = why
+        self.sharding.shared = why
         for session in self._open.values():
-            session.piece = session.piece or why
+            session.why_partial = session.why_partial or why
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
-        """Record that other processes have read a stream (None: every stream) until a time, since the epoch."""
-        self.pieces.take_over(stream, since_ns + self._bounds.idle_ns)
+        """Record that other processes have read a stream (None = every stream) until a time, in ns since the epoch."""
+        self.sharding.take_over(stream, since_ns + self.bounds.idle_ns)
 
     def leave(self, stream: Hashable) -> None:
         """Record that another process reads a stream from now on."""
         for session in self._open.values():
             if session.stream == stream:
-                session.piece = session.piece or MOVED
+                session.why_partial = session.why_partial or MOVED
 
-    def end(self, id: str, now_ns: int) -> EndedSession | None:
+    def end(self, id: str) -> EndedSession | None:
         """End a session; None if no open session has that id."""
         session = self._open.get(id)
         return None if session is None else self._close(session, "explicit")
 
     def due(self, now_ns: int) -> list[EndedSession]:
-        """End and return the sessions that have been silent for too long; reads no others."""
+        """End and return the sessions that have been silent for too long. Other sessions are not read."""
         ended = []
         while (due_ns := self.next_due_ns()) is not None and due_ns <= now_ns:
             ended.append(self._close(self._oldest(), "idle"))
         return ended
 
     def next_due_ns(self) -> int | None:
-        """Return the time at which ``due`` ends a session without further turns; None: never."""
-        if not self._open or self._bounds.replicas == "any":
+        """Return the time at which ``due`` ends a session without further turns; None = never."""
+        if not self._open or self.bounds.replicas == "any":
             return None
-        return self._oldest().last_ns + self._bounds.idle_ns
+        return self._oldest().last_ns + self.bounds.idle_ns
 
-    def close_all(self, now_ns: int) -> list[EndedSession]:
+    def close_all(self) -> list[EndedSession]:
         """End every session, at shutdown."""
         return [self._close(session, "shutdown") for session in [*self._open.values()]]
 
@@ -236,9 +233,9 @@ class SessionTable:
     def _after_turn(self, session: OpenSession) -> list[EndedSession]:
         if session.brings is not None:
             self._histories.learn(session.name, whole=session.brings)
-        if self._turns(session) >= self._bounds.max_turns:
+        if self._turns(session) >= self.bounds.max_turns:
             return [self._close(session, "max_turns")]
-        every = 0 if self._bounds.replicas == "any" else self._bounds.score_every
+        every = 0 if self.bounds.replicas == "any" else self.bounds.score_every
         if not every or session.unscored < every or self._why_incomplete(session, "open") is not None:
             return []
         session.unscored = 0
@@ -250,14 +247,14 @@ class SessionTable:
 
     def _evict(self) -> list[EndedSession]:
         ended = []
-        while len(self._open) > self._bounds.max_open or (self._open and self.bytes > self._bounds.max_bytes):
+        while len(self._open) > self.bounds.max_open or (self._open and self.bytes > self.bounds.max_bytes):
             ended.append(self._close(self._oldest(), "evicted"))
         return ended
 
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
         self.bytes -= session.held_bytes
-        if not session.piece and session.past is None and session.exchanges <= session.units:
+        if not session.why_partial and session.past is None and session.exchanges <= session.units:
             self._histories.learn_begin(session.name)
         self._past.add(session.key, session.ended())
         return self._make_ended_session(session, end)
@@ -271,26 +268,28 @@ class SessionTable:
             revision=session.revision,
             unit=session.as_unit(end),
             samples=session.samples(),
-            whole=self._why_incomplete(session, end),
+            why_incomplete=self._why_incomplete(session, end),
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        is_alone, believed = self._bounds.replicas != "any", self._histories.are_whole(session.name)
+        is_alone, history_is_whole = self.bounds.replicas != "any", self._histories.are_whole(session.name)
         if not is_alone and end not in ("explicit", "max_turns"):
             return _LEFT
-        if not is_alone and not (believed and (session.is_brought or session.exchanges == 1)):
+        if not is_alone and not (history_is_whole and (session.is_brought or session.exchanges == 1)):
             return _PART
-        if self._turns(session) > self._bounds.max_turns and not (is_alone and session.units > 1):
+        if self._turns(session) > self.bounds.max_turns and not (is_alone and session.units > 1):
             return _BEFORE
-        if is_alone and (piece := self._why_piece(session)):
-            log_once(f"session piece {piece}", f"conversations are incomplete here, and not scored: {piece}")
-            return piece
-        return session.incomplete(heals=believed)
+        if is_alone and (why_partial := self._why_partial(session)):
+            log_once(
+                f"session piece {why_partial}", f"conversations are incomplete here, and not scored: {why_partial}"
+            )
+            return why_partial
+        return session.incomplete(history_fills_gaps=history_is_whole)
 
-    def _why_piece(self, session: OpenSession) -> str:
-        """Return why other processes may have turns of a conversation; empty: every turn arrived here."""
-        if session.piece or not self.pieces.is_taken_over(session.stream):
-            return session.piece
+    def _why_partial(self, session: OpenSession) -> str:
+        """Return why other processes may have turns of a conversation; empty if every turn arrived here."""
+        if session.why_partial or not self.sharding.is_taken_over(session.stream):
+            return session.why_partial
         has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
         return RESUMED if has_more else ""
 
@@ -302,10 +301,11 @@ def session_key(id: str) -> UnitKey:
 
 
 class HistoryModes:
-    """Remembers, by the name of a root, whether turns contain the whole history, and whether conversations begin without one.
+    """Remembers, by a root's name, whether turns contain the whole history, and whether conversations begin without a history.
 
-    If turns go to any of several processes, a process sees a whole conversation only if each turn contains it. Other
-    conversations of the application show whether a history was cut, or a turn is a first one.
+    If turns go to any of several processes, a process has a whole conversation only if each turn contains the whole history.
+    This class learns from earlier conversations with the same root name whether that is so. It also learns whether a first
+    turn can have a history.
     """
 
     def __init__(self) -> None:
@@ -323,7 +323,7 @@ class HistoryModes:
             self._empty.add(name)
 
     def begin_empty(self, name: str) -> bool:
-        """Whether conversations of that name begin without a history, so that a turn with one is not a first turn."""
+        """Whether conversations of that name begin without a history, so that a turn with a history is not a first turn."""
         return name in self._empty
 
     def are_whole(self, name: str) -> bool:
@@ -332,10 +332,10 @@ class HistoryModes:
 
 
 class SessionSharding:
-    """Finds conversations that may have turns in another worker of a topic: each worker would count its part as a whole.
+    """Finds conversations that may have turns in another worker of a topic. Each worker would count its part as a whole.
 
     Attributes:
-        shared: why any conversation may have turns in other processes; empty: all turns of a conversation arrive here.
+        shared: why any conversation may have turns in other processes; empty if all turns of a conversation arrive here.
     """
 
     def __init__(self) -> None:
@@ -343,11 +343,11 @@ class SessionSharding:
         self._until_ns: dict[Hashable, int] = {}
 
     def take_over(self, stream: Hashable, until_ns: int) -> None:
-        """Record that other processes have read a stream (None: every stream) before.
+        """Record that other processes have read a stream (None = every stream) before.
 
         Args:
             stream: the stream.
-            until_ns: a conversation with a turn that ended before this time, since the epoch, may have begun there.
+            until_ns: Unix time in ns. A conversation with a turn that ended before it may have begun in another process.
         """
         self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
 
@@ -356,7 +356,7 @@ class SessionSharding:
         return stream in self._until_ns
 
     def why(self, stream: Hashable, end_ns: int) -> str:
-        """Return why a conversation is a part, given the end of one of its turns; empty if the turn does not show it."""
+        """Return why a conversation may be only a part, given the end of one of its turns; empty if there is no reason."""
         if self.shared:
             return self.shared
         return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""

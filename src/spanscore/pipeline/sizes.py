@@ -1,4 +1,4 @@
-"""Measures the memory of content, and keeps the samples of units for later use within a bound."""
+"""Estimates the memory of units and samples, keeps samples up to a bound, and passes samples to observers."""
 
 from __future__ import annotations
 
@@ -16,36 +16,49 @@ from spanscore.core.job import Decision, SampledUnit
 from spanscore.core.sample import (
     AIMessage,
     HumanMessage,
+    Image,
     MultiTurnSample,
     Samples,
     SingleTurnSample,
     TokenUsage,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
 )
 from spanscore.core.score import Outcome, Score, Usage
 from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.protocols import Queue, SampleObserver
 
 _ENTRY: Final = 80  # approximate bytes of a container's entry
-_MOST: Final = 20_000  # maximum number of objects read, 10 ms at worst
+_MAX_OBJECTS: Final = 20_000  # maximum number of objects read, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
-_FIRST: Final = slice(_MOST)
-_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # without entries, and not counted
+_FIRST: Final = slice(_MAX_OBJECTS)
+_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # without entries; their size is not counted
 _MODELS: Final = frozenset(
-    {SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall, TokenUsage}
+    {
+        SingleTurnSample,
+        MultiTurnSample,
+        HumanMessage,
+        AIMessage,
+        ToolMessage,
+        ToolCall,
+        ToolDefinition,
+        TokenUsage,
+        Image,
+    }
 )
 
 
 def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
-    """Return the approximate bytes of content that a unit keeps alive, or of its submitted samples.
+    """Return the approximate size of a unit's content in memory: of ``samples`` if given, otherwise of its spans' attributes.
 
     A long text counts once, even if it occurs several times. Lists, tuples, dicts and samples are traversed without running
     their code. After 20,000 objects the size so far, a lower bound, is returned.
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
-    # Content is kept alive by the objects that render it, or by attributes that were received as values.
+    # A span's content is in the objects from which it is rendered later (``held``), or in plain attribute values.
     attributes = (span.attributes for span in unit.spans)
     return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
 
@@ -53,7 +66,7 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
 def _size_bytes(held: list[Any]) -> int:
     seen: set[int] = set()
     total, left = 0, held
-    for _ in range(_MOST):
+    for _ in range(_MAX_OBJECTS):
         if not left:
             break
         thing = left.pop()
@@ -74,20 +87,20 @@ def _size_bytes(held: list[Any]) -> int:
 def _inside(thing: Any, kind: type) -> Collection[Any]:
     """Return the first entries of a container; empty for every other object."""
     if kind is dict:
-        return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
+        return thing.values() if len(thing) <= _MAX_OBJECTS else list(islice(thing.values(), _MAX_OBJECTS))
     if kind is partial:
         return thing.args  # type: ignore[no-any-return]
     if kind is list:
-        return thing if len(thing) <= _MOST else thing[:_MOST]  # type: ignore[no-any-return]
+        return thing if len(thing) <= _MAX_OBJECTS else thing[:_MAX_OBJECTS]  # type: ignore[no-any-return]
     if issubclass(kind, tuple):
         return tuple.__getitem__(thing, _FIRST)
     return list(vars(thing).values()) if kind in _MODELS else ()
 
 
 _UNIT_BYTES: Final = 2_500
-"""Bytes of a kept unit without content and attributes: measured."""
+"""Measured bytes of a kept unit without content and attributes."""
 _SCORE_BYTES: Final = 1_000
-_GONE: Final = 10_000
+_MAX_GONE: Final = 10_000
 """Number of remembered units that are no longer kept."""
 
 
@@ -97,8 +110,10 @@ class KeptUnit:
 
     Attributes:
         unit: the unit without content.
-        decision: decision to keep it.
-        scores: metric → its score, without usage.
+        decision: decision to keep the unit.
+        until_ns: time at which the unit is dropped, by the cache's clock.
+        size_bytes: approximate size of the unit with its samples and scores.
+        scores: metric → score, without usage.
     """
 
     unit: Unit
@@ -117,15 +132,17 @@ class KeptUnit:
 
 @dataclass(eq=False, repr=False)
 class SampleCache:
-    """Keeps samples until they are taken, are too old, or exceed the bound; a ``SampleObserver``. Span thread.
+    """A ``SampleObserver`` that keeps samples until they are taken, are too old, or exceed the bound.
 
-    They are kept as bytes, which have a known size, because most are never read again.
+    Call on the span thread. Samples are kept pickled: the size is then exact, and unpickling is rarely needed because most
+    samples are never read again.
 
     Attributes:
         decide: returns whether a unit is kept, and with which probability; pure.
-        within_ns: how long samples are kept.
-        max_bytes: size of all kept samples; the oldest is dropped first.
+        within_ns: time for which samples are kept, in nanoseconds.
+        max_bytes: maximum size of all kept samples; the oldest is dropped first.
         on_kept: called with the key of a unit that is kept now.
+        clock: returns the present time in nanoseconds; never decreases.
     """
 
     decide: Callable[[SamplingContext], Decision]
@@ -159,8 +176,8 @@ class SampleCache:
         self.make_room()
         self.on_kept(facts.key)
 
-    def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
-        """Keep the scores of a kept unit: its metrics are not asked again."""
+    def add_scores(self, key: UnitKey, scores: Sequence[Score]) -> None:
+        """Keep the scores of a kept unit, so that its metrics are not scored again."""
         kept = self._kept.get(key)
         if kept is None:
             return
@@ -172,19 +189,19 @@ class SampleCache:
         self.make_room()
 
     def take(self, key: UnitKey) -> KeptUnit | None:
-        """Remove and return a unit; None if it is not, or no longer, kept."""
+        """Remove and return a unit; None if it is not kept, or no longer."""
         self.make_room()
         kept = self._kept.pop(key, None)
         if kept is not None:
             self.bytes -= kept.size_bytes
         return kept
 
-    def was_kept(self, key: UnitKey) -> bool:
-        """Whether a unit was kept, and was dropped."""
+    def was_dropped(self, key: UnitKey) -> bool:
+        """Return whether the unit was in the cache and was dropped for age or size. The latest 10,000 are remembered."""
         return key in self._gone
 
     def make_room(self) -> None:
-        """Drop units that are too old, and the oldest while all together are too large."""
+        """Drop units that are too old, and then the oldest until the others are within the bound."""
         now_ns = self.clock()
         while self._kept:
             oldest = next(iter(self._kept.values()))
@@ -192,20 +209,19 @@ class SampleCache:
                 return
             self.bytes -= oldest.size_bytes
             del self._kept[oldest.unit.key]
-            self._gone[oldest.unit.key] = None
-            if len(self._gone) > _GONE:
-                self._gone.popitem(last=False)
+            keep_latest(self._gone, oldest.unit.key, None, _MAX_GONE)
 
 
 class SampleObservers:
-    """Passes the samples of each unit to the observers that are interested in it. Span thread.
+    """Passes the samples of each unit to the observers that are interested in the unit. Call on the span thread.
 
     Args:
-        queue: the scorer's queue: the making of a sample takes a place.
+        queue: the scorer's queue; each sample that is being made occupies a place in the queue.
 
     Attributes:
         observers: added before the first unit.
-        noticed: called with the facts of each unit that has closed, or cannot be sampled; added before the first unit.
+        noticed: functions called with the facts of each unit that has closed or cannot be sampled; added before the first
+            unit.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -214,34 +230,36 @@ class SampleObservers:
         self.noticed: list[Callable[[SamplingContext], None]] = []
         self._making: dict[UnitKey, SamplingContext] = {}
 
-    def closed(self, facts: SamplingContext) -> None:
-        """Call ``noticed`` for a unit, once."""
+    def notify_closed(self, facts: SamplingContext) -> None:
+        """Call each function of ``noticed`` with the facts of a unit."""
         for notice in self.noticed:
             notice(facts)
 
     def is_interested(self, facts: SamplingContext) -> bool:
-        """Whether an observer is interested in a unit that has closed."""
-        return any(observer.is_interested(facts) for observer in self.observers)
+        """Whether an observer is interested in a unit that has closed. No observer gets the sample of an inner unit."""
+        return facts.inner is None and any(observer.is_interested(facts) for observer in self.observers)
 
-    def delegated(self, facts: SamplingContext) -> bool:
-        """Record that the samples of a unit will be made; return whether an observer is interested in them."""
+    def begin_making(self, facts: SamplingContext) -> bool:
+        """Return whether an observer is interested in a unit. If so, record that the samples of the unit will be made."""
         if wanted := self.is_interested(facts):
             self._making[facts.key] = facts
         return wanted
 
     def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
-        """Return a job for the samples of an unsampled unit, if an observer is interested; otherwise []."""
+        """Return a job for the samples of an unsampled unit; [] if no observer is interested or, after a report, if the
+        queue is full.
+        """
         if not self.is_interested(facts):
             return []
         held = size_bytes_of(unit, samples)
         if not self._queue.reserve(held):
             self._report(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
             return []
-        self.delegated(facts)
+        self.begin_making(facts)
         return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:
-        """Return the units with samples in the making, of one conversation or all: a flush waits for them."""
+        """Return the units whose samples are being made, of one conversation or of all. A flush waits for these units."""
         return [
             key
             for key, facts in self._making.items()
@@ -249,18 +267,18 @@ class SampleObservers:
         ]
 
     def on_samples(self, unit: Unit, samples: Samples) -> None:
-        """Pass samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
+        """Pass samples to the interested observers; samples of a unit that is not in ``making()`` are ignored."""
         facts = self._making.pop(unit.key, None)
         if facts is not None:
             self._report(facts, unit, samples)
 
-    def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
+    def report_missing(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
         """Report to the interested observers why a unit has no samples."""
         if self.is_interested(facts):
             self._report(facts, unit.without_content(), _none(outcome))
 
     def give_up(self) -> None:
-        """Report the outcome ``shutdown`` for samples in the making."""
+        """Report the outcome ``shutdown`` for samples that are being made."""
         for facts in [*self._making.values()]:
             self.on_samples(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
 

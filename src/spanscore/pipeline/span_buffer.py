@@ -1,11 +1,12 @@
-"""``SpanBuffer`` holds the spans of a unit until its scores are in, and exports them at a bounded pace; ``HeldRoots`` holds
-roots.
+"""``SpanBuffer`` holds a unit's spans until its scores are there, and exports them at a bounded pace; ``HeldRoots`` holds
+roots. *The pace* is the number of spans that may be ended between two flushes of the provider. A unit is *out* when all its
+spans are exported. *Children* are the spans below a unit's root.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
@@ -23,23 +24,23 @@ _SECOND_NS = 1_000_000_000
 
 @dataclass(eq=False, repr=False)
 class ExportPace:
-    """Bounds the number of spans that may be exported now, so that the batch processor after it never overflows.
+    """Bounds the number of spans that may be ended now, to keep the provider's batch processor from overflowing.
 
-    5,000 spans ended at once into a default batch processor with a 50 ms exporter lost half of them; 512 per 100 ms still lost
-    a third with a slower one. So 512 more spans are ended when the provider's ``force_flush`` has returned, or after 2 s.
+    A default batch processor with a 50 ms exporter lost half of 5,000 spans that ended at once. With a slower exporter it lost
+    a third of 512 spans per 100 ms. So 512 more spans are ended when the provider's ``force_flush`` has returned, or after 2 s.
 
     Attributes:
         flush: begins to export the provider's spans, without blocking.
         on_flushed: called on another thread when a flush is done, to wake the span thread.
-        batch: spans between two flushes; the batch processor's own export size.
-        patience_ns: longest wait for a flush; also the time after which a slowly filled batch needs none.
+        batch: number of spans between two flushes: the size of the batch processor's exports.
+        flush_wait_ns: longest wait for a flush. A batch that took longer to fill needs no flush.
     """
 
     flush: Callable[[], Future[bool]]
     _: KW_ONLY
     on_flushed: Callable[[], None] = lambda: None
     batch: int = 512
-    patience_ns: int = 2 * _SECOND_NS
+    flush_wait_ns: int = 2 * _SECOND_NS
 
     def __post_init__(self) -> None:
         self._left = self.batch
@@ -53,7 +54,7 @@ class ExportPace:
             if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
             self._flushing, self._left, self._began_ns = None, self.batch, now_ns
-        if now_ns - self._began_ns >= self.patience_ns:
+        if now_ns - self._began_ns >= self.flush_wait_ns:
             self._left, self._began_ns = self.batch, now_ns
         return self._left
 
@@ -63,18 +64,18 @@ class ExportPace:
         if self._left > 0 or self._flushing is not None:
             return
         self._flushing = self.flush()
-        self._flushing_until_ns = now_ns + self.patience_ns
+        self._flushing_until_ns = now_ns + self.flush_wait_ns
         self._flushing.add_done_callback(lambda _: self.on_flushed())
 
     def wait_until_ns(self) -> int | None:
-        """Return the time at which the wait for the running flush ends; None if none runs."""
+        """Return the time at which the wait for the running flush ends; None if no flush runs."""
         return None if self._flushing is None else self._flushing_until_ns
 
 
 @dataclass(slots=True)
 class _Room:
     since_ns: int
-    children: list[PendingSpan] = field(default_factory=list)
+    children: list[tuple[int, PendingSpan]] = field(default_factory=list)  # (span id, span)
     root: PendingSpan | None = None
     deadline_ns: int = 0
 
@@ -83,16 +84,17 @@ class _Room:
 class SpanBuffer:
     """Holds ended spans of units that may be scored, to be exported together with the scores. Owned by the span thread.
 
-    Beyond a bound the oldest parked unit must be released. If as many spans or bytes wait for the pace, spans are ended without
-    it.
+    Beyond a bound the oldest parked unit must be released. If as many spans or bytes wait for the pace, spans are ended at
+    once.
 
     Attributes:
         pace: limits the exported spans.
         max_units: maximum number of parked units.
         max_spans: maximum number of held spans of parked and running units.
         max_bytes: maximum bytes of held spans.
-        early_ns: a unit that has run for longer releases its ended children.
+        early_ns: run time after which a unit's ended children are exported before the unit ends.
         provider_closed: whether the application has shut its provider down.
+        spans: held spans of parked and running units.
         released: reason → exported units (``RELEASE_REASONS``).
         lost: spans that were ended after the application had shut its provider down.
     """
@@ -109,7 +111,7 @@ class SpanBuffer:
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
-        self._spans = 0
+        self.spans = 0
         self._bytes = 0
         self._leaving_spans = 0
         self._leaving_bytes = 0
@@ -122,23 +124,35 @@ class SpanBuffer:
         """Number of parked units."""
         return len(self._parked)
 
-    def hold_child(self, key: UnitKey, child: PendingSpan, now_ns: int) -> None:
-        """Hold an ended child; export it immediately if there is no room for it, or its unit has run too long."""
+    def hold_child(self, key: UnitKey, child: PendingSpan, now_ns: int, span_id: int = 0) -> None:
+        """Hold an ended child, or export it immediately: at a bound, or if its unit has run longer than ``early_ns``."""
         room = self._running.get(key)
         if room is None:
             room = self._running[key] = _Room(since_ns=now_ns)
-        if now_ns - room.since_ns >= self.early_ns or not self._has_space(child):
+        has_space = self.spans < self.max_spans and self._bytes + child.size <= self.max_bytes
+        if now_ns - room.since_ns >= self.early_ns or not has_space:
             self.enqueue(child)
             return
-        room.children.append(child)
-        self._spans += 1
+        room.children.append((span_id, child))
+        self.spans += 1
         self._bytes += child.size
+
+    def take_children(self, key: UnitKey, span_ids: Set[int]) -> dict[int, PendingSpan]:
+        """Remove held children of a running unit, and return them by span id; exported children are missing."""
+        room = self._running.get(key)
+        if room is None:
+            return {}
+        taken = {span_id: child for span_id, child in room.children if span_id in span_ids}
+        room.children = [(span_id, child) for span_id, child in room.children if taken.get(span_id) is not child]
+        self.spans -= len(taken)
+        self._bytes -= sum(child.size for child in taken.values())
+        return taken
 
     def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
         """Hold an ended root with its children until ``release``, which is due at the deadline or beyond a bound."""
         room = self._running.pop(key, None) or _Room(since_ns=0)
         room.root, room.deadline_ns = root, deadline_ns
-        self._spans += 1
+        self.spans += 1
         self._bytes += root.size
         self._parked[key] = room
 
@@ -147,14 +161,14 @@ class SpanBuffer:
         return key in self._parked
 
     def release(self, key: UnitKey, attributes: Mapping[str, Any], reason: str = "done") -> bool:
-        """Export a unit's spans, with these attributes on the root. False: they were exported already."""
+        """Export a unit's spans, with these attributes on the root. Returns False if they were exported already."""
         room = self._parked.pop(key, None)
         if room is None:
             return False
         self.released[reason] += 1
         self._empty(room)
         if room.root is not None:
-            self._spans -= 1
+            self.spans -= 1
             self._bytes -= room.root.size
             self.enqueue(room.root, attributes=attributes)
         return True
@@ -176,11 +190,11 @@ class SpanBuffer:
 
     def superfluous(self) -> UnitKey | None:
         """Return the oldest parked unit, which must be released, if a bound is exceeded; otherwise None."""
-        is_full = len(self._parked) > self.max_units or self._spans > self.max_spans or self._bytes > self.max_bytes
+        is_full = len(self._parked) > self.max_units or self.spans > self.max_spans or self._bytes > self.max_bytes
         return next(iter(self._parked), None) if is_full else None
 
     def release_early(self, now_ns: int) -> None:
-        """Export the ended children of units that have run too long."""
+        """Export the ended children of units that have run longer than ``early_ns``."""
         for room in self._running.values():
             if now_ns - room.since_ns < self.early_ns:
                 break
@@ -192,9 +206,8 @@ class SpanBuffer:
             self._empty(room)
         self._running.clear()
 
-    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> int:
-        """End queued spans as the pace allows, all of them if ``unpaced``; return their number."""
-        left = 0
+    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
+        """End queued spans as the pace allows, all of them if ``unpaced``."""
         while self._leaving and (unpaced or self._is_crowded() or self.pace.allows(now_ns) > 0):
             pending, attributes, spans = self._leaving.popleft()
             self._leaving_spans -= spans
@@ -202,10 +215,8 @@ class SpanBuffer:
             pending.end(attributes)
             self.ended += 1
             self.lost += spans if self.provider_closed else 0
-            left += spans
             self.pace.spend(spans, now_ns)
             yield_gil()
-        return left
 
     def next_due_ns(self) -> int | None:
         """Return the time at which a span is due without a further event; None if no span is."""
@@ -223,19 +234,31 @@ class SpanBuffer:
         if room is not None:
             self._empty(room)
 
-    def _has_space(self, pending: PendingSpan) -> bool:
-        return self._spans < self.max_spans and self._bytes + pending.size <= self.max_bytes
-
     def _is_crowded(self) -> bool:
-        """Whether more is queued than may be held: with the backend down, pacing must not gather spans without end."""
+        """Whether more is queued than may be held: while the backend is down, the queue must not grow without end."""
         return self._leaving_spans > self.max_spans or self._leaving_bytes > self.max_bytes
 
     def _empty(self, room: _Room) -> None:
-        for child in room.children:
-            self._spans -= 1
+        for _, child in room.children:
+            self.spans -= 1
             self._bytes -= child.size
             self.enqueue(child)
         room.children.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkedSpan:
+    """A ``PendingSpan`` that gets further attributes at its end."""
+
+    span: PendingSpan
+    marks: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        return self.span.size
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        self.span.end({**(attributes or {}), **self.marks})
 
 
 @dataclass(eq=False, repr=False)
@@ -251,7 +274,7 @@ class HeldRoots:
         hold_root_ns: how long a unit waits after its end if its root is its trace's root.
         hold_ns: how long any other unit waits after its end.
         in_flight: ended units that are not out yet, oldest first.
-        parts: topmost span → the units below it, until they are taken.
+        parts: topmost span, or unit with inner units → the units in it, until ``take_parts`` returns them.
     """
 
     hold: SpanBuffer
@@ -270,16 +293,16 @@ class HeldRoots:
         """Record that a unit's root has ended."""
         self.in_flight[key] = None
 
-    def keep(self, key: UnitKey, pending: PendingSpan, now_ns: int, *, is_root: bool) -> None:
+    def keep(self, key: UnitKey, span_id: int, pending: PendingSpan, now_ns: int) -> None:
         """Hold an ended span of a unit without a decision."""
-        if is_root:
+        if span_id == key.span_id:
             self._roots[key] = pending
         elif self.attach:
-            self.hold.hold_child(key, pending, now_ns)
+            self.hold.hold_child(key, pending, now_ns, span_id)
         else:
             pending.end()
 
-    def let_late_go(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
+    def export_late(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
         """Export a late span of a closed unit."""
         if pending is not None:
             self.hold.enqueue(pending)
@@ -287,7 +310,7 @@ class HeldRoots:
             self.leaves(key)
 
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
-        """Return the units below a topmost span; if that span is not a root, export its spans."""
+        """Return the units below a topmost span. If that span is not a root, its spans are exported."""
         units = split(unit)
         keys = {part.key for part in units}
         if keys != {unit.key}:
@@ -298,8 +321,24 @@ class HeldRoots:
             self.parts[unit.key] = keys
         return units
 
+    def separate(self, key: UnitKey, inside: Mapping[UnitKey, Mapping[str, str]]) -> None:
+        """Hold the spans of inner units as roots of their own, instead of as children of the unit around them.
+
+        Args:
+            key: the unit around them.
+            inside: inner unit → attributes that its span gets in addition to those of its scores.
+        """
+        taken = self.hold.take_children(key, {inner.span_id for inner in inside})
+        for keys in (self.parts.setdefault(key, {key}), *self.parts.values()):
+            if key in keys:
+                keys.update(inside)  # a flush that waits for the unit also waits for them
+        for inner, attributes in inside.items():
+            self.ended(inner)
+            if inner.span_id in taken:
+                self._roots[inner] = _MarkedSpan(taken[inner.span_id], attributes)
+
     def park(self, unit: Unit, now_ns: int) -> float:
-        """Hold the spans of a sampled unit; return for how many seconds, -inf if no span waits."""
+        """Hold the spans of a sampled unit. Return for how many seconds; -inf if no span waits."""
         pending = self._roots.pop(unit.key, None)
         if pending is None:
             return -inf
@@ -322,7 +361,7 @@ class HeldRoots:
         self.leaves(key)
 
     def leaves(self, key: UnitKey) -> None:
-        """Record that a unit is out when all spans queued so far are exported."""
+        """Record that a unit is out as soon as all spans queued so far are exported."""
         self._leaving.append((self.hold.queued, key))
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:

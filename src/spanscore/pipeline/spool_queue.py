@@ -1,9 +1,10 @@
-"""``SpoolQueue`` keeps jobs on a disk, so that they outlive the process, and a bounded number of them in memory.
+"""``SpoolQueue`` keeps jobs on a disk, so that they outlive the process, and a bounded number of jobs also in memory.
 
     put ─▶ on the disk ─▶ leased, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
                  └─▶ without a lease: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
 
-A job without room in memory has no lease, and is taken when there is room: a backlog needs disk space, and no memory.
+A *lease* is the right to score a job: one process has it. A job beyond the bound in memory has no lease, and is taken later:
+a backlog needs disk space, and no memory. *Delegated* jobs are scored by any process that reads the file.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from spanscore.durable.spool import SpoolFile
 from spanscore.pipeline.queues import MemoryQueue
 
 _PASSING: Final = 20
-"""Units on their way to the disk for each unit that may be in memory: a burst passes as fast as the disk."""
+"""Units on their way to the disk for each unit that may be in memory, so that a burst passes as fast as the disk allows."""
 _AT_ONCE: Final = 64
 """Number of rows that are taken at once."""
 _LOOK_S: Final = 1.0
-"""Pause between two searches for rows of other processes: delegated ones, and those of processes that have ended."""
+"""Pause between two searches for rows of other processes: delegated rows, and rows of processes that have ended."""
 _PROVISIONAL: Final = 1 << 31
 _COME_AGAIN: Final = {
-    PutResult.KNOWN: "it is in the spool already",
-    PutResult.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
+    PutResult.KNOWN: "the unit is in the spool already",
+    PutResult.DONE: "the unit came again: its scores have been exported (spanscore.redelivered)",
 }
 _ENDS: Final = {
     RowEnd.EXPIRED: (Outcome.EXPIRED, "it waited in the spool for longer than max_age"),
     RowEnd.DEAD_LETTER: (
         Outcome.METRIC_ERROR,
-        "three processes crashed while they scored it: it is a dead letter in the spool",
+        "three processes crashed while they scored the unit: it is a dead letter in the spool",
     ),
 }
 
@@ -57,17 +58,18 @@ def row_key(unit: Unit) -> RowKey:
 
 @dataclass(eq=False, repr=False)
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, except for sizes and the methods that name another thread.
+    """Implements ``DurableQueue``. Call on the loop thread, except for sizes and the methods that name another thread.
 
     Attributes:
         spool: file with the jobs.
-        in_memory: maximum number of jobs leased by this process: they wait in memory, or are in work.
-        max_bytes: approximate bytes of content in memory: one half for these jobs, one half for those on their way to the disk.
+        in_memory: maximum number of jobs leased by this process, which wait in memory or are being scored.
+        max_bytes: approximate bytes of content in memory: one half for leased jobs, one half for jobs on their way to the
+            disk.
         scores_here: whether this process scores jobs; otherwise each job is delegated.
         unreadable: called with the reason if a row cannot be decoded; the row becomes a dead letter in the file.
         resource: returns the resource of this process, which is written with a job.
-        passing: maximum number of units on their way to the disk; None: twenty for each of ``in_memory``.
-        metrics: names of the metrics of this process; jobs of other metrics wait for a process that has them. None: it has all.
+        passing: maximum number of units on their way to the disk; None = twenty for each of ``in_memory``.
+        metrics: names of this process's metrics; jobs of other metrics wait for a process that has these. None = it has all.
         redelivered: units that arrived again: put once more, or taken with all scores, which may have been emitted before.
     """
 
@@ -86,13 +88,13 @@ class SpoolQueue:
         self.reset()
 
     def reset(self) -> None:
-        """Return to the initial state, in a forked child: the parent keeps the leases."""
+        """Return to the initial state, in a forked child process; the parent keeps the leases."""
         self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
         self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.redelivered = 0
         self._kept: set[UnitKey] = set()  # units with a job in memory and a row on the disk
         self._rests: dict[RowKey, str] = {}  # rows in work → the metrics that this process lacks
-        self._heard: deque[Callable[[], None]] = deque()
+        self._results: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._wakes = False
         self._life = object()
@@ -112,7 +114,7 @@ class SpoolQueue:
         return len(self._passing) + len(self._memory)
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve a place on the way to the disk. False: there is no place, or the spool accepts no job. Any thread.
+        """Reserve a place on the way to the disk. Returns False if all are taken, or the spool accepts no job. Thread-safe.
 
         If no unit is on its way, one is accepted in any case, so that the queue notices when the disk accepts jobs again.
         """
@@ -121,22 +123,20 @@ class SpoolQueue:
         return self._passing.reserve(size_bytes)
 
     def cancel(self, size_bytes: int) -> None:
-        """Release a reserved place. Any thread."""
+        """Release a reserved place. Thread-safe."""
         self._passing.cancel(size_bytes)
 
     def rejection_reason(self) -> str | None:
-        """Return why the spool accepts no job. Any thread."""
+        """Return why the spool accepts no job. Thread-safe."""
         return self.spool.room(1)
 
     def is_durable(self, key: UnitKey) -> bool:
-        """Whether a unit's job is in memory and on the disk: it is scored here, or after this process by another one. Any
-        thread.
-        """
+        """Whether a unit's job is in memory and on the disk, so that it is scored even if this process ends. Thread-safe."""
         return key in self._kept
 
-    def on_result(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
+    def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
         """Set the callback of each job that is put; see ``DurableQueue.on_result``."""
-        self._told = told
+        self._on_result = callback
 
     def begin(self) -> None:
         """Take jobs without an owner, now and at intervals, if this process scores jobs."""
@@ -145,12 +145,12 @@ class SpoolQueue:
             self._look_for_more()
 
     def put(self, job: Job) -> None:
-        """Write a job to the disk; its place is released when that is done."""
+        """Write a job to the disk, and then release the job's place."""
         body = json_of_job(job, self.resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        told = self._soon(partial(self._was_put, job, own))
-        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
+        callback = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, callback, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
         """Wait for the next job. From then on, a crash counts against the job."""
@@ -165,16 +165,14 @@ class SpoolQueue:
             raise
         return job
 
-    def save_scores(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far, and call back when they are on the disk; False: another process has the row by
-        now.
-        """
-        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
+    def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
+        """Write all scores of a job so far, then call ``callback``: with False if another process has the row by now."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(callback))
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Delete rows with exported scores; keep rows for metrics that this process lacks. Any thread.
+        """Delete rows with exported scores; keep rows for metrics that this process lacks. Thread-safe.
 
-        A conversation is not remembered: it may continue under its id in a later life of the process, as a new one.
+        A conversation is not remembered: if it continues after a restart, it counts as a new conversation with the same id.
         """
         rests = [(unit, row_key(unit), self._rests.pop(row_key(unit), None)) for unit in units]
         for is_session in (False, True):
@@ -185,18 +183,18 @@ class SpoolQueue:
                 self.spool.leave(key, rest)
 
     def mark_counted(self, units: Sequence[Unit]) -> None:
-        """Record that sums with the scores of these units were exported, though the scores were not. Any thread.
+        """Record that sums with the scores of these units were exported, though the scores were not. Thread-safe.
 
-        A row that waits for a metric of another process is not marked, because the mark would also apply to that metric's
-        score.
+        A row that waits for a metric of another process is not marked, because the mark would apply to that metric's score,
+        too.
         """
         keys = [row_key(unit) for unit in units if unit.session is None]
         self.spool.remember(key for key in keys if key not in self._rests)
 
     def mark_sent(self, units: Sequence[Unit]) -> None:
-        """Keep the rows of units whose scores have been exported, until sums with these are; ``mark_exported`` ends them.
+        """Keep the rows of units with exported scores until the sums with these scores are exported (``mark_exported``).
 
-        A row of which this process lacks metrics is left at once, as they wait for another process. Any thread.
+        A row with metrics that this process lacks is given up at once, because these wait for another process. Thread-safe.
         """
         keys = {row_key(unit): unit for unit in units}
         left = [key for key in keys if key in self._rests]
@@ -212,7 +210,7 @@ class SpoolQueue:
             self._take()
 
     def close(self) -> list[Job]:
-        """Return the jobs that no worker took. They, and jobs that are put from now on, have no owner."""
+        """Return the jobs that no worker took. These jobs, and jobs that are put from now on, have no owner."""
         self._closed = True
         if self._look is not None:
             self._look.cancel()
@@ -227,7 +225,7 @@ class SpoolQueue:
         if put is PutResult.KEPT and own and not self._closed:
             if not job.unit.revision:
                 self._kept.add(job.unit.key)
-            self._told(job, None, None)
+            self._on_result(job, None, None)
             self._memory.put(job)
             return
         if own:
@@ -236,12 +234,12 @@ class SpoolQueue:
             if own:  # the queue was closed meanwhile
                 self.spool.give_back([row_key(job.unit)])
             self._more = self.scores_here
-            self._told(job, Outcome.DELEGATED, None)
+            self._on_result(job, Outcome.DELEGATED, None)
         elif put in _COME_AGAIN:
             self.redelivered += 1
-            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
+            self._on_result(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
-            self._told(job, Outcome.QUEUE_FULL, reason)
+            self._on_result(job, Outcome.QUEUE_FULL, reason)
 
     # --- taken jobs --------------------------------------------------------------------------------------------
 
@@ -300,7 +298,7 @@ class SpoolQueue:
         return part
 
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
-        """Return a job with the metrics that this process can score, and record the others; None: it can score none of them."""
+        """Return a job with the metrics that this process can score, and record the other metrics; None without a metric."""
         names = {*(metrics_of(row.metrics) or job.decisions)}
         lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}
@@ -330,27 +328,25 @@ class SpoolQueue:
     # --- the spool's thread ------------------------------------------------------------------------------------
 
     def _soon(self, answer: Callable[..., Any]) -> Callable[..., None]:
-        """Return a function that runs a callback on the loop, together with all others that are due by then; not after a
-        fork.
-        """
+        """Return a function that runs a callback on the loop, in one step with all others that are due. Not after a fork."""
         life = self._life
 
         def post(*arguments: Any) -> None:
             with self._lock:
                 if life is not self._life:
                     return
-                self._heard.append(partial(answer, *arguments))
+                self._results.append(partial(answer, *arguments))
                 wakes, self._wakes = self._wakes, True
             if not wakes and self._loop is not None:
                 with suppress(RuntimeError):  # the loop was closed
-                    self._loop.call_soon_threadsafe(self._hear)
+                    self._loop.call_soon_threadsafe(self._process_results)
 
         return post
 
-    def _hear(self) -> None:
+    def _process_results(self) -> None:
         with self._lock:
-            heard, self._heard, self._wakes = self._heard, deque(), False
-        for answer in heard:
+            results, self._results, self._wakes = self._results, deque(), False
+        for answer in results:
             try:
                 answer()
             except Exception as error:  # noqa: BLE001  (the other callbacks must run)

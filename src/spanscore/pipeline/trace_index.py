@@ -1,4 +1,4 @@
-"""The index of a ``TraceTable``: open traces with their units and spans, and closed units."""
+"""The index of a ``TraceTable``: open traces with units and spans, and closed units. ``traces.py`` defines the terms."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 
 _BITS: Final = (1 << 60) - 1
-"""An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+"""Bits of a stored hash. An int of 60 bits takes 32 bytes of memory, an int of 64 bits takes 48."""
 _NONE: Final = -1
 _SLACK: Final = 8
-"""An eighth is removed at a time, because taking the first item of a dict walks over all removed ones."""
+"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class ClosedKeys:
@@ -79,7 +79,9 @@ class ClosedKeys:
 
 
 SPAN_BYTES: Final = 400
-"""Bytes of a waiting span in addition to its own: 300 to 410 were seen. A trace needs 650 more, which ``traces`` bounds."""
+"""Bytes of memory that a waiting span takes in addition to its own bytes: 300 to 410 were measured. A trace takes 650 more,
+which ``Bounds.traces`` bounds.
+"""
 _MOST_LOOSE: Final = 10_000
 """Maximum number of ids of one trace that are remembered only for their children; beyond it the older half is forgotten."""
 
@@ -90,7 +92,9 @@ Links = dict[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of ``Units``, times in nanoseconds; the caller holds ``bytes`` and ``traces``."""
+    """The bounds of ``Units``, times in nanoseconds. ``TraceTable`` does not enforce ``bytes`` and ``traces``; the receiver
+    refuses requests above these two.
+    """
 
     quiet_ns: int = 2_000_000_000
     orphan_wait_ns: int = 60_000_000_000
@@ -106,9 +110,10 @@ class ClosedUnit(NamedTuple):
     """A unit that is over.
 
     Attributes:
-        root: its topmost span.
-        spans: its claimed spans, root included, in the order of arrival; empty if it is not followed.
-        outcome: None: whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root); NOT_SAMPLED (it is not followed).
+        root: topmost span of the unit.
+        spans: claimed spans of the unit, root included, in the order of arrival; empty if it is not followed.
+        outcome: None if the unit is whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root); NOT_SAMPLED if it is
+            not followed.
         revision: number of its earlier closes.
         bytes: bytes of its spans, counted as in ``TraceTable.bytes``.
         unread: ids of its unclaimed spans → their parents' ids; empty if it is not followed.
@@ -125,17 +130,17 @@ class ClosedUnit(NamedTuple):
 
     @property
     def reason(self) -> str | None:
-        """Why it is not whole; None if only its outcome is known."""
+        """``late_root`` if the unit is incomplete because its root was late; otherwise None."""
         return "late_root" if self.has_late_root and self.outcome is Outcome.INCOMPLETE else None
 
     @property
     def key(self) -> UnitKey:
-        """Its key in all other modules, computed on each call because most units need none."""
+        """Key of the unit in all other modules, which is not stored because most units need no key."""
         return unit_key(self.root)
 
 
 def unit_key(root: WireSpan) -> UnitKey:
-    """Return the key of a unit in all other modules."""
+    """Return the key that all other modules use for the unit of a root."""
     return UnitKey(int.from_bytes(root[0], "big"), int.from_bytes(root[1], "big"))
 
 
@@ -157,8 +162,8 @@ class GatheredUnit:
         since_ns: arrival of its first span.
         last_ns: arrival of its latest span, claimed or not.
         has_late_root: whether its root arrived after its other spans had been dropped.
-        closed: whether it was handed on.
-        kept: whether it was handed on and its spans are kept for a next revision.
+        closed: whether it was closed, so that ``TraceTable.due`` returns it or has returned it.
+        kept: whether it is closed and its spans are kept for a next revision.
         end_ns: the latest end of the root and later spans, since the epoch; 0 if no time is known.
     """
 
@@ -205,24 +210,24 @@ class OpenTrace:
     """The spans of one trace, by their ids.
 
     Attributes:
-        nodes: span id → its unit; None: it is unclaimed, without a claimed span above it; an int: its parent has not arrived,
-            or waits itself, and the int is its arrival (unique in a table).
-        waiting: parent id → spans that wait for it, claimed ones whole and others by id.
+        nodes: span id → its unit. None for an unclaimed span without a claimed span above it. An int for a span whose parent
+            has not arrived, or waits itself: its arrival, in ns (unique in a table).
+        waiting: parent id → spans that wait for it: claimed spans, and ids of unclaimed spans.
         units: number of open units.
         bytes: bytes of the claimed spans in ``waiting``.
         kept: number of closed units with kept spans.
-        loose: number of ids without a unit: of spans that are unclaimed or late.
-        dead: approximate number of ids of closed units.
-        forgot: whether ids of closed units were forgotten, so that further spans may belong to these units.
-        gave_up: whether spans were dropped without their parent, so that the parent may arrive now.
-        over_ns: close of its first unit: later spans without a parent may belong to that unit.
-        spare: whether it has no open unit, and no claimed span waits.
+        loose: number of ids without a unit: ids of unclaimed and of late spans.
+        closed_ids: approximate number of ids of closed units.
+        forgot_ids: whether ids of closed units were forgotten, so that further spans may belong to these units.
+        has_missing_parents: whether the wait for a parent ended before the parent arrived, so that it may still arrive.
+        over_ns: arrival at which its first unit was closed, in ns: later spans without a parent may belong to that unit.
+        idle: whether it has no open unit, and no claimed span waits.
         check_ns: time of the next search for spans that have waited too long.
     """
 
     __slots__ = (
-        "bytes", "check_ns", "dead", "forgot", "gave_up", "id", "kept", "last_ns", "loose", "nodes", "over_ns", "spare",
-        "units", "waiting",
+        "bytes", "check_ns", "closed_ids", "forgot_ids", "has_missing_parents", "id", "idle", "kept", "last_ns", "loose",
+        "nodes", "over_ns", "units", "waiting",
     )  # fmt: skip
 
     def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
@@ -232,15 +237,19 @@ class OpenTrace:
         self.over_ns: float = inf
         self.last_ns = now_ns
         self.check_ns = check_ns
-        self.spare = self.forgot = self.gave_up = False
-        self.units = self.bytes = self.kept = self.loose = self.dead = 0
+        self.idle = self.forgot_ids = self.has_missing_parents = False
+        self.units = self.bytes = self.kept = self.loose = self.closed_ids = 0
 
     def arrival(self, entry: WireSpan | bytes) -> int:
         """Return the arrival of a waiting span."""
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
     def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Remove the spans that arrived by then (None: all) and lack their parent; yield them by parent id."""
+        """Remove the spans whose parent has not arrived, and yield them by parent id.
+
+        Args:
+            until_ns: latest arrival of a removed span; None = all are removed.
+        """
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
             split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
@@ -251,19 +260,19 @@ class OpenTrace:
 
     def forget_closed(self) -> None:
         """Forget the ids of closed units."""
-        self.forgot = True
+        self.forgot_ids = True
         self.nodes = {
             span_id: node
             for span_id, node in self.nodes.items()
             if node.__class__ is not GatheredUnit or not node.closed or node.kept
         }
-        self.dead = 0
+        self.closed_ids = 0
 
     def forget_loose(self) -> int:
         """Forget the older half of the ids without a unit, if they are too many; return their number."""
         if self.loose <= _MOST_LOOSE:
             return 0
-        loose = self._loose()
+        loose = self._loose_ids()
         old = set(loose[: len(loose) // 2])
         for parent_id, group in [*self.waiting.items()]:
             self.waiting[parent_id] = [entry for entry in group if entry not in old]
@@ -274,7 +283,7 @@ class OpenTrace:
         self.loose -= len(old)
         return len(old)
 
-    def _loose(self) -> list[bytes]:
+    def _loose_ids(self) -> list[bytes]:
         """Return the ids without a unit in the order of arrival."""
         waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
         gone = (None, ORPHANED, FORGOTTEN)
@@ -285,7 +294,7 @@ Node = GatheredUnit | int | None
 
 
 def _make_tombstone() -> GatheredUnit:
-    """Return a closed unit without spans, which represents forgotten ones."""
+    """Return a closed unit without spans, which represents forgotten units."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
     unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
     unit.closed = unit.kept = True
@@ -293,20 +302,20 @@ def _make_tombstone() -> GatheredUnit:
 
 
 FORGOTTEN: Final = _make_tombstone()
-"""Represents a closed unit with forgotten ids: its further spans are late."""
+"""Stands for a closed unit with forgotten ids: further spans of it are late."""
 ORPHANED: Final = _make_tombstone()
-"""Represents the unit of orphans: further spans below them are orphans."""
+"""Stands for the unit of orphans: further spans below orphans are orphans."""
 
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
 _DECIDED: Final = 100_000
 _DROPPED: Final = 1_000_000
-"""Numbers of remembered closed units, followed and others, so that a repeated span makes no second unit."""
-_GIVEN_UP: Final = 100_000
+"""Numbers of remembered closed units: followed units, and other units. A repeated span then makes no second unit."""
+_MISSING_PARENTS: Final = 100_000
 """Number of remembered parents that never arrived."""
 _ENDS: Final = 10_000
-"""Number of latest traces with remembered ends of units, and twice as many at most: 0.3 kB each."""
+"""Fewest traces whose latest end of a unit is remembered, 0.3 kB each; at most twice as many."""
 _IDS_PER_TRACE: Final = 10
 """Average number of ids per trace of ``Bounds.traces``, at 150 bytes; beyond it ids of unclaimed spans are forgotten."""
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
@@ -320,7 +329,7 @@ class PastUnits:
 
     def __init__(self) -> None:
         self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
-        self._given_up, self._ambient = ClosedKeys(_GIVEN_UP), ClosedKeys(_GIVEN_UP)
+        self._missing, self._outer = ClosedKeys(_MISSING_PARENTS), ClosedKeys(_MISSING_PARENTS)
         self._ends: dict[bytes, int | WireSpan] = {}
 
     def close(self, unit: GatheredUnit) -> None:
@@ -343,10 +352,11 @@ class PastUnits:
         if len(self._ends) > 2 * _ENDS:
             self._ends = dict(islice(self._ends.items(), _ENDS, None))
 
-    def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
-        """Whether a span began after its unit had ended, and so is the work of a later call.
+    def starts_new_unit(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
+        """Return whether a span began after its parent's unit had ended, so that the span starts a new unit.
 
-        Some instrumentations leave an ended span current, and the next calls of the thread become its children.
+        Otherwise the unit's end is set to the span's end, if that is later. Some instrumentations leave an ended span current,
+        and the next calls of the thread become its children.
 
         Args:
             span: a claimed span, or the id of an unclaimed one.
@@ -370,42 +380,48 @@ class PastUnits:
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether a unit of the trace has closed, or a parent in it never arrived."""
-        return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._given_up.knows(trace_id)
+        return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._missing.knows(trace_id)
 
-    def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
-        """Remember that a parent did not arrive; ``ambient``: whether the spans below it belong to no closed unit."""
-        self._given_up.add(trace_id, parent_id)
-        if ambient:
-            self._ambient.add(trace_id, parent_id)
+    def add_missing_parent(self, trace_id: bytes, parent_id: bytes, *, is_outer: bool) -> None:
+        """Remember that a parent did not arrive in time.
+
+        Args:
+            trace_id: id of the trace.
+            parent_id: id of the parent.
+            is_outer: whether the parent is outside all closed units.
+        """
+        self._missing.add(trace_id, parent_id)
+        if is_outer:
+            self._outer.add(trace_id, parent_id)
 
     def recall(self, trace: OpenTrace) -> None:
-        """Set on a trace whether units of it have closed, and whether parents were given up."""
+        """Set on a trace whether units of it have closed, and whether it has missing parents."""
         if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
-            trace.forgot, trace.over_ns = True, -1
-        trace.gave_up = self._given_up.knows(trace.id)
+            trace.forgot_ids, trace.over_ns = True, -1
+        trace.has_missing_parents = self._missing.knows(trace.id)
 
     def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
         """Whether the id is the root of a closed unit with forgotten ids."""
-        return trace.forgot and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
+        return trace.forgot_ids and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
 
-    def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
-        """Record the arrival of a claimed span; return whether it had been given up."""
-        self._ambient.discard(trace_id, span_id)
-        return self._given_up.has(trace_id, span_id)
+    def record_arrival(self, trace_id: bytes, span_id: bytes) -> bool:
+        """Record the arrival of a claimed span; return whether it was a missing parent."""
+        self._outer.discard(trace_id, span_id)
+        return self._missing.has(trace_id, span_id)
 
-    def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
-        """Whether the parent did not arrive, with units that may be below it."""
-        return self._ambient.has(trace_id, parent_id)
+    def is_outer(self, trace_id: bytes, parent_id: bytes) -> bool:
+        """Whether the parent is missing and outside all closed units, so that spans below it may be unit roots."""
+        return self._outer.has(trace_id, parent_id)
 
 
 class OpenTraces:
     """The traces with remembered ids, in the order of their latest span.
 
     Args:
-        most: number of kept spare traces; beyond it the oldest is dropped.
+        most: number of kept idle traces; beyond it the oldest is dropped.
 
     Attributes:
-        spare: traces without an open unit and without a waiting claimed span.
+        idle: traces without an open unit and without a waiting claimed span.
     """
 
     def __init__(self, most: int) -> None:
@@ -413,70 +429,73 @@ class OpenTraces:
         self._most_ids = most * _IDS_PER_TRACE
         self._ids = 0
         self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
-        self.spare: OrderedDict[OpenTrace, None] = OrderedDict()
+        self.idle: OrderedDict[OpenTrace, None] = OrderedDict()
 
     def begin(self, trace: OpenTrace) -> OpenTrace:
         """Open a trace."""
         self.by_id[trace.id] = trace
         return trace
 
-    def touch(self, trace: OpenTrace, now_ns: int) -> None:
-        """Record the arrival of a span."""
+    def mark_latest(self, trace: OpenTrace, now_ns: int) -> None:
+        """Mark a trace as the trace with the latest span."""
         trace.last_ns = now_ns
         self.by_id.move_to_end(trace.id)
-        if trace.spare:
-            self.spare.move_to_end(trace)
+        if trace.idle:
+            self.idle.move_to_end(trace)
 
     def has_room(self, trace: OpenTrace) -> bool:
-        """Drop other spare traces until there is room for an id of this one. False: there are no other spare ones."""
+        """Drop other idle traces until one more id is within the limit. Returns False if there is no other idle trace."""
         while self._ids >= self._most_ids:
-            oldest = next(iter(self.spare), trace)
+            oldest = next(iter(self.idle), trace)
             if oldest is trace:
                 return False
             self.drop(oldest)
         return True
 
-    def use(self, trace: OpenTrace) -> None:
-        """Record that a trace has an open unit, or a waiting claimed span."""
-        if trace.spare:
-            trace.spare = False
-            del self.spare[trace]
+    def mark_active(self, trace: OpenTrace) -> None:
+        """Mark a trace as not idle, because it has an open unit or a waiting claimed span."""
+        if trace.idle:
+            trace.idle = False
+            del self.idle[trace]
 
-    def loosen(self, trace: OpenTrace) -> None:
-        """Record one more id without a unit in a trace."""
+    def count_id_without_unit(self, trace: OpenTrace) -> None:
+        """Count one more id without a unit in a trace."""
         trace.loose += 1
         self._ids += 1 - trace.forget_loose()
-        self.lay_aside(trace)
+        self.mark_idle(trace)
 
-    def put_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
-        """Record the id of a span of a closed unit; return the unit that represents it."""
+    def record_closed(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
+        """Record the id of a span of a closed unit; return ``FORGOTTEN`` or ``ORPHANED``, which represents that unit."""
         gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
-        self.loosen(trace)
+        self.count_id_without_unit(trace)
         return gone
 
-    def tighten(self, trace: OpenTrace) -> None:
-        """Record that an id without a unit has one now."""
+    def uncount_id_without_unit(self, trace: OpenTrace) -> None:
+        """Count one id less without a unit in a trace, because the id has a unit now."""
         trace.loose -= 1
         self._ids -= 1
 
-    def note(self, unit: GatheredUnit) -> None:
-        """Record one more unclaimed span of a unit."""
+    def count_id(self, unit: GatheredUnit) -> None:
+        """Count the id of one more unclaimed span of a unit."""
         unit.ids += 1
         self._ids += 1
 
-    def bury(self, unit: GatheredUnit) -> None:
-        """Drop the spans of a closed unit, its ids if they are worth a walk, and its trace if it is empty."""
+    def drop_unit(self, unit: GatheredUnit) -> None:
+        """Drop the spans of a closed unit, and its trace if that is empty.
+
+        The unit's ids are removed from the trace only when at least half of the trace's ids are those of closed units.
+        """
         trace = unit.trace
-        trace.dead += unit.count + unit.ids
+        trace.closed_ids += unit.count + unit.ids
         self._ids -= unit.ids
         unit.spans, unit.unread, unit.ids = NO_SPANS, NO_LINKS, 0
         busy = trace.units or trace.bytes
         if not (busy or trace.loose or trace.kept):
             self.drop(trace)
             return
-        if not busy or trace.dead * 2 > len(trace.nodes):
+        if not busy or trace.closed_ids * 2 > len(trace.nodes):
             trace.forget_closed()
-        self.lay_aside(trace)
+        self.mark_idle(trace)
 
     def drop(self, trace: OpenTrace) -> None:
         """Forget a trace, and break its reference cycle with its units, which frees both at once."""
@@ -485,17 +504,17 @@ class OpenTraces:
             self._ids -= trace.loose
             trace.nodes.clear()
             trace.waiting.clear()
-            if trace.spare:
-                del self.spare[trace]
+            if trace.idle:
+                del self.idle[trace]
 
-    def lay_aside(self, trace: OpenTrace) -> None:
-        """Make a trace spare, if it has no open unit and no waiting claimed span."""
-        if trace.spare or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
+    def mark_idle(self, trace: OpenTrace) -> None:
+        """Mark a trace as idle, if it has no open unit and no waiting claimed span. Above the limit the oldest is dropped."""
+        if trace.idle or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
             return
-        trace.spare = True
-        self.spare[trace] = None
-        if len(self.spare) > self._most:
-            self.drop(next(iter(self.spare)))
+        trace.idle = True
+        self.idle[trace] = None
+        if len(self.idle) > self._most:
+            self.drop(next(iter(self.idle)))
 
 
 class KeptUnits:
@@ -513,17 +532,17 @@ class KeptUnits:
         self.bytes = 0
 
     def keep(self, unit: GatheredUnit) -> None:
-        """Keep the spans of a closed unit, if there is room for them."""
+        """Keep the spans of a closed unit. Above ``most_bytes`` the oldest units are dropped, perhaps this one."""
         unit.kept = True
         unit.trace.kept += 1
         self.units[unit] = None
         self.bytes += unit.bytes
-        self._traces.lay_aside(unit.trace)
+        self._traces.mark_idle(unit.trace)
         while self.bytes > self._most_bytes:
-            self.let_go(next(iter(self.units)))
+            self.drop(next(iter(self.units)))
 
     def take(self, unit: GatheredUnit) -> bool:
-        """Remove a unit, because it is open again. False: it was not kept."""
+        """Remove a unit that is open again. Returns False if the unit was not kept."""
         if unit not in self.units:
             return False
         del self.units[unit]
@@ -532,24 +551,24 @@ class KeptUnits:
         unit.trace.kept -= 1
         return True
 
-    def let_old_go(self, last_ns: int) -> None:
-        """Drop the spans of units without a span since then."""
+    def drop_old(self, last_ns: int) -> None:
+        """Drop the spans of units whose latest span arrived at ``last_ns`` or earlier."""
         for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
-            self.let_go(unit)
+            self.drop(unit)
 
-    def let_go(self, unit: GatheredUnit) -> None:
+    def drop(self, unit: GatheredUnit) -> None:
         """Drop the spans of a unit."""
         self.take(unit)
-        self._traces.bury(unit)
+        self._traces.drop_unit(unit)
 
 
 class BriefUnit(NamedTuple):
-    """A whole unit of one request that no rate samples and that is all of its trace.
+    """A whole unit that is not followed; its trace has arrived in one request so far.
 
     Attributes:
-        root: its topmost span.
-        ids: ids of its claimed spans → their parents' ids.
-        arrival: arrival number, as in ``OpenTrace``.
+        root: topmost span of the unit.
+        ids: ids of the unit's claimed spans → parents' ids.
+        arrival: arrival of its request, in ns, as in ``OpenTrace``.
         last_ns: time of its arrival.
         bytes: bytes of its root, plus 400.
     """
@@ -567,7 +586,7 @@ class BriefUnit(NamedTuple):
 
 
 class BriefUnits:
-    """Brief units, in the order of arrival: nearly every unit is one. A trace with further spans gets an ``OpenTrace``.
+    """Brief units, in the order of arrival; most units are brief. A trace with further spans gets an ``OpenTrace``.
 
     Args:
         past: remembers closed units.
@@ -587,7 +606,7 @@ class BriefUnits:
         return iter(self._units.values())
 
     def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
-        """Keep a unit and return its bytes; 0: its trace is already known, and the unit is not kept."""
+        """Keep a unit and return its bytes. Returns 0, and keeps nothing, if its trace is already known."""
         trace_id, _, _, _, raw, _ = root
         if trace_id in self._units or self._past.knows(trace_id):
             return 0
@@ -596,11 +615,11 @@ class BriefUnits:
         return size
 
     def take(self, trace_id: bytes) -> BriefUnit | None:
-        """Remove and return the unit of a trace; None without one."""
+        """Remove and return the unit of a trace; None if it has no brief unit."""
         return self._units.pop(trace_id, None)
 
     def over(self, last_ns: int) -> list[ClosedUnit]:
-        """Remove and return the units that arrived by then."""
+        """Remove and return the units that arrived at ``last_ns`` or earlier."""
         units, closed = self._units, list[ClosedUnit]()
         for root, _, _, came_ns, size in units.values():
             if came_ns > last_ns:

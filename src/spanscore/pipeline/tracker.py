@@ -16,9 +16,11 @@ from spanscore.core.job import Decision, Job, JobResult, SampledUnit
 from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
-from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, matched_rules
+from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, UnitBooks, matched_rules
+from spanscore.pipeline.in_force import ValueInForce
+from spanscore.pipeline.inner import InnerBooks, InnerUnits, inner_facts
 from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sampling import RateSampler
@@ -27,13 +29,13 @@ from spanscore.pipeline.span_buffer import HeldRoots
 from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
-"""With 3, a quarter of 1,000 places stays free of a judge that hangs: enough for 250 units a second, each scored within a
-second.
-"""
+"""With 3, a judge that hangs leaves a quarter of 1,000 places free: enough for 250 units per second of 1 s each."""
 _BYTES_COUNT: Final = 4
 """Weight of bytes in `AccountQuotas.fill`, because a unit's content is the application's memory."""
 _AT_ONCE: Final = 16
 """Divisor of the capacity: the share of places that units of unknown size may take at once."""
+_KEPT_PLACES: Final = 0.95
+"""Share of ``AccountQuotas.places`` that remains after each unit with fewer inner units."""
 
 
 @dataclass(slots=True)
@@ -48,18 +50,19 @@ class _Held:
 
 @dataclass(eq=False, repr=False)
 class AccountQuotas:
-    """Keeps a judge that hangs from filling the queue for metrics that ask other judges. Owned by the span thread.
+    """Prevents a judge that hangs from filling the queue for metrics that ask other judges. Owned by the span thread.
 
-    Metrics share a lane if their judges are one account. A lane accepts no further unit once it holds three times as many
-    places as are free: one lane alone fills at most three quarters of the queue, two that share no unit three sevenths each. A
-    single lane has the whole queue. This is the dynamic threshold of switches that share memory between ports (Choudhury and
+    Metrics share a quota if their judges are one account. A quota accepts no further unit once it holds three times as many
+    places as are free: one quota alone fills at most three quarters of the queue, two that share no unit three sevenths each. A
+    single quota has the whole queue. This is the dynamic threshold of switches that share memory between ports (Choudhury and
     Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998), with α = 3.
 
     Attributes:
-        of: metric → its lane.
+        of: metric → key of its quota.
         capacity: returns the number of places in the queue.
         max_bytes: maximum bytes of content in the queue.
-        under_way: metric → units in the queue without a score of that metric yet.
+        under_way: metric → number of units in the queue without a score of that metric yet.
+        places: places that one unit takes with its inner units: the largest number of late, 1 or more.
     """
 
     of: Mapping[str, Hashable]
@@ -69,32 +72,46 @@ class AccountQuotas:
 
     def __post_init__(self) -> None:
         self._all = _Held()
-        self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self.of.values()}
-        self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
+        self._quotas: dict[Hashable, _Held] = {quota: _Held() for quota in self.of.values()}
+        self._open: dict[UnitKey, tuple[int, dict[str, Hashable]]] = {}
         self.under_way: Counter[str] = Counter()
+        self.places = 1.0
+
+    def note_inner(self, inner: int) -> None:
+        """Note the number of inner units of a closed unit. A large number is forgotten after some dozen units."""
+        self.places = max(1.0 + inner, _KEPT_PLACES * self.places)
+
+    def change(self, of: Mapping[str, Hashable]) -> None:
+        """Use other quotas for units that enter from now on. Units in the queue keep theirs."""
+        self.of = {**self.of, **of}  # a metric that is left out now may sample units that are still open
+        kept = {quota for _, metrics in self._open.values() for quota in metrics.values()}.union(of.values())
+        self._quotas = {quota: self._quotas.get(quota) or _Held() for quota in kept}
 
     def with_room(self, metrics: Collection[str]) -> list[str]:
-        """Return the metrics that have room for one more unit in their lane."""
-        if len(self._lanes) == 1:
+        """Return the metrics that have room for one more unit in their quota."""
+        if len(self._quotas) == 1:
             return list(metrics)
-        full = {lane for lane, held in self._lanes.items() if self._is_full(held)}
+        full = {quota for quota, held in self._quotas.items() if self._is_full(held)}
         return [name for name in metrics if self.of[name] not in full]
 
     def room(self) -> int:
-        """Return the number of units that may arrive now without a full lane. Any thread; true for a moment."""
+        """Return the number of units that may arrive at this moment without a full quota. Thread-safe."""
         if self._all.size_bytes > self.max_bytes / 2:  # the size of the next units is unknown
             return 0
         capacity = self.capacity()
-        most = capacity if len(self._lanes) == 1 else capacity * _ALPHA // (_ALPHA + 1)
-        return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
+        most = capacity if len(self._quotas) == 1 else capacity * _ALPHA // (_ALPHA + 1)
+        free = most - self._all.units
+        if free < min(self.places, most):
+            return 0
+        return int(max(1, min(free, max(1, capacity // _AT_ONCE)) // self.places))
 
     def fill(self) -> float:
-        """Return the fill of the fullest lane, [0, 1] or more; bytes count fourfold. Any thread; true for a moment."""
+        """Return the present fill of the fullest quota, [0, 1] or more; bytes count fourfold. Thread-safe."""
         capacity, queue = self.capacity(), self._all
         parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self.max_bytes]
-        if len(self._lanes) > 1:
+        if len(self._quotas) > 1:
             free = max(1, capacity - queue.units)
-            parts += (held.units / (_ALPHA * free) for held in self._lanes.values())
+            parts += (held.units / (_ALPHA * free) for held in self._quotas.values())
         return max(parts)
 
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
@@ -107,26 +124,26 @@ class AccountQuotas:
         """Add further metrics to a unit in the queue."""
         size_bytes, open_ones = self._open[key]
         metrics = [name for name in metrics if name in self.of]  # another process may have sampled for its own metric
-        new = self._lanes_of(metrics) - self._lanes_of(open_ones)
+        before = {*open_ones.values()}
         for name in metrics:
-            open_ones[name] = None
+            open_ones[name] = self.of[name]
             self.under_way[name] += 1
-        for lane in new:
-            self._lanes[lane].add(1, size_bytes)
+        for quota in {*open_ones.values()} - before:
+            self._quotas.setdefault(quota, _Held()).add(1, size_bytes)
 
     def settle(self, key: UnitKey, metrics: Collection[str]) -> None:
         """Remove metrics of a unit, because their scores are in."""
         size_bytes, left = self._open[key]
-        before = self._lanes_of(left)
+        before = {*left.values()}
         done = left.keys() & metrics
         for name in done:
             del left[name]
             self.under_way[name] -= 1
-        for lane in before - self._lanes_of(left):
-            self._lanes[lane].add(-1, -size_bytes)
+        for quota in before.difference(left.values()):
+            self._quotas[quota].add(-1, -size_bytes)
 
     def leave(self, key: UnitKey) -> None:
-        """Remove a unit, because its place is released."""
+        """Remove a unit. The unit's place is released."""
         if key in self._open:
             if left := self._open[key][1]:
                 self.settle(key, [*left])
@@ -137,39 +154,40 @@ class AccountQuotas:
         free, free_bytes = self.capacity() - self._all.units, self.max_bytes - self._all.size_bytes
         return held.units > 0 and (held.units >= _ALPHA * free or held.size_bytes >= _ALPHA * free_bytes)
 
-    def _lanes_of(self, metrics: Collection[str]) -> set[Hashable]:
-        return {self.of[name] for name in metrics}
-
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
+_NO_ENTRIES: Final = InnerUnits({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
 @dataclass(eq=False, repr=False)
 class UnitTracker:
-    """Follows each unit from its start until its spans and scores are out: a ``UnitListener`` of the span thread.
+    """The ``UnitListener`` of the span thread: follows each unit from its start until its spans and scores are exported.
 
-        opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
-                                                │                         └─▶ released as pending ─▶ (settled, emitted)*
-                                                └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
+        opened → ended* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
+                                     │                         └─▶ released as pending ─▶ (settled, emitted)*
+                                     └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
 
-    Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then they
-    are exported with the scores that are in.
+    Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then the
+    spans are exported with the scores that have arrived.
 
     Attributes:
         metrics: names of all metrics.
         sink: a sink that never raises.
         handover: passes sampled units to the loop, one call per tick.
         hand_rest: passes further decisions, on units with their first scores, to the loop, one call per tick.
-        lanes: lanes of the queue.
+        account_quotas: quotas of the queue's places.
         revisions: decides on units that have been scored before.
         keeping: passes samples to their observers.
-        sources: scores outside sampled traffic; a flush waits for them, too.
+        sources: score sources outside sampled traffic; a flush waits for their scores, too.
         parking: holds spans until they are exported.
         known: remembers every closed unit.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
-        clock: seconds, the loop's.
-        notes: remarks on scores for ``status()``.
+        inner: finds inner units; None = no span below a root is a unit of its own.
+        join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
+            inner unit.
+        clock: the event loop's clock, in seconds.
+        notes: remarks on scores of the roots' units, for ``status()``.
     """
 
     metrics: Sequence[str]
@@ -178,7 +196,7 @@ class UnitTracker:
     assembler: Assembler
     sampler: RateSampler
     queue: Queue
-    lanes: AccountQuotas
+    account_quotas: AccountQuotas
     parking: HeldRoots
     sink: Sink
     handover: Callable[[Sequence[SampledUnit]], None]
@@ -188,19 +206,57 @@ class UnitTracker:
     sources: Sequence[ScoreSource] = ()
     known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     rejection_reason: Callable[[], str | None] = lambda: None
+    inner: InnerUnits | None = None
+    join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self._decisions = Decisions(
-            self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.closed
+        self._decisions = ValueInForce(
+            Decisions(self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed)
         )
+        self.notes = Notes()
+        self._inner = ValueInForce(InnerBooks.of(self.inner or _NO_ENTRIES, self.sampler))
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
         self._recent = RecentUnitSpans()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, PendingUnit] = {}
         self._shared: dict[UnitKey, frozenset[str]] = {}
-        self.notes = Notes()
+
+    def change(
+        self,
+        metrics: Sequence[str],
+        sampler: RateSampler,
+        inner: InnerUnits | None,
+        *,
+        open_units: Collection[UnitKey],
+    ) -> None:
+        """Decide on units that begin from now on by other metrics and rates; ``open_units`` keep theirs.
+
+        Args:
+            metrics: names of all metrics.
+            sampler: decides on the units.
+            inner: the present entries of inner units, with their metrics; None = no entry.
+            open_units: keys of the units that have begun and have not ended.
+        """
+        self.metrics, self.sampler, self.inner = metrics, sampler, inner
+        self._decisions.change(self._decisions.now.by_sampler(metrics, sampler), open_units)
+        self._inner.change(self._inner.now.by_sampler(inner or _NO_ENTRIES, sampler), open_units)
+        self._skipped = self._on_span([], dict.fromkeys(metrics, Outcome.NOT_SAMPLED))
+
+    def earlier_samplers(self) -> set[RateSampler]:
+        """Return the samplers that only decide on open units."""
+        return {decisions.sampler for decisions in self._decisions.earlier}
+
+    def forget_closed(self, open_units: Collection[UnitKey]) -> None:
+        """Forget the earlier metrics and rates of units that are not open any more."""
+        self._decisions.change(self._decisions.now, open_units)
+        self._inner.change(self._inner.now, open_units)
+
+    @property
+    def inner_books(self) -> Mapping[InnerGroup, UnitBooks]:
+        """Entry of ``units.also`` → the books of its units. Thread-safe."""
+        return self._inner.now.books
 
     @property
     def in_flight(self) -> dict[UnitKey, None]:
@@ -208,22 +264,18 @@ class UnitTracker:
         return self.parking.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
-        """Return topmost span → the units below it, for those found since the last call."""
+        """Return topmost span, or unit with inner units → the units in it, if ended since the last call."""
         parts, self.parking.parts = self.parking.parts, {}
         return parts
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
-        """Record metrics that do not score a unit here, before it is opened."""
+        """Record metrics that do not score a unit here, because another scorer does; called before the unit is opened."""
         self._shared[key] = frozenset(metrics)
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
-        self.ledger.enter(key, None if shared is None else frozenset(self.metrics) - shared)
-
-    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        """Keep the unit open until that span has ended."""
-        self.assembler.started(key, span_id, now_ns)
+        self._enter(key, None if shared is None else frozenset(self._decisions.of(key).metrics) - shared)
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -233,18 +285,26 @@ class UnitTracker:
         if is_root:
             self.parking.ended(key)
         if not self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self.parking.let_late_go(key, pending, is_root=is_root)
+            self.parking.export_late(key, pending, is_root=is_root)
         elif pending is not None:
-            self.parking.keep(key, pending, now_ns, is_root=is_root)
+            self.parking.keep(key, span.span_id, pending, now_ns)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
-        decisions = self._decisions.skipped(facts)  # there are some if a rule matched
-        pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
+        own = self._decisions.of(facts.key)
+        is_earlier = own is not self._decisions.now
+        skipped = self._on_span([], dict.fromkeys(own.metrics, Outcome.NOT_SAMPLED)) if is_earlier else self._skipped
+        decisions = own.skipped(facts)  # empty unless a rule matched
+        pending.end({**skipped, **self._rules(decisions)} if decisions else skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
-        """Count the unit, and remember it for ``explain``. Any thread."""
-        self._decisions.excluded(facts)
+        """Count the unit, and remember it for ``explain``. Thread-safe."""
+        own = self._decisions.of(facts.key)
+        if own is self._decisions.now:
+            own.excluded(facts)
+        else:
+            self._enter(facts.key, None)
+            own.skipped(facts)
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Record that events of the unit were lost."""
@@ -267,37 +327,40 @@ class UnitTracker:
             if unit.revision:
                 self.revisions.take(unit)
             return
-        self.ledger.enter(key, unit.eligible_metrics)
+        self._enter(key, unit.eligible_metrics)
         self.parking.ended(key)
         for span_id, span in pending.items():
-            self.parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
+            self.parking.keep(key, span_id, span, now_ns)
         self._close(unit, now_ns, lost, reason)
 
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take a unit with its samples."""
-        self.ledger.enter(unit.key, unit.eligible_metrics)
+        self._enter(unit.key, unit.eligible_metrics)
         self.parking.ended(unit.key)
         if pending is not None:
-            self.parking.keep(unit.key, pending, now_ns, is_root=True)
+            self.parking.keep(unit.key, unit.key.span_id, pending, now_ns)
         self.ledger.belongs(unit)
-        facts, decisions = unit.facts(), self._decisions
+        facts, decisions = unit.facts(), self._decisions.of(unit.key)
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
-        """Return the ended units that are not out. Units that only wait for their scores and match ``but`` are left out."""
+        """Return the ended units that are not out, except units that only wait for their scores and match ``but``."""
         own = [key for key in self.in_flight if not but(key)]
         beside = (source.ledger.open_units() for source in self.sources)
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Any thread."""
-        return self._decisions.explain(trace_id)
+        """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Thread-safe."""
+        explained = self._decisions.now.explain(trace_id)
+        for group, books in self.inner_books.items():
+            explained += [{**entry, "kind": str(group)} for entry in books.decisions.explain(trace_id)]
+        return explained
 
     def recent_units(self) -> list[Unit]:
-        """Return the last units that were handed over, with their spans. Any thread."""
+        """Return the last units that were handed over, with their spans. Thread-safe."""
         return self._recent.units()
 
     def next_due_ns(self) -> int | None:
@@ -309,7 +372,7 @@ class UnitTracker:
         """Close due units, hand over sampled units, and release units that have waited too long, at the pace."""
         for unit in self.assembler.due(now_ns):
             for part in self.parking.split(self._without_shared(unit), now_ns):
-                self.ledger.enter(part.key, part.eligible_metrics)
+                self._enter(part.key, part.eligible_metrics)
                 self._close(part, now_ns)
             yield_gil()
         if self._chosen:
@@ -319,7 +382,7 @@ class UnitTracker:
             rest, self._rest = self._rest, {}
             self.hand_rest(rest)
         for key in self.parking.hold.overdue(now_ns):
-            self._let_go(key, "deadline")
+            self._export_pending(key, "deadline")
         self.parking.hold.release_early(now_ns)
         self.flush_ready(now_ns)
 
@@ -328,26 +391,25 @@ class UnitTracker:
         self.parking.flush_ready(now_ns, unpaced=unpaced)
 
     def take_over(self, job: Job) -> None:
-        """Accept a unit from another process: its scores are treated like those of a unit of this one."""
-        key = job.unit.key
-        if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
-            self.ledger.belongs(job.unit)
+        """Accept a unit from another process. The scores are treated like those of a unit of this process."""
+        key, books = job.unit.key, self._books_of(job.unit)
+        if books.decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
+            books.ledger.belongs(job.unit)
             self.parking.ended(key)
-            self._at_work[key] = PendingUnit({}, job.undecided)
-            self.lanes.enter(key, job.decisions, job.size_bytes)
+            self._at_work[key] = PendingUnit(books, {}, job.undecided)
+            self.account_quotas.enter(key, job.decisions, job.size_bytes)
         elif key in self._at_work:  # repeated, and on its way to the disk
             self._at_work[key].twice = True
 
     def settle(self, result: JobResult) -> None:
-        """Count and emit the scores of a job; export the unit's spans with the last of them."""
+        """Count and emit the scores of a job. With the unit's last score its spans are exported."""
         key = result.unit.key
-        scores = self._decisions.settle_scores(key, result.scores)
-        self.notes.scored(key, scores)
+        scores = self._books_of(result.unit).settle_scores(result.unit, result.scores)
         log_failures(scores)
         at_work = self._at_work.get(key)
-        if at_work is None or at_work.goes_on_after(result.rest):  # None: it was given up
+        if at_work is None or at_work.use_second_job(result.rest):  # None: the unit was given up
             return
-        self.lanes.settle(key, [score.metric for score in scores])
+        self.account_quotas.settle(key, [score.metric for score in scores])
         at_work.scores += scores
         at_work.made = result.sample_attributes
         if at_work.undecided is not None:
@@ -364,7 +426,7 @@ class UnitTracker:
     def export_held_spans(self) -> None:
         """Export all held spans now, as a shutdown does."""
         for key in self.parking.hold.parked():
-            self._let_go(key, "shutdown")
+            self._export_pending(key, "shutdown")
         self.parking.hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
@@ -372,59 +434,112 @@ class UnitTracker:
         for key in keys:
             unit = self.assembler.forget(key)
             if self.parking.hold.holds(key):
-                self._let_go(key, "shutdown")
-            self._at_work.pop(key, None)
+                self._export_pending(key, "shutdown")
+            at_work = self._at_work.pop(key, None)
             self._shared.pop(key, None)
-            self.lanes.leave(key)
+            self.account_quotas.leave(key)
+            books = self._root_books(key) if at_work is None else at_work.books
             facts = SamplingContext(key) if unit is None else unit.facts()
             if unit is not None:
                 self.ledger.belongs(unit)
-                self.keeping.missed(facts, unit, outcome)
-            self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
+                self.keeping.report_missing(facts, unit, outcome)
+            self._turn_back(key, books.decisions.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
-        """Export a unit's spans, if they are here, because all its scores are in."""
+        """Export a unit's spans, if this process holds them, because all its scores have arrived."""
         del self._at_work[key]
-        self.lanes.leave(key)
-        at_work.others |= self._settle_rest(key, result.rest, result.reason)
-        self.notes.sampled(at_work.made)
+        self.account_quotas.leave(key)
+        at_work.others |= at_work.books.settle_rest(key, result.rest, result.reason)
+        at_work.books.notes.sampled(at_work.made)
         if self.parking.hold.holds(key):
             made = at_work.made if self.parking.attach else {}
             self.parking.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
-    def _settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None) -> dict[str, Outcome]:
-        outcomes = self._decisions.settle_rest(key, outcome, reason)
-        self.notes.unscored(key, outcomes, reason)
-        return outcomes
+    def _root_books(self, key: UnitKey) -> UnitBooks:
+        return UnitBooks(self._decisions.of(key), self.notes)
 
-    def _let_go(self, key: UnitKey, reason: str) -> None:
-        """Export a unit's spans with the scores that are in; later scores are emitted without them."""
+    def _books_of(self, unit: Unit) -> UnitBooks:
+        """Return the books of a unit; another process may have inner units that this process's configuration lacks."""
+        if unit.inner is None:
+            return self._root_books(unit.key)
+        own, now = self._inner.of(unit.key).books, self.inner_books
+        return own.get(unit.inner) or now.get(unit.inner) or self._open_books(unit.inner)
+
+    def _open_books(self, group: InnerGroup) -> UnitBooks:
+        books, now = UnitBooks.of_inner((), self.sampler), self._inner.now
+        self._inner.now = now._replace(books={**now.books, group: books})  # another thread may be reading the books
+        return books
+
+    def _export_pending(self, key: UnitKey, reason: str) -> None:
+        """Export a unit's spans with the scores that have arrived; later scores are only emitted."""
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
         self.parking.hold.release(key, attributes, reason)
 
     def _without_shared(self, unit: Unit) -> Unit:
-        """Return a unit without the metrics that another scorer of the process scores on it."""
+        """Return a unit's facts without the metrics that another scorer of the process scores on it."""
         shared = self._shared.pop(unit.key, None)
-        return (
-            unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self.metrics) - shared)
-        )
+        if shared is None:
+            return unit
+        metrics = self._decisions.of(unit.key).metrics
+        return replace(unit, shared=shared, eligible_metrics=frozenset(metrics) - shared)
+
+    def _enter(self, key: UnitKey, metrics: Collection[str] | None) -> None:
+        """Make a unit eligible for these metrics; None = every metric in force at its start."""
+        decisions = self._decisions.of(key)
+        if metrics is None and decisions is not self._decisions.now:
+            metrics = decisions.metrics
+        self.ledger.enter(key, metrics)
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
-        try:
-            self.ledger.belongs(unit)
-            facts = unit.facts()
-            if unit.complete:
-                self._choose(unit, facts, self._decisions.first(facts, unit.eligible_metrics), None, now_ns)
-            else:
-                self.keeping.missed(facts, unit, lost)
-                outcomes = self._decisions.lost(facts, lost, reason)
-                self.notes.unscored(unit.key, {name: end for name, end in outcomes.items() if end is lost}, reason)
-                self._turn_back(unit.key, outcomes, now_ns)
-        except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
-            log_internal_error("decide on a unit", error)
-            self._turn_back(unit.key, self._decisions.settle_rest(unit.key, Outcome.INCOMPLETE), now_ns)
+        """Decide on an ended unit, and then on its inner units."""
+        inside = () if self.inner is None else self._open_inner(unit)
+        for each, facts in ((unit, None), *inside):
+            books = self._books_of(each)
+            try:
+                self._decide_on(each, each.facts() if facts is None else facts, books, now_ns, lost, reason)
+            except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
+                log_internal_error("decide on a unit", error)
+                self._turn_back(each.key, books.decisions.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
+
+    def _open_inner(self, unit: Unit) -> Sequence[tuple[Unit, SamplingContext]]:
+        """Make the inner units of a recorded unit eligible, each with the facts that decide on it.
+
+        The metrics, judges and rates of an inner unit are those of the unit around it.
+        """
+        if unit.eligible_metrics is not None and not unit.shared:  # another process decides on its inner units, too
+            return ()
+        inner = self._inner.of(unit.key).units
+        parts = [part for part in inner.find(unit) if part.key not in self._at_work]
+        self.account_quotas.note_inner(len(parts))
+        facts = unit.facts() if parts else None
+        if facts is None or not self._decisions.of(unit.key).sampler.records_root(facts):
+            return ()
+        self.parking.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
+        for part in parts:
+            self._inner.join(part.key, unit.key)
+            self.join_inner(part.key, unit.key)
+            self._books_of(part).ledger.enter(part.key, part.eligible_metrics)
+        return [(part, inner_facts(part, facts)) for part in parts]
+
+    def _decide_on(
+        self,
+        unit: Unit,
+        facts: SamplingContext,
+        books: UnitBooks,
+        now_ns: int,
+        lost: Outcome,
+        reason: str | None,
+    ) -> None:
+        books.ledger.belongs(unit)
+        if unit.complete:
+            self._choose(unit, facts, books.decisions.first(facts, unit.eligible_metrics), None, now_ns)
+            return
+        self.keeping.report_missing(facts, unit, lost)
+        outcomes = books.decisions.lost(facts, lost, reason)
+        books.notes.unscored(unit.key, {name: end for name, end in outcomes.items() if end is lost}, reason)
+        self._turn_back(unit.key, outcomes, now_ns)
 
     def _choose(
         self,
@@ -434,56 +549,58 @@ class UnitTracker:
         samples: Samples | None,
         now_ns: int,
     ) -> None:
-        key, eligible = unit.key, self.metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        key, books = unit.key, self._books_of(unit)
+        own = books.decisions
+        eligible = own.metrics if unit.eligible_metrics is None else unit.eligible_metrics
         all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self.keeping.to_make(unit, facts, samples, self.clock())
-            self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
+            self._turn_back(key, own.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
-        chosen, others = self._sorted_out(key, decisions)
+        chosen, others = self._sorted_out(key, decisions, books)
         held = size_bytes_of(unit, samples)
         if not chosen or not self.queue.reserve(held):
             if not all_decided:  # the scores that rules read will not arrive
-                others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
-            self.keeping.missed(facts, unit, Outcome.QUEUE_FULL)
-            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
+                others |= self._sorted_out(key, own.rest(facts, {}), books)[1]
+            self.keeping.report_missing(facts, unit, Outcome.QUEUE_FULL)
+            self._turn_back(key, others | books.settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
             return
-        self.notes.chosen(unit.kind, chosen)
-        if samples is None:
+        books.notes.chosen(unit.kind, chosen)
+        if samples is None and unit.inner is None:
             self._recent.keep(unit, held)
         undecided = None if all_decided else facts
-        self._at_work[key] = PendingUnit(others, undecided)
-        self.lanes.enter(key, chosen, held)
+        self._at_work[key] = PendingUnit(books, others, undecided)
+        self.account_quotas.enter(key, chosen, held)
         now_s = self.clock()
         held_s = self.parking.park(unit, now_ns)
         while (oldest := self.parking.hold.superfluous()) is not None:
-            self._let_go(oldest, "overflow")
-        wanted = self.keeping.delegated(facts)
+            self._export_pending(oldest, "overflow")
+        wanted = self.keeping.begin_making(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
-        """Decide on the metrics that wait for the gate metrics' scores, when all of these are in."""
-        scores = {score.metric: score.quality for score in at_work.scores}
-        if not self._decisions.gate_metrics <= scores.keys() | at_work.others.keys():
+        """Decide on the metrics that wait for the condition metrics' scores, when all of these metrics have scores."""
+        own, scores = self._decisions.of(key), {score.metric: score.quality for score in at_work.scores}
+        if not own.condition_metrics <= scores.keys() | at_work.others.keys():
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
         try:
-            chosen, others = self._sorted_out(key, self._decisions.rest(facts, scores))
+            chosen, others = self._sorted_out(key, own.rest(facts, scores), at_work.books)
         except Exception as error:  # noqa: BLE001  (otherwise its job would wait forever)
             log_internal_error("decide on a unit", error)
-            others = self._decisions.settle_rest(key, Outcome.INCOMPLETE)
+            others = own.settle_rest(key, Outcome.INCOMPLETE)
         at_work.others |= others
-        self.lanes.join(key, chosen)
+        self.account_quotas.join(key, chosen)
         self._rest[key] = chosen
 
     def _sorted_out(
-        self, key: UnitKey, decisions: Mapping[str, Decision]
+        self, key: UnitKey, decisions: Mapping[str, Decision], books: UnitBooks
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
-        """Settle metrics that do not sample the unit or have no room; return the other decisions, and these outcomes."""
+        """Settle metrics that do not sample the unit or whose quota is used up; return the other decisions, and these."""
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
-        others |= dict.fromkeys(taken.keys() - self.lanes.with_room(taken), Outcome.QUEUE_FULL)
-        self._decisions.settle(key, others)
+        others |= dict.fromkeys(taken.keys() - self.account_quotas.with_room(taken), Outcome.QUEUE_FULL)
+        books.decisions.settle(key, others)
         return {name: decision for name, decision in taken.items() if name not in others}, others
 
     def _turn_back(
@@ -495,23 +612,25 @@ class UnitTracker:
         return unit_attributes(scores, others) if self.parking.attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-        """Return the attribute with the rules that matched a unit that no metric took."""
+        """Return the attribute with the rules that matched a unit that no metric sampled."""
         return matched_rules(decisions) if self.parking.attach else _NO_RULE
 
 
 @dataclass(slots=True)
 class PendingUnit:
-    """A unit that was handed over and lacks scores.
+    """A unit that was handed over to the loop and lacks scores.
 
     Attributes:
-        others: metric → outcome of the metrics that did not sample it, or had no room.
-        scores: scores that are in.
-        made: attributes about the source of its sample, from the first score on.
-        undecided: its facts, while other metrics wait for these scores; otherwise None.
-        has_left: whether its root was exported, as ``pending``, before all scores were in.
-        twice: whether it arrived once more while it is scored from a spool.
+        books: books of the unit.
+        others: metric → outcome of the metrics that did not sample it, or whose account quota was used up.
+        scores: scores that have arrived.
+        made: attributes about the source of the sample, from the first score on.
+        undecided: facts of the unit, while other metrics wait for these scores; otherwise None.
+        has_left: whether the root was exported, as ``pending``, before all scores were in.
+        twice: whether the unit arrived again while a job of it is scored from a spool.
     """
 
+    books: UnitBooks
     others: dict[str, Outcome]
     undecided: SamplingContext | None = None
     scores: list[Score] = field(default_factory=list)
@@ -519,10 +638,8 @@ class PendingUnit:
     has_left: bool = False
     twice: bool = False
 
-    def goes_on_after(self, rest: Outcome) -> bool:
-        """Whether the unit goes on after a job's end, because the spool has it twice and one of the two is being scored. True
-        once.
-        """
-        goes_on = self.twice and rest in _NOT_BEGUN
-        self.twice = self.twice and not goes_on
-        return goes_on
+    def use_second_job(self, rest: Outcome) -> bool:
+        """Return whether the unit continues after a job's end, because the spool has a second job of it. True once."""
+        continues = self.twice and rest in _NOT_BEGUN
+        self.twice = self.twice and not continues
+        return continues

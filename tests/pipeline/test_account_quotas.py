@@ -11,7 +11,7 @@ def key(n):
     return UnitKey(n, n)
 
 
-def lanes(capacity=100, **more):
+def account_quotas(capacity=100, **more):
     return AccountQuotas({"slow": "a", "slow_too": "a", "well": "b", "other": "c"}, capacity=lambda: capacity, **more)
 
 
@@ -25,32 +25,32 @@ def fill(room, *metrics, first=0, units=1_000, size_bytes=1):
     return units
 
 
-def test_a_lane_fills_three_quarters_of_the_queue_at_most():
-    room = lanes()
+def test_a_quota_fills_three_quarters_of_the_queue_at_most():
+    room = account_quotas()
 
     assert fill(room, "slow") == 75
 
     assert room.with_room(["slow", "slow_too", "well"]) == ["well"]
 
 
-def test_two_lanes_that_hang_leave_something_for_a_third():
-    room = lanes()
+def test_two_quotas_that_hang_leave_something_for_a_third():
+    room = account_quotas()
     for n in range(0, 100, 2):
         fill(room, "slow", first=n, units=1)
         fill(room, "well", first=n + 1, units=1)
 
     assert room.with_room(["slow", "well", "other"]) == ["other"]
-    assert len(room._open) < 90
+    assert room.under_way.total() < 90
 
 
-def test_the_only_lane_has_the_whole_queue():
+def test_the_only_quota_has_the_whole_queue():
     room = AccountQuotas({"one": "a", "two": "a"}, capacity=lambda: 10)
 
     assert fill(room, "one", "two", units=10) == 10
 
 
-def test_a_lane_is_left_with_the_last_score_that_waits_for_it():
-    room = lanes(capacity=4)
+def test_a_quota_is_left_with_the_last_score_that_waits_for_it():
+    room = account_quotas(capacity=4)
     room.enter(key(1), ["slow", "slow_too", "well"], 1)
     fill(room, "slow", first=2)
     assert room.with_room(["slow"]) == []
@@ -61,20 +61,20 @@ def test_a_lane_is_left_with_the_last_score_that_waits_for_it():
     assert room.with_room(["slow"]) == ["slow"]
 
 
-def test_a_lane_holds_no_more_than_its_part_of_the_bytes():
-    room = lanes(max_bytes=1_000)
+def test_a_quota_holds_no_more_than_its_part_of_the_bytes():
+    room = account_quotas(max_bytes=1_000)
     fill(room, "slow", units=8, size_bytes=100)
 
     assert room.with_room(["slow", "well"]) == ["well"]
 
 
-def test_a_unit_larger_than_all_bytes_finds_room_in_an_empty_lane():
-    assert lanes(max_bytes=1).with_room(["slow"]) == ["slow"]
+def test_a_unit_larger_than_all_bytes_finds_room_at_a_quota_without_units():
+    assert account_quotas(max_bytes=1).with_room(["slow"]) == ["slow"]
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from(["slow", "slow_too", "well", "other"]), min_size=1), st.booleans())))
 def test_what_has_left_holds_nothing(units):
-    room = lanes(capacity=1_000)
+    room = account_quotas(capacity=1_000, max_bytes=1_000)
     for n, (metrics, settled) in enumerate(units):
         room.enter(key(n), metrics, n)
         if settled:
@@ -83,25 +83,37 @@ def test_what_has_left_holds_nothing(units):
         room.leave(key(n))
         room.leave(key(n))
 
-    assert {(held.units, held.size_bytes) for held in (room._all, *room._lanes.values())} == {(0, 0)}
+    assert (room.fill(), room.under_way.total()) == (0, 0)
+    assert room.with_room(room.of) == [*room.of]
+
+
+def test_a_unit_in_the_queue_keeps_the_quota_of_its_start():
+    room = account_quotas(capacity=4)
+    fill(room, "slow")
+    room.change({"slow": "d", "added": "d"})
+
+    assert room.with_room(["slow", "added", "well"]) == ["slow", "added", "well"]
+    for n in range(4):
+        room.leave(key(n))
+    assert (room.fill(), room.under_way.total()) == (0, 0)
 
 
 @given(st.integers(1, 200), st.integers(1, 20), st.booleans())
-def test_what_waits_elsewhere_finds_room_where_it_is_told_that_there_is(capacity, size, alone):
+def test_what_waits_elsewhere_finds_room_where_it_is_reported_that_there_is(capacity, size, alone):
     room = AccountQuotas({"one": "a", "two": "a" if alone else "b"}, capacity=lambda: capacity, max_bytes=2_000)
 
     for n in range(300):
         if room.room():
-            assert len(room._open) < capacity
+            assert room.under_way["one"] < capacity
             assert room.with_room(["one"]) == ["one"]
             room.enter(key(n), ["one"], size)
 
     assert room.room() == 0
-    assert len(room._open) >= min(capacity * 3 // 4, 1_000 // size)
+    assert room.under_way["one"] >= min(capacity * 3 // 4, 1_000 // size)
 
 
-def test_it_is_as_full_as_its_fullest_lane():
-    room = lanes()
+def test_it_is_as_full_as_its_fullest_quota():
+    room = account_quotas()
     assert room.fill() == 0
 
     fill(room, "slow", units=60)
@@ -112,7 +124,7 @@ def test_it_is_as_full_as_its_fullest_lane():
     assert room.fill() == 1
 
 
-def test_the_only_lane_is_as_full_as_the_queue_in_units_or_four_times_as_full_as_in_bytes():
+def test_the_only_quota_is_as_full_as_the_queue_in_units_or_four_times_as_full_as_in_bytes():
     room = AccountQuotas({"one": "a"}, capacity=lambda: 10, max_bytes=4_000)
 
     fill(room, "one", units=2)

@@ -1,0 +1,78 @@
+"""Values that a reload replaces: a unit keeps the value in force at its start, and receivers use the sampler in force."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, Generic, TypeVar
+
+from spanscore.core.span import UnitKey
+from spanscore.pipeline.sampling import RateSampler
+
+T = TypeVar("T")
+WHOLE_TRACE: Final = 0
+"""Span id in the key of an open unit if its root is not certain yet. The key then means every unit of the trace."""
+
+
+class ValueInForce(Generic[T]):
+    """A value that a reload replaces. A unit that is open at the reload keeps the value that it began with.
+
+    ``change`` and ``join`` run on the span thread, ``of`` on any thread.
+
+    Attributes:
+        now: value of the units that begin now.
+    """
+
+    def __init__(self, now: T) -> None:
+        self.now = now
+        self._earlier: dict[UnitKey, T] = {}
+
+    @property
+    def earlier(self) -> Collection[T]:
+        """The earlier values, one for each open unit that has one."""
+        return self._earlier.values()
+
+    def of(self, key: UnitKey) -> T:
+        """Return the value of a unit. O(1)."""
+        earlier = self._earlier
+        if not earlier:
+            return self.now
+        return earlier.get(key) or earlier.get(UnitKey(key.trace_id, WHOLE_TRACE)) or self.now
+
+    def change(self, value: T, open_units: Iterable[UnitKey]) -> None:
+        """Replace the value for units that begin from now on, and forget the values of closed units. O(open units).
+
+        Args:
+            value: the new value, which is true; the present value = only closed units are forgotten.
+            open_units: keys of the units that have begun and have not ended.
+        """
+        self._earlier = {key: own for key in open_units if (own := self.of(key)) is not value}
+        self.now = value
+
+    def join(self, inner: UnitKey, around: UnitKey) -> None:
+        """Give an inner unit the value of the unit around it, which is open. O(1)."""
+        if (own := self.of(around)) is not self.now:
+            self._earlier[inner] = own
+
+
+class SamplerInForce:
+    """The functions of the sampler in force, by which receivers decide on roots that begin.
+
+    A call costs no more than a call of the sampler itself, except while units of an earlier sampler are open. The receiver may
+    then not know yet which of the samplers decides on the unit, so it keeps each unit that one of them could sample.
+    """
+
+    def __init__(self, sampler: RateSampler) -> None:
+        self.use(sampler)
+
+    def use(self, sampler: RateSampler, earlier: Collection[RateSampler] = ()) -> None:
+        """Use a sampler from now on; ``earlier`` samplers decide on units that are open. Thread-safe."""
+        self.could_sample, self.preview_trace, self.decide = sampler.could_sample, sampler.preview_trace, sampler.decide
+        samplers = dict.fromkeys([sampler, *earlier])
+        if len(samplers) > 1:
+            self.could_sample = lambda facts: any(each.could_sample(facts) for each in samplers)
+            self.preview_trace = lambda trace_id: _join(each.preview_trace(trace_id) for each in samplers)
+
+
+def _join(previews: Iterable[bool | None]) -> bool | None:
+    results = {*previews}
+    return True if True in results else None if None in results else False

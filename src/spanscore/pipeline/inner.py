@@ -1,0 +1,137 @@
+"""``InnerUnits`` finds the inner units of a closed unit: spans below its root that are units of their own (``units.also``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.core.span import InnerGroup, InnerKind, SamplingContext, SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import UnitBooks
+from spanscore.pipeline.sampling import RateSampler
+
+_OPERATIONS: Final[Mapping[InnerKind, Set[str]]] = {
+    "retriever": {semconv.RETRIEVAL},
+    "tool": {semconv.EXECUTE_TOOL},
+    "agent": {semconv.INVOKE_AGENT},
+    "chat": semconv.MODEL_OPERATIONS,
+}
+_NAMES: Final[Mapping[InnerKind, str]] = {
+    "tool": semconv.TOOL_NAME,
+    "agent": semconv.AGENT_NAME,
+    "chat": semconv.REQUEST_MODEL,
+}
+"""Kind → attribute with the name of such a span. A span without it is named after its operation: ``retrieval docs``."""
+
+
+@dataclass(frozen=True, eq=False)
+class InnerUnits:
+    """The entries of ``units.also``. The first entry that matches a span holds.
+
+    Attributes:
+        metrics: entry → names of the metrics that score its units, in the order of the configuration.
+    """
+
+    metrics: Mapping[InnerGroup, Sequence[str]]
+
+    def find(self, unit: Unit) -> list[Unit]:
+        """Return the inner units of a closed unit, in the order of their starts; empty if its root is unknown.
+
+        The spans of an inner unit are its span and all spans below it, so inner units may contain each other.
+        """
+        root = unit.root
+        matches = [] if root is None else [(span, self._group_of(span)) for span in unit.spans if span is not root]
+        members = [(span, group) for span, group in matches if group is not None]
+        if not members:
+            return []
+        position = {id(span): at for at, span in enumerate(unit.spans)}
+        below = _children(unit)
+        return [
+            Unit(
+                UnitKey(span.trace_id, span.span_id),
+                tuple(sorted(_subtree(span, below), key=lambda each: position[id(each)])),
+                complete=unit.complete,
+                eligible_metrics=frozenset(self.metrics[group]) - unit.shared,
+                inner=group,
+            )
+            for span, group in members
+        ]
+
+    def _group_of(self, span: SpanData) -> InnerGroup | None:
+        operation = str(span.operation)
+        return next(
+            (
+                group
+                for group in self.metrics
+                if operation in _OPERATIONS[group.kind] and group.name in (None, _name_of(span, group.kind))
+            ),
+            None,
+        )
+
+
+class InnerBooks(NamedTuple):
+    """The inner units of one configuration, and their books.
+
+    Attributes:
+        units: finds the inner units of a closed unit.
+        books: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
+    """
+
+    units: InnerUnits
+    books: Mapping[InnerGroup, UnitBooks]
+
+    @classmethod
+    def of(cls, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
+        """Return empty books of each entry."""
+        return cls(units, {group: UnitBooks.of_inner(names, sampler) for group, names in units.metrics.items()})
+
+    def by_sampler(self, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
+        """Return the books of later units, with other metrics and rates of the same entries. Counts and remarks go on."""
+        return InnerBooks(
+            units,
+            {group: books.by_sampler(units.metrics.get(group, ()), sampler) for group, books in self.books.items()},
+        )
+
+
+def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:
+    """Return the facts that decide on an inner unit: those of the unit around it, which was recorded or not.
+
+    Args:
+        inner: the inner unit.
+        around: facts of the closed unit that contains it.
+    """
+    span = inner.root
+    return around._replace(
+        key=inner.key,
+        sampled_by=around.sampled_by or around.key,
+        conversation_id="",  # the turn of a conversation is the unit around it
+        decided=None if span is None else span.decided,
+        inner=inner.inner,
+    )
+
+
+def _name_of(span: SpanData, kind: InnerKind) -> str:
+    name = span.attributes.get(_NAMES[kind]) if kind in _NAMES else None
+    return name if isinstance(name, str) and name else span.name.removeprefix(f"{span.operation} ")
+
+
+def _children(unit: Unit) -> Mapping[int, Sequence[SpanData]]:
+    below = defaultdict[int, list[SpanData]](list)
+    for span in unit.spans:
+        if span.parent_id is not None:
+            below[span.parent_id].append(span)
+    return below
+
+
+def _subtree(top: SpanData, below: Mapping[int, Sequence[SpanData]]) -> Iterator[SpanData]:
+    """Yield a span and all spans below it, each once; a loop of parents ends."""
+    seen, left = {top.span_id}, [top]
+    while left:
+        span = left.pop()
+        yield span
+        for child in below.get(span.span_id, ()):
+            if child.span_id not in seen:
+                seen.add(child.span_id)
+                left.append(child)
