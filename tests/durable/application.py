@@ -37,12 +37,12 @@ class SeededIds(IdGenerator):
         self._own, self._others = random.Random(seed), random.Random()
 
     def generate_span_id(self) -> int:
-        return self._dice().getrandbits(64) or 1
+        return self._rng().getrandbits(64) or 1
 
     def generate_trace_id(self) -> int:
-        return self._dice().getrandbits(128) or 1
+        return self._rng().getrandbits(128) or 1
 
-    def _dice(self) -> random.Random:
+    def _rng(self) -> random.Random:
         return self._own if threading.get_ident() == self._thread else self._others
 
 

@@ -21,25 +21,31 @@ class Asked:
     def __init__(self, path: Path, **options: Any) -> None:
         self.file = SpoolFile(path, **options)
 
-    def put(self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "") -> PutResult:
-        return self.put_told(number, body, own=own, metrics=metrics)[0]
+    def put(
+        self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "", kind: str = "job"
+    ) -> PutResult:
+        return self.put_result(number, body, own=own, metrics=metrics, kind=kind)[0]
 
-    def put_told(
-        self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = ""
+    def put_result(
+        self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "", kind: str = "job"
     ) -> tuple[PutResult, str | None]:
-        return _told(lambda told: self.file.put(key(number), body, lambda *said: told(said), own=own, metrics=metrics))
+        return _result_of(
+            lambda callback: self.file.put(
+                key(number, kind), body, lambda *said: callback(said), own=own, metrics=metrics
+            )
+        )
 
     def take(self, most: int = 100, kind: str = "job", *, ended_only: bool = False) -> list[SpoolRow]:
-        return _told(lambda told: self.file.take(most, kind, told, ended_only=ended_only))
+        return _result_of(lambda callback: self.file.take(most, kind, callback, ended_only=ended_only))
 
     def taken(self, most: int = 100) -> list[int]:
         return [row.key.trace_id for row in self.take(most)]
 
     def begin(self, *numbers: int) -> None:
-        _told(lambda told: self.file.begin(map(key, numbers), lambda: told(None)))
+        _result_of(lambda callback: self.file.begin(map(key, numbers), lambda: callback(None)))
 
     def keep(self, number: int, scores: bytes = b"scores") -> bool:
-        return _told(lambda told: self.file.keep_scores(key(number), scores, told))
+        return _result_of(lambda callback: self.file.keep_scores(key(number), scores, callback))
 
     def done(self, *numbers: int) -> None:
         self.file.done(map(key, numbers))
@@ -54,7 +60,7 @@ class Asked:
         self.begin()
 
 
-def _told(ask: Callable[[Callable[[Any], None]], None]) -> Any:
+def _result_of(ask: Callable[[Callable[[Any], None]], None]) -> Any:
     answer: Future[Any] = Future()
     ask(answer.set_result)
     return answer.result(60)

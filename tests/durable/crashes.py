@@ -51,18 +51,18 @@ class Crashes:
 
 def crashed(folder: Path, *, seed: int, processes: int, kills: int = 4) -> Crashes:
     """Let processes work on one spool, kill them repeatedly, and let a last one finish; return the results."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     path, journal = folder / f"spool-{seed}.db", folder / f"journal-{seed}"
     for life in range(kills):
-        started = [_started(path, journal, 1_000 * life + 100 * n, own=dice.random() < 0.5) for n in range(processes)]
-        time.sleep(dice.uniform(0, _LONGEST_S))
-        for process in dice.sample(started, processes):
+        started = [_started(path, journal, 1_000 * life + 100 * n, own=rng.random() < 0.5) for n in range(processes)]
+        time.sleep(rng.uniform(0, _LONGEST_S))
+        for process in rng.sample(started, processes):
             process.kill()
             process.wait()
-            if dice.random() < 0.5:
-                time.sleep(dice.uniform(0, _LONGEST_S))
+            if rng.random() < 0.5:
+                time.sleep(rng.uniform(0, _LONGEST_S))
     _started(path, journal, 0, own=False, last=True).wait(60)
-    return _told(journal.read_text().splitlines())
+    return _counts_in(journal.read_text().splitlines())
 
 
 def _started(path: Path, journal: Path, start: int, *, own: bool, last: bool = False) -> subprocess.Popen[bytes]:
@@ -74,7 +74,7 @@ def _started(path: Path, journal: Path, start: int, *, own: bool, last: bool = F
     return process
 
 
-def _told(journal: Sequence[str]) -> Crashes:
+def _counts_in(journal: Sequence[str]) -> Crashes:
     by_word: dict[str, list[str]] = defaultdict(list)
     for line in journal:
         word, *rest = line.split()
@@ -121,7 +121,7 @@ class _Life:
         if put is PutResult.KEPT:
             self._say("kept", number)
             if own:
-                self._mine.append(SpoolRow(key(number), _BODY, None, 0, 0))
+                self._mine.append(SpoolRow(key(number), _BODY, None, 0))
 
     def _emitted(self, row: SpoolRow) -> bool:
         scores = row.scores or f"{random.random()}".encode()

@@ -23,8 +23,8 @@ def main(endpoint: str, token_file: str) -> None:
             run(scorer, int(line))
             flushed = scorer.flush(60)
             status = scorer.status()
-            told = {"flushed": flushed, "eligible": status.eligible, "outcomes": status.outcomes}
-            print(json.dumps(told), flush=True)
+            values = {"flushed": flushed, "eligible": status.eligible, "outcomes": status.outcomes}
+            print(json.dumps(values), flush=True)
 
 
 if __name__ == "__main__":

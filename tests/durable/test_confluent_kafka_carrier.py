@@ -31,7 +31,7 @@ from spanscore.durable.rows import UnitCopy
 
 MOCKED = {"test.mock.num.brokers": 1, "log_level": 0}
 """A broker inside of librdkafka."""
-IDS = [dice.getrandbits(128) | 1 for dice in [Random(7)] for _ in range(1_000)]
+IDS = [rng.getrandbits(128) | 1 for rng in [Random(7)] for _ in range(1_000)]
 ANSWER_WITHIN_S = 60.0
 
 
@@ -52,25 +52,25 @@ def clients() -> set[int]:
 
 
 def test_each_copy_is_answered_for_once() -> None:
-    told: list[str | None] = []
+    reported: list[str | None] = []
     carrier = KafkaCarrier(MOCKED, "otlp_spans")
 
     for trace_id in IDS:
-        carrier.send(copy(trace_id), told.append)
+        carrier.send(copy(trace_id), reported.append)
     carrier.close(ANSWER_WITHIN_S)
 
-    assert told == [None] * len(IDS)
+    assert reported == [None] * len(IDS)
     assert carrier.state() == ""
 
 
 def test_while_no_broker_answers_a_copy_waits_and_the_end_does_not() -> None:
-    told: list[str | None] = []
+    reported: list[str | None] = []
     carrier = KafkaCarrier({"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0}, "otlp_spans")
 
-    carrier.send(copy(1), told.append)
+    carrier.send(copy(1), reported.append)
     carrier.close(0.2)
 
-    assert told == []
+    assert reported == []
 
 
 def test_a_carrier_that_carries_nothing_ends_at_once() -> None:
@@ -125,52 +125,52 @@ def test_a_closed_carrier_leaves_no_client_to_the_garbage_collector() -> None:
 @pytest.mark.server
 def test_copies_wait_for_a_broker_that_is_away_and_arrive(kafka: Kafka) -> None:
     kafka.create("away", 1)
-    with carrying("away", bootstrap_servers=kafka.brokers, reconnect_backoff_max_ms=500) as (carrier, told):
-        carrier.send(copy(1), told.put)
-        before = told.get(timeout=ANSWER_WITHIN_S)
+    with carrying("away", bootstrap_servers=kafka.brokers, reconnect_backoff_max_ms=500) as (carrier, results):
+        carrier.send(copy(1), results.put)
+        before = results.get(timeout=ANSWER_WITHIN_S)
         kafka.stop()
-        carrier.send(copy(2), told.put)
-        waits = told.empty()
+        carrier.send(copy(2), results.put)
+        waits = results.empty()
         kafka.start()
 
-        assert (before, waits, told.get(timeout=ANSWER_WITHIN_S), carrier.state()) == (None, True, None, "")
+        assert (before, waits, results.get(timeout=ANSWER_WITHIN_S), carrier.state()) == (None, True, None, "")
 
 
 @pytest.mark.server
-def test_what_the_topic_will_never_take_is_told_by_its_reason(kafka: Kafka) -> None:
+def test_what_the_topic_will_never_take_is_reported_by_its_reason(kafka: Kafka) -> None:
     kafka.create("small", 1, max_message_bytes="10000")
     here = {"bootstrap_servers": kafka.brokers, "topic_metadata_propagation_max_ms": 1000}
-    with carrying("small", **here) as (carrier, told):
-        carrier.send(copy(1, os.urandom(20_000)), told.put)
-        assert told.get(timeout=ANSWER_WITHIN_S) == "too large for the topic"
-    with carrying("missing", **here) as (carrier, told):
-        carrier.send(copy(1), told.put)
-        assert told.get(timeout=ANSWER_WITHIN_S) == "there is no such topic"
+    with carrying("small", **here) as (carrier, results):
+        carrier.send(copy(1, os.urandom(20_000)), results.put)
+        assert results.get(timeout=ANSWER_WITHIN_S) == "too large for the topic"
+    with carrying("missing", **here) as (carrier, results):
+        carrier.send(copy(1), results.put)
+        assert results.get(timeout=ANSWER_WITHIN_S) == "there is no such topic"
 
 
 @pytest.mark.server
-def test_who_may_not_write_is_told_so(kafka: Kafka) -> None:
+def test_a_writer_without_permission_is_reported(kafka: Kafka) -> None:
     kafka.create("read_only", 1)
     kafka.allow("READ", topic="read_only")
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": READER}
     here = {"bootstrap_servers": kafka.with_password, **login}
-    with carrying("read_only", **here, sasl_password=PASSWORD) as (carrier, told):
-        carrier.send(copy(1), told.put)
+    with carrying("read_only", **here, sasl_password=PASSWORD) as (carrier, results):
+        carrier.send(copy(1), results.put)
 
-        assert told.get(timeout=ANSWER_WITHIN_S) == "no permission to write to the topic"
+        assert results.get(timeout=ANSWER_WITHIN_S) == "no permission to write to the topic"
 
 
 class TheseIds(IdGenerator):
     """Gives each trace the next of the ids."""
 
     def __init__(self) -> None:
-        self._ids, self._dice = iter(IDS), Random(8)
+        self._ids, self._rng = iter(IDS), Random(8)
 
     def generate_trace_id(self) -> int:
         return next(self._ids)
 
     def generate_span_id(self) -> int:
-        return self._dice.getrandbits(64) | 1
+        return self._rng.getrandbits(64) | 1
 
 
 @pytest.mark.server
@@ -179,9 +179,9 @@ def test_a_thousand_traces_stand_where_the_collector_puts_them(
 ) -> None:
     for topic in ("ours", "collectors"):
         kafka.create(topic, 12)
-    with carrying("ours", bootstrap_servers=kafka.brokers) as (carrier, told):
+    with carrying("ours", bootstrap_servers=kafka.brokers) as (carrier, results):
         for trace_id in IDS:
-            carrier.send(copy(trace_id), told.put)
+            carrier.send(copy(trace_id), results.put)
         _through_the_collector(collector, tmp_path, kafka)
 
         ours, collectors = (_places(kafka, topic) for topic in ("ours", "collectors"))
@@ -209,8 +209,8 @@ def _through_the_collector(collector: ModuleType, folder: Path, kafka: Kafka) ->
 
 def _places(kafka: Kafka, topic: str) -> dict[bytes, int]:
     """Return key → partition of all that is in a topic, once there is so much."""
-    told = {"bootstrap.servers": kafka.brokers, "group.id": f"places {topic}", "auto.offset.reset": "earliest"}
-    consumer, found = Consumer(told), dict[bytes, int]()
+    settings = {"bootstrap.servers": kafka.brokers, "group.id": f"places {topic}", "auto.offset.reset": "earliest"}
+    consumer, found = Consumer(settings), dict[bytes, int]()
     consumer.subscribe([topic])
     try:
         while len(found) < len(IDS):

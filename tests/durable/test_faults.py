@@ -31,9 +31,9 @@ spool = Asked(disk / "spool.db")
 """
 FILLED = """
 number = 0
-while (told := spool.put_told(number, b"x" * 1_000_000, own=True))[0] == "kept":
+while (result := spool.put_result(number, b"x" * 1_000_000, own=True))[0] == "kept":
     number += 1
-print(*told, "room:", spool.file.room(6_000))
+print(*result, "room:", spool.file.room(6_000))
 print(spool.file.state().fault)
 print("kept", spool.keep(1, b"0.5"))
 spool.done(*range(number))
@@ -46,7 +46,7 @@ spool.put(1, own=True)
 spool.file.close(10)
 subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
 spool = Asked(disk / "spool.db")
-print(*spool.put_told(2), "room:", spool.file.room(1))
+print(*spool.put_result(2), "room:", spool.file.room(1))
 print(spool.file.state().fault)
 subprocess.run(["mount", "-o", "remount,rw", sys.argv[1]], check=True)
 while spool.file.room(1):
@@ -55,38 +55,38 @@ print(spool.put(3), spool.taken(), spool.file.state().fault)
 """
 
 
-def test_a_full_disk_is_told_and_what_is_done_makes_room(tmp_path):
+def test_a_full_disk_is_reported_and_what_is_done_makes_room(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
 
-    told = run_on_small_disk(ON_A_SMALL_DISK + FILLED, disk).splitlines()
+    lines = run_on_small_disk(ON_A_SMALL_DISK + FILLED, disk).splitlines()
 
     line = f"the spool {disk / 'spool.db'}: its disk is full: make room; tried again every second"
-    assert told[:4] == ["full spool: disk full room: spool: disk full", line, "kept True", "kept None"]
-    assert told[4:] == [f"LOG spanscore: {line}"]
+    assert lines[:4] == ["full spool: disk full room: spool: disk full", line, "kept True", "kept None"]
+    assert lines[4:] == [f"LOG spanscore: {line}"]
 
 
-def test_a_disk_that_is_read_only_is_told_and_used_when_it_can_be_written(tmp_path):
+def test_a_disk_that_is_read_only_is_reported_and_used_when_it_can_be_written(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
 
-    told = run_on_small_disk(ON_A_SMALL_DISK + READ_ONLY, disk).splitlines()
+    lines = run_on_small_disk(ON_A_SMALL_DISK + READ_ONLY, disk).splitlines()
 
-    assert told[0] == "failed spool: not there room: spool: not there"
-    assert told[2:3] == ["kept [1, 3] None"]
-    assert told[3:] == [f"LOG spanscore: {told[1]}"]
+    assert lines[0] == "failed spool: not there room: spool: not there"
+    assert lines[2:3] == ["kept [1, 3] None"]
+    assert lines[3:] == [f"LOG spanscore: {lines[1]}"]
 
 
-def test_a_spent_quota_is_told_and_nothing_is_lost(path):
+def test_a_spent_quota_is_reported_and_nothing_is_lost(path):
     one = Asked(path)
     one.put(0)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-        told = [one.put_told(number, b"x" * 6_000) for number in range(1, 100)]
+        put_result = [one.put_result(number, b"x" * 6_000) for number in range(1, 100)]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused = [said for said in told if said[0] is not PutResult.KEPT]
+    refused = [said for said in put_result if said[0] is not PutResult.KEPT]
     one.file.close(10)
 
     assert set(refused) == {(PutResult.FAILED, "spool: disk error")}
@@ -107,25 +107,25 @@ def test_what_is_put_waits_for_a_lock(spool, path):
     assert answers == [PutResult.KEPT]
 
 
-def test_a_lock_that_lasts_is_told_and_forgotten_when_it_ends(spool, path):
-    one = spool(patience_s=0.0)
+def test_a_lock_that_lasts_is_reported_and_forgotten_when_it_ends(spool, path):
+    one = spool(lock_wait_s=0.0)
     one.put(1, own=True)
     holding = sqlite3.connect(path)
     holding.execute("BEGIN IMMEDIATE")
 
-    told, line = one.put_told(2), one.file.state().fault
+    put_result, line = one.put_result(2), one.file.state().fault
     kept = one.keep(1)
     holding.close()
     wait_until(lambda: one.file.room(1) is None)
 
-    assert told == (PutResult.FAILED, "spool: locked")
+    assert put_result == (PutResult.FAILED, "spool: locked")
     assert line == f"the spool {path}: another program holds its lock: end it, or wait; the spool retries"
     assert kept is True
     assert (one.put(2), one.file.state().fault) == (PutResult.KEPT, None)
 
 
 def test_what_is_done_while_it_is_locked_is_deleted_later(spool, path):
-    one = spool(patience_s=0.0)
+    one = spool(lock_wait_s=0.0)
     one.put(1, own=True)
     holding = sqlite3.connect(path)
     holding.execute("BEGIN IMMEDIATE")
@@ -177,7 +177,7 @@ def test_a_file_that_is_removed_while_it_is_open_is_made_again(spool, path):
     for file in path.parent.iterdir():
         file.unlink()
 
-    assert one.put_told(2) == (PutResult.FAILED, "spool: replaced")
+    assert one.put_result(2) == (PutResult.FAILED, "spool: replaced")
     assert one.put(3) is PutResult.KEPT
     assert one.keep(1) is True
     assert spool().taken() == [3]
@@ -259,7 +259,7 @@ def test_what_was_done_makes_room_on_the_disk(spool, path):
     assert one.file.state().fault is None
 
 
-def test_who_is_told_and_fails_keeps_nobody_else_from_being_told(spool):
+def test_a_sink_that_fails_keeps_nobody_else_from_being_called(spool):
     one = spool()
     one.file.put(key(1), b"body", lambda *_: 1 // 0, own=False)
 
@@ -268,9 +268,9 @@ def test_who_is_told_and_fails_keeps_nobody_else_from_being_told(spool):
 
 def test_no_more_is_kept_than_is_allowed(spool):
     one = spool(max_bytes=200_000)
-    told = {one.put_told(number, b"x" * 6_000, own=True) for number in range(50)}
+    put_result = {one.put_result(number, b"x" * 6_000, own=True) for number in range(50)}
 
-    assert told == {(PutResult.KEPT, None), (PutResult.FULL, "spool: max_bytes")}
+    assert put_result == {(PutResult.KEPT, None), (PutResult.FULL, "spool: max_bytes")}
     assert one.file.room(200_000) == "spool: max_bytes"
     one.done(*range(50))
     assert one.put(100, b"x" * 6_000) is PutResult.KEPT

@@ -112,10 +112,10 @@ def test_a_copy_that_is_refused_for_good_is_counted(other: RawBackend, at: Remot
     with application(at, **ALL) as (scorer, trace):
         run(scorer, 1)
         assert scorer.flush(10)
-        (told,) = scorer.explain(f"{trace.roots[0].context.trace_id:032x}")
+        (explained,) = scorer.explain(f"{trace.roots[0].context.trace_id:032x}")
 
     assert outcomes(scorer) == {"queue_full": 1}
-    assert told["metrics"][METRICS[0]]["reason"] == "remote_scoring: HTTP 413"
+    assert explained["metrics"][METRICS[0]]["reason"] == "remote_scoring: HTTP 413"
 
 
 def test_nothing_leaves_that_was_not_redacted(other: RawBackend, at: RemoteScoring) -> None:
@@ -133,8 +133,8 @@ def test_of_the_metadata_only_listed_values_leave(other: RawBackend, at: RemoteS
         run(scorer, 2)
         assert scorer.flush(10)
 
-    told = [pair for span in spans_in(other) for pair in span.attributes if pair.key == "spanscore.metadata.tier"]
-    assert [pair.value.string_value for pair in told] == ["gold"]
+    rows = [pair for span in spans_in(other) for pair in span.attributes if pair.key == "spanscore.metadata.tier"]
+    assert [pair.value.string_value for pair in rows] == ["gold"]
 
 
 def refuse(text: str) -> str:
@@ -169,7 +169,7 @@ def test_a_submitted_sample_goes_along(other: RawBackend, at: RemoteScoring) -> 
     assert b"In Paris." in other.taken[0].body
 
 
-def test_no_judge_is_asked_and_no_sink_is_told_here(other: RawBackend, at: RemoteScoring) -> None:
+def test_no_judge_is_asked_and_no_sink_is_called_here(other: RawBackend, at: RemoteScoring) -> None:
     sink = MemorySink()
     with application(at, outputs=Outputs(sinks=[sink]), **ALL) as (scorer, trace):
         run(scorer, 2)
@@ -188,9 +188,9 @@ def test_the_token_is_nowhere_to_be_seen(
         assert poll(lambda: "HTTP 401" in shown(scorer))
         (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}")
         assert poll(lambda: "characters that a header cannot carry" in shown(scorer))
-        told = f"{scorer.status()} {scorer.status()!r} {at!r} {caplog.text}"
+        status_text = f"{scorer.status()} {scorer.status()!r} {at!r} {caplog.text}"
 
-    assert TOKEN not in told
+    assert TOKEN not in status_text
 
 
 def test_a_token_that_was_changed_is_sent_from_then_on(other: RawBackend, at: RemoteScoring, tmp_path: Path) -> None:

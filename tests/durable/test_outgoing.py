@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.durable.outbox import COPIES, Outbox, Parcel
+from spanscore.durable.outbox import COPIES, Outbox, Payload
 from spanscore.outputs.otlp_client import BackendAnswer
 
 OK = BackendAnswer(200, content_type="application/x-protobuf")
@@ -18,11 +18,11 @@ class Way:
 
     def __init__(self, copies: int) -> None:
         self.now_s = 0.0
-        self.told: dict[int, str | None] = {}
-        self.outgoing = Outbox(COPIES, dice=lambda: 1.0)
+        self.delivered: dict[int, str | None] = {}
+        self.outgoing = Outbox(COPIES, jitter=lambda: 1.0)
         for number in range(copies):
-            told: Any = lambda reason, number=number: self.told.update({number: reason})  # noqa: E731
-            self.outgoing.put(Parcel(bytes([number]), told), {}, self.now_s)
+            on_delivery: Any = lambda reason, number=number: self.delivered.update({number: reason})  # noqa: E731
+            self.outgoing.put(Payload(bytes([number]), on_delivery), {}, self.now_s)
 
     def ask(self, answer: BackendAnswer) -> int:
         """Send the copies that are due, with this response; return their number."""
@@ -30,7 +30,7 @@ class Way:
         if batch is None:
             return 0
         self.outgoing.took(batch, answer, self.now_s)
-        return len(batch.parcels)
+        return len(batch.payloads)
 
     def until_due(self) -> float:
         """Wind the clock to the next request; return by how much."""
@@ -44,7 +44,7 @@ def test_an_answer_is_for_all_copies_of_a_request() -> None:
     way = Way(3)
 
     assert way.ask(OK) == 3
-    assert way.told == {0: None, 1: None, 2: None}
+    assert way.delivered == {0: None, 1: None, 2: None}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503, 504])
@@ -54,10 +54,10 @@ def test_what_may_be_mended_is_sent_until_it_is(status: int) -> None:
     for _ in range(50):
         way.ask(BackendAnswer(status, error=f"HTTP {status}"))
         way.until_due()
-    assert way.told == {}
+    assert way.delivered == {}
     way.ask(OK)
 
-    assert way.told == {0: None}
+    assert way.delivered == {0: None}
 
 
 def test_waits_grow_and_are_as_long_as_it_was_asked_for() -> None:
@@ -77,10 +77,10 @@ def test_only_the_copy_that_is_at_fault_is_given_up(answer: BackendAnswer) -> No
     for _ in range(40):
         batch = way.outgoing.batch(way.now_s)
         if batch is not None:
-            bad = any(parcel.raw == bytes([5]) for parcel in batch.parcels)
+            bad = any(payload.raw == bytes([5]) for payload in batch.payloads)
             way.outgoing.took(batch, answer if bad else OK, way.now_s)
 
-    assert way.told == {**dict.fromkeys(range(8)), 5: answer.error}
+    assert way.delivered == {**dict.fromkeys(range(8)), 5: answer.error}
 
 
 def test_at_the_end_nothing_waits_for_long() -> None:
@@ -93,21 +93,21 @@ def test_at_the_end_nothing_waits_for_long() -> None:
     assert way.until_due() == pytest.approx(0.1)
 
 
-def test_what_is_wrong_is_told_until_something_is_taken() -> None:
+def test_what_is_wrong_is_reported_until_something_is_taken() -> None:
     way = Way(1)
 
     way.ask(DOWN)
-    told = way.outgoing.trouble
+    trouble = way.outgoing.trouble
     way.until_due()
     way.ask(OK)
 
-    assert (told, way.outgoing.trouble) == ("connection refused", "")
+    assert (trouble, way.outgoing.trouble) == ("connection refused", "")
 
 
 def test_a_copy_that_comes_after_the_end_gets_no_answer_and_stays_where_it_is() -> None:
     way = Way(1)
 
     way.outgoing.end()
-    way.outgoing.put(Parcel(b"late", lambda reason: way.told.update({1: reason})), {}, way.now_s)
+    way.outgoing.put(Payload(b"late", lambda reason: way.delivered.update({1: reason})), {}, way.now_s)
 
-    assert (way.told, way.outgoing.counts().lost) == ({}, 2)
+    assert (way.delivered, way.outgoing.counts().lost) == ({}, 2)

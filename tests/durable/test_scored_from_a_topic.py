@@ -24,9 +24,14 @@ def on(brokers: str, topic: str) -> RemoteScoring:
 
 def scores(spans: Any) -> dict[Any, tuple[Any, ...]]:
     """Return score id → its attributes."""
-    told = (semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_VALUE, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE)
+    names = (
+        semconv.EVALUATION_NAME,
+        semconv.EVALUATION_SCORE_VALUE,
+        semconv.SAMPLING_THRESHOLD,
+        semconv.SAMPLING_RULE,
+    )
     made = [span for span in spans if span.instrumentation_scope.name == semconv.SCOPE]
-    return {span.attributes[semconv.SCORE_ID]: tuple(map(span.attributes.get, told)) for span in made}
+    return {span.attributes[semconv.SCORE_ID]: tuple(map(span.attributes.get, names)) for span in made}
 
 
 @pytest.mark.server

@@ -42,7 +42,7 @@ def at(running: Serving, folder: Path, **more: Any) -> RemoteScoring:
     return RemoteScoring(endpoint=f"http://{running.http}", token_file=folder / "token", **more)
 
 
-TOLD = (
+COMPARED = (
     semconv.SCORE_ID,
     semconv.EVALUATION_NAME,
     semconv.EVALUATION_SCORE_VALUE,
@@ -71,8 +71,8 @@ def test_scores_are_those_that_this_process_would_have_made(tmp_path: Path, back
         if span.instrumentation_scope.name == semconv.SCOPE
     }
     came = {span.attributes[semconv.SCORE_ID]: span for span in backend.spans if span.scope == semconv.SCOPE}
-    assert {i: {n: s.attributes.get(n) for n in TOLD} for i, s in came.items()} == {
-        i: {n: s.attributes.get(n) for n in TOLD} for i, s in made.items()
+    assert {i: {n: s.attributes.get(n) for n in COMPARED} for i, s in came.items()} == {
+        i: {n: s.attributes.get(n) for n in COMPARED} for i, s in made.items()
     }
     assert identity_holds(scorer)
     for metric in METRICS:
@@ -170,7 +170,7 @@ def test_units_wait_for_a_scorer_that_was_killed(tmp_path: Path, backend: OtlpRe
     assert len(score_ids(backend)) == len({*score_ids(backend)}) == 10
 
 
-def test_a_serve_without_a_token_throws_its_own_dice(tmp_path: Path, backend: OtlpReceiver) -> None:
+def test_a_serve_without_a_token_samples_by_itself(tmp_path: Path, backend: OtlpReceiver) -> None:
     settings = {**SETTINGS, "sampling": {"rate": 0.0}}
     with serving(tmp_path, backend.endpoint, **settings) as running:
         token_file(tmp_path)

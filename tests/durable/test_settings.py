@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli.main import app
 from spanscore.config import RemoteScoring
+from spanscore.durable import carriers, confluent_kafka_carrier
 
 TOPIC = {"brokers": ["broker-1:9092"], "topic": "unusual"}
 
@@ -26,8 +28,10 @@ def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(folder: Path, remote_scoring: dict[str, Any], **more: Any) -> Path:
     """Return a configuration with a missing key for its judge and its embeddings."""
     file = folder / "spanscore.yaml"
-    told = {"judge": {"model": "openai:gpt-4o-mini"}, "metrics": ["faithfulness", "response_relevancy"]}
-    file.write_text(yaml.safe_dump({**told, "embeddings": "openai:small", "remote_scoring": remote_scoring, **more}))
+    settings = {"judge": {"model": "openai:gpt-4o-mini"}, "metrics": ["faithfulness", "response_relevancy"]}
+    file.write_text(
+        yaml.safe_dump({**settings, "embeddings": "openai:small", "remote_scoring": remote_scoring, **more})
+    )
     return file
 
 
@@ -36,24 +40,41 @@ def checked(file: Path, *options: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_what_is_said_of_an_endpoint_arrives_and_no_key_of_a_judge_is_needed(tmp_path: Path) -> None:
+def test_what_is_said_of_an_endpoint_arrives_and_no_key_of_a_judge_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint = {"endpoint": "http://127.0.0.1:4321", "token_file": str(token_file(tmp_path)), "timeout": "1500ms"}
 
+    made = list[RemoteScoring]()
+
+    class Carrier(carriers.OtlpCarrier):
+        def __init__(self, settings: RemoteScoring) -> None:
+            made.append(settings)
+            super().__init__(settings)
+
+    monkeypatch.setattr(carriers, "OtlpCarrier", Carrier)
     with OnlineScorer.from_config(written(tmp_path, endpoint), tracer_provider=a_trace().provider) as scorer:
-        carrier: Any = scorer._line.handover._carrier  # type: ignore[union-attr]
         status = scorer.status()
 
-    assert (carrier._endpoint, carrier._token_file) == ("http://127.0.0.1:4321", endpoint["token_file"])
-    assert carrier._settings.timeout == 1.5
+    (settings,) = made
+    assert (settings.endpoint, settings.token_file) == ("http://127.0.0.1:4321", endpoint["token_file"])
+    assert settings.timeout == 1.5
     assert status.judges == {"faithfulness": "remote_scoring", "response_relevancy": "remote_scoring"}
     assert "units are sent to http://127.0.0.1:4321 for scoring" in status.notes
 
 
-def test_what_is_said_of_a_topic_arrives(tmp_path: Path) -> None:
-    with OnlineScorer.from_config(written(tmp_path, {"kafka": TOPIC}), tracer_provider=a_trace().provider) as scorer:
-        carrier: Any = scorer._line.handover._carrier  # type: ignore[union-attr]
+def test_what_is_said_of_a_topic_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[tuple[str, str]]()
 
-    assert (carrier._topic, carrier._config["bootstrap.servers"]) == ("unusual", "broker-1:9092")
+    class Carrier(confluent_kafka_carrier.KafkaCarrier):
+        def __init__(self, config: Mapping[str, Any], topic: str) -> None:
+            made.append((topic, config["bootstrap.servers"]))
+            super().__init__(config, topic)
+
+    monkeypatch.setattr(confluent_kafka_carrier, "KafkaCarrier", Carrier)
+    OnlineScorer.from_config(written(tmp_path, {"kafka": TOPIC}), tracer_provider=a_trace().provider).shutdown(2)
+
+    assert made == [("unusual", "broker-1:9092")]
 
 
 @pytest.mark.parametrize(
@@ -75,35 +96,35 @@ def test_what_does_not_fit_together_is_refused_alike_in_both_places(
     with pytest.raises(ConfigurationError, match=f"remote_scoring: {said}"):
         RemoteScoring(**given)
 
-    code, told = checked(written(tmp_path, given))
+    code, output = checked(written(tmp_path, given))
     assert code == 2
-    assert f"remote_scoring: {said}" in told
+    assert f"remote_scoring: {said}" in output
 
 
 def test_check_says_where_content_goes_and_whether_others_can_read_it(tmp_path: Path) -> None:
     endpoint = {"endpoint": "http://user:planted@scorer:4318/otlp", "token_file": str(token_file(tmp_path))}
 
-    code, told = checked(written(tmp_path, endpoint))
+    code, output = checked(written(tmp_path, endpoint))
 
     assert code == 0
-    assert "units are sent to http://scorer:4318/otlp for scoring, with their content, after the redactor" in told
-    assert "remote_scoring.endpoint is not https: content and token travel as plain text" in told
-    assert "planted" not in told
-    assert TOKEN not in told
+    assert "units are sent to http://scorer:4318/otlp for scoring, with their content, after the redactor" in output
+    assert "remote_scoring.endpoint is not https: content and token travel as plain text" in output
+    assert "planted" not in output
+    assert TOKEN not in output
 
 
 def test_check_says_that_the_token_is_not_here(tmp_path: Path) -> None:
-    code, told = checked(written(tmp_path, {"endpoint": "https://scorer:4318", "token_file": "nowhere"}), "--ready")
+    code, output = checked(written(tmp_path, {"endpoint": "https://scorer:4318", "token_file": "nowhere"}), "--ready")
 
     assert code == 3
-    assert "remote_scoring.token_file: the file nowhere is missing" in told
-    assert "plain text" not in told
+    assert "remote_scoring.token_file: the file nowhere is missing" in output
+    assert "plain text" not in output
 
 
 def test_check_refuses_what_needs_scores_in_the_application(tmp_path: Path) -> None:
     endpoint = {"endpoint": "https://scorer:4318", "token_file": str(token_file(tmp_path))}
 
-    code, told = checked(written(tmp_path, endpoint, sampling={"feedback": {"rate": 0.5}}))
+    code, output = checked(written(tmp_path, endpoint, sampling={"feedback": {"rate": 0.5}}))
 
     assert code == 2
-    assert "sampling.feedback cannot be combined with remote_scoring" in told
+    assert "sampling.feedback cannot be combined with remote_scoring" in output

@@ -27,7 +27,7 @@ def test_a_row_comes_out_as_it_was_put(spool):
 
     (row,) = one.take()
 
-    assert row == (key(7), b"\x00body", None, 0, 1_000, None, "", False, False)
+    assert row == (key(7), b"\x00body", None, 0, None, "", False, False)
 
 
 def test_a_key_is_kept_once(spool):
@@ -119,5 +119,14 @@ def test_after_its_end_a_spool_says_that_it_is_closed(spool):
     one = spool()
     one.file.close(10)
 
-    assert one.put_told(1) == (PutResult.FAILED, "spool: closed")
+    assert one.put_result(1) == (PutResult.FAILED, "spool: closed")
     assert one.file.room(1) == "spool: closed"
+
+
+def test_messages_of_sinks_are_counted_apart_from_units(spool, path):
+    spool().put(1)
+    for number in (1, 2):
+        spool().put(number, kind="webhook")
+    state = inspected(path).state
+
+    assert (state.depth, state.messages) == (1, {"webhook": 2})

@@ -120,7 +120,7 @@ def test_what_is_refused_for_good_is_counted_once_more(tmp_path: Path, other: Ra
         assert identity_holds(scorer)
 
 
-def test_past_the_spool_units_are_not_taken_and_it_is_told_why(tmp_path: Path, other: RawBackend) -> None:
+def test_past_the_spool_units_are_not_taken_and_it_is_reported_why(tmp_path: Path, other: RawBackend) -> None:
     small = Spool(path=tmp_path / "spool.db", max_bytes=1)
     with application(RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=small, **ALL) as (
         scorer,
@@ -128,10 +128,10 @@ def test_past_the_spool_units_are_not_taken_and_it_is_told_why(tmp_path: Path, o
     ):
         run(scorer, 1)
         assert scorer.flush(20)
-        (told,) = scorer.explain(f"{trace.roots[0].context.trace_id:032x}")
+        (explained,) = scorer.explain(f"{trace.roots[0].context.trace_id:032x}")
 
         assert outcomes(scorer) == {"queue_full": 1}
-        assert told["metrics"][METRICS[0]]["reason"].startswith("remote_scoring: spool: ")
+        assert explained["metrics"][METRICS[0]]["reason"].startswith("remote_scoring: spool: ")
 
 
 def test_units_go_to_a_worker_or_to_a_serve(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanscore.core.job import UnitCounts
 from spanscore.core.score import Outcome
+from spanscore.outputs.http_sink import Destination, Message
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 
@@ -30,6 +31,7 @@ class Memory:
     span_exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     log_exporter: Any = field(default_factory=getattr(logs, _KEPT))
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
+    messages: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self.span_exporter))
@@ -37,6 +39,12 @@ class Memory:
         self.logger_provider.add_log_record_processor(logs.SimpleLogRecordProcessor(self.log_exporter))
         self.meter_provider = MeterProvider([self.reader], shutdown_on_exit=False)
         self.providers = Providers(self.tracer_provider, self.meter_provider, self.logger_provider)
+
+    def open_outbox(self, destination: Destination) -> Memory:
+        return self
+
+    def put(self, message: Message) -> None:
+        self.messages.append(message)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

@@ -14,7 +14,6 @@ from tests.servers.server import poll
 
 from spanscore import MultiTurnSample, SingleTurnSample
 from spanscore.config import Collect
-from spanscore.core import log
 from spanscore.core.files import LineFile
 from spanscore.core.job import Job
 from spanscore.core.sample import Samples
@@ -22,6 +21,7 @@ from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import CaseCollector
+from spanscore.testing import make_score
 
 REQUIRES: dict[str, dict[str, tuple[str, ...]]] = {
     "grounded": {"single_turn": ("response",)},
@@ -38,7 +38,7 @@ class Stage:
         self.collector = CaseCollector(
             Collect(when=["grounded<0.5", "whole=fail"], out=path, **collect),
             REQUIRES,
-            counted=lambda *told: self.counted.append(told),
+            counted=lambda *result: self.counted.append(result),
             later=lambda seconds, work: self.due.append((self.now_s + seconds, work)),
             clock=lambda: self.now_s,
         )
@@ -66,28 +66,13 @@ def job(number: int, question: str, *, size_bytes: int = 100, session: Session |
 
 
 def score(metric: str, value: float | None, label: Any = None) -> Score:
-    outcome = Outcome.JUDGE_ERROR if value is None else Outcome.SCORED
-    error = "timeout" if value is None else None
-    return Score(
-        metric=metric,
-        version="1",
-        outcome=outcome,
-        value=value,
-        label=label,
-        evaluator_version="1/judge/1",
-        probability=0.25,
-        error_type=error,
-    )
+    lost = {"outcome": Outcome.JUDGE_ERROR, "error_type": "timeout"} if value is None else {}
+    return make_score(value, metric, label=label, probability=0.25, **lost)
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path / "cases.jsonl")
-
-
-@pytest.fixture(autouse=True)
-def nothing_was_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
 
 
 def test_a_case_says_what_was_asked_found_and_given_and_how_probable_that_was(stage: Stage) -> None:
@@ -124,8 +109,8 @@ def test_what_conversations_are_scored_on_is_the_conversation(stage: Stage) -> N
 
 def test_a_whole_conversation_is_a_case_of_its_own_name_once_it_has_ended(stage: Stage) -> None:
     for end in ("open", "explicit"):
-        told = job(1, "Hm?", session=Session(UnitKey(5, 6), 3, end))
-        stage.collector.scored(told, [score("whole", 0.0, "fail")])
+        result = job(1, "Hm?", session=Session(UnitKey(5, 6), 3, end))
+        stage.collector.scored(result, [score("whole", 0.0, "fail")])
 
     (case,) = stage.written()
     assert (case["id"], case["turns"]) == (f"{5:032x}-{6:016x}", 3)
@@ -250,7 +235,7 @@ def test_what_is_left_at_the_end_is_lost_and_counted(tmp_path: Path, caplog: pyt
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"when": []}, "collect.when"),
         ({"when": "grounded<0.5"}, "collect.when"),
@@ -259,8 +244,8 @@ def test_what_is_left_at_the_end_is_lost_and_counted(tmp_path: Path, caplog: pyt
         ({"when": ["grounded<0.5"], "max_bytes": "much"}, "no size"),
     ],
 )
-def test_what_cannot_be_collected_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_collected_is_refused(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         Collect(out="cases.jsonl", **given)
 
 

@@ -13,7 +13,7 @@ from tests.outputs.memory import FixedCounts
 
 from spanscore import semconv
 from spanscore.core.span import SpanData, Unit
-from spanscore.outputs.aggregates import MOST_VALUES, OTHER, UNTOLD, ComparedValues
+from spanscore.outputs.aggregates import MOST_VALUES, OTHER, UNKNOWN, ComparedValues
 from spanscore.outputs.instruments import Telemetry
 
 
@@ -34,7 +34,7 @@ def by_value(telemetry: Telemetry, instrument: str) -> dict[str, float]:
     return dict(found)
 
 
-def test_the_first_eight_values_are_told_apart_and_stay_and_the_rest_is_other() -> None:
+def test_the_first_eight_values_are_distinguished_and_stay_and_the_rest_is_other() -> None:
     telemetry = Telemetry(None, FixedCounts(), compared=ComparedValues("service.version"))
 
     found = recorded(telemetry, *(of_version(f"1.{n}") for n in (*range(20), 0, 7, 8)))
@@ -44,11 +44,11 @@ def test_the_first_eight_values_are_told_apart_and_stay_and_the_rest_is_other() 
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  ", ["1.4"]])
-def test_a_unit_without_a_value_is_told_as_that_also_when_all_places_are_taken(nothing: Any) -> None:
+def test_a_unit_without_a_value_is_reported_as_that_also_when_all_places_are_taken(nothing: Any) -> None:
     telemetry = Telemetry(None, FixedCounts(), compared=ComparedValues("service.version"))
     recorded(telemetry, *(of_version(str(n)) for n in range(9)))
 
-    assert recorded(telemetry, of_version(nothing), unit(resource={}))[UNTOLD] == 2.0
+    assert recorded(telemetry, of_version(nothing), unit(resource={}))[UNKNOWN] == 2.0
 
 
 def test_a_value_that_is_a_text_of_somebody_takes_no_place() -> None:
@@ -91,10 +91,10 @@ def test_a_unit_of_this_process_has_the_resource_of_its_provider() -> None:
 
     assert values.of_unit(unit()) == "1.5"
     assert values.of_unit(None) == "1.5"
-    assert values.of_unit(unit(resource={})) == UNTOLD
+    assert values.of_unit(unit(resource={})) == UNKNOWN
 
 
-def test_series_are_told_apart_per_metric() -> None:
+def test_series_are_distinguished_per_metric() -> None:
     telemetry = Telemetry(
         None,
         FixedCounts(),
@@ -110,13 +110,13 @@ def test_series_are_told_apart_per_metric() -> None:
 
 
 def test_all_values_together_are_the_sums_without_them() -> None:
-    told, plain = (Telemetry(None, FixedCounts(), compared=one) for one in (ComparedValues("service.version"), None))
+    result, plain = (Telemetry(None, FixedCounts(), compared=one) for one in (ComparedValues("service.version"), None))
     for n, one in enumerate((of_version("1.4"), of_version("1.5"), unit(resource={}), of_version("1.5"))):
-        for telemetry in (told, plain):
+        for telemetry in (result, plain):
             telemetry.record(one, score("grounded", value=n / 4, probability=1 / (n + 1)))
 
     for instrument in (semconv.WEIGHT, semconv.WEIGHT_QUALITY, semconv.WEIGHT2_QUALITY2):
-        assert sum(told.sums(instrument).values()) == pytest.approx(sum(plain.sums(instrument).values()))
+        assert sum(result.sums(instrument).values()) == pytest.approx(sum(plain.sums(instrument).values()))
         assert not any(semconv.COMPARED in dict(labels) for labels in plain.sums(instrument))
 
 

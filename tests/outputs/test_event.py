@@ -46,7 +46,7 @@ def test_it_is_the_conventions_event_in_the_scored_spans_context(memory: Memory)
     }
 
 
-def test_two_versions_of_a_prompt_are_told_apart_and_an_agent_is_the_target(memory: Memory) -> None:
+def test_two_versions_of_a_prompt_are_distinguished_and_an_agent_is_the_target(memory: Memory) -> None:
     judged = [score(evaluator_version=f"{version}/judge/1", judge_model="judge", source="shadow") for version in "12"]
     EvaluationEvents(memory.providers).emit(unit(**{semconv.AGENT_NAME: "helper"}), judged)
 
@@ -110,15 +110,15 @@ class Listening:
         self.emitted.append(event)
 
 
-class Unheard(Listening):
+class LaterListener(Listening):
     def enabled(self, *, event_name: str) -> bool:
         return event_name != semconv.EVALUATION_EVENT
 
 
 def test_no_event_is_made_that_nobody_takes() -> None:
-    unheard, early = Unheard(), Listening()
-    for one in (unheard, early):
+    later, early = LaterListener(), Listening()
+    for one in (later, early):
         EvaluationEvents(one).emit(unit(), [score(), failed()])  # type: ignore[arg-type]
 
-    assert unheard.emitted == []
+    assert later.emitted == []
     assert [event["event_name"] for event in early.emitted] == [semconv.EVALUATION_EVENT] * 2

@@ -6,6 +6,7 @@ from opentelemetry.sdk.trace.sampling import (
     ALWAYS_ON,
     DEFAULT_OFF,
     DEFAULT_ON,
+    Decision,
     ParentBased,
     StaticSampler,
     TraceIdRatioBased,
@@ -41,7 +42,7 @@ SAMPLERS = {
     "trusts nobody": ParentBased(ALWAYS_OFF, local_parent_sampled=ALWAYS_OFF, remote_parent_sampled=ALWAYS_OFF),
     "keeps all": ParentBased(ALWAYS_ON, remote_parent_not_sampled=ALWAYS_ON, local_parent_not_sampled=ALWAYS_ON),
     "a subclass": Own(ALWAYS_ON),
-    "another subclass": Renamed(ALWAYS_ON._decision),
+    "another subclass": Renamed(Decision.RECORD_AND_SAMPLE),
     "none of the SDK's": object(),
 }
 

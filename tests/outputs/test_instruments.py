@@ -150,7 +150,7 @@ def test_a_score_without_quality_is_counted_and_adds_to_no_mean(memory: Memory) 
     assert memory.points("spanscore.quality") == {}
 
 
-def test_what_is_lost_is_told_by_its_weight_and_its_square(memory: Memory) -> None:
+def test_what_is_lost_is_reported_by_its_weight_and_its_square(memory: Memory) -> None:
     ledger = Ledger(["faithfulness"])
     Telemetry(memory.providers.meter(), ledger)
     for number in (1, 2):
@@ -250,7 +250,7 @@ def test_segments_have_listed_values_and_other(memory: Memory) -> None:
     assert passed == {"gold": 1, "free": 0, "other": 2}
 
 
-def test_units_of_several_applications_are_told_apart_by_their_resource(memory: Memory) -> None:
+def test_units_of_several_applications_are_distinguished_by_their_resource(memory: Memory) -> None:
     telemetry = telemetry_of(memory, dimensions={"service.namespace": ("shop", "bank")})
     shop = {"service.namespace": "shop"}
 
@@ -304,7 +304,7 @@ def test_each_of_two_meters_gets_all_and_one_that_is_abandoned_no_more(memory: M
 TIERS = {"tier": ["a", "b", "c", "d", "e"], "lang": ["de", "en", "es", "fr", "it"]}
 
 
-def test_every_declared_set_is_told_apart_also_by_the_sdk(memory: Memory) -> None:
+def test_every_declared_set_is_distinguished_also_by_the_sdk(memory: Memory) -> None:
     telemetry = telemetry_of(memory, dimensions=TIERS)
     telemetry.declare([Metric(f"metric_{number}") for number in range(17)])
 
@@ -320,8 +320,8 @@ def test_past_the_declared_sets_there_is_room_for_what_comes_later(memory: Memor
     for number in range(5):
         telemetry.record(unit(), score(evaluator_version=f"{number}+judge"))
 
-    told = {dict(labels)["spanscore.evaluator.version"] for labels in memory.values("spanscore.scored")}
-    assert told == {"1+judge", "0+judge", "2+judge", "3+judge", "other"}
+    values = {dict(labels)["spanscore.evaluator.version"] for labels in memory.values("spanscore.scored")}
+    assert values == {"1+judge", "0+judge", "2+judge", "3+judge", "other"}
     assert telemetry.overflowing == {"faithfulness": "spanscore.evaluator.version"}
 
 
@@ -403,7 +403,7 @@ def test_counters_keep_what_a_closed_scorer_counted_and_its_gauges_end(memory: M
     assert memory.values("spanscore.queue.size") == {}
 
 
-def test_of_a_closed_scorer_it_is_told_that_nothing_waits(memory: Memory) -> None:
+def test_of_a_closed_scorer_it_is_reported_that_nothing_waits(memory: Memory) -> None:
     """A store shows the last value of a gauge for minutes: one of before the end would not add up with the last counts."""
     telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=5))
 
@@ -428,7 +428,7 @@ def of_account(model: str = "m") -> tuple[tuple[str, str], ...]:
     return (("gen_ai.provider.name", "openai"), ("gen_ai.request.model", model))
 
 
-def test_an_account_that_two_scorers_share_is_told_once_and_two_of_one_name_add_up(memory: Memory) -> None:
+def test_an_account_that_two_scorers_share_is_reported_once_and_two_of_one_name_add_up(memory: Memory) -> None:
     one, other = account(places=4, breaker=0, retries=2), account(places=3, breaker=2, retries=1)
     telemetry_of(memory, points=lambda: {"shared": one})
     telemetry_of(

@@ -26,9 +26,8 @@ from tests.servers.otlp import OtlpReceiver, dead_endpoint
 from tests.servers.server import poll
 
 from spanscore import semconv
-from spanscore.core import log
 from spanscore.core.score import score_id
-from spanscore.outputs.exporters import _condensed
+from spanscore.outputs.exporters import condense, quiet_otlp_exporter
 from spanscore.outputs.providers import ProviderRow, Providers
 from spanscore.outputs.score_events import EvaluationEvents, Instruments
 from spanscore.outputs.score_spans import EvaluationSpans
@@ -43,11 +42,6 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("OTEL_"):
             monkeypatch.delenv(name)
-
-
-@pytest.fixture(autouse=True)
-def nothing_told_yet() -> None:
-    log._logged_at.clear()  # set by other tests: a cause is logged once an hour
 
 
 class LoopbackPage:
@@ -160,14 +154,14 @@ def test_nothing_is_ever_set_globally() -> None:
 def test_own_metrics_and_logs_come_with_an_own_tracer_provider_or_where_it_is_said_where_to_send(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alone, told = Providers(TracerProvider()), Providers(TracerProvider())
+    alone, result = Providers(TracerProvider()), Providers(TracerProvider())
     alone.resolve()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", dead_endpoint())
-    told.resolve()
+    result.resolve()
 
     assert [row.which for row in alone.describe()] == ["given", "none", "none"]
-    assert [row.which for row in told.describe()] == ["given", "own", "own"]
-    told.shutdown(0.1)
+    assert [row.which for row in result.describe()] == ["given", "own", "own"]
+    result.shutdown(0.1)
 
 
 def test_instruments_made_before_a_global_meter_provider_is_set_are_filled_by_it() -> None:
@@ -348,20 +342,20 @@ def test_status_says_when_the_last_export_went_well(own: Providers, receiver: Ot
     assert rows(own)["traces"].last.startswith("ok at ")
 
 
-@pytest.mark.parametrize(("preferred", "told"), [("delta", True), ("cumulative", False)])
-def test_our_own_metrics_that_leave_as_differences_are_told(
-    own: Providers, monkeypatch: pytest.MonkeyPatch, preferred: str, told: bool
+@pytest.mark.parametrize(("preferred", "expected"), [("delta", True), ("cumulative", False)])
+def test_our_own_metrics_that_leave_as_differences_are_reported(
+    own: Providers, monkeypatch: pytest.MonkeyPatch, preferred: str, expected: bool
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", preferred)
     before = own.notes()
     own.resolve()
 
-    assert [before, bool(own.notes())] == [[], told]
+    assert [before, bool(own.notes())] == [[], expected]
 
 
-@pytest.mark.parametrize(("endpoint", "told"), [(None, True), ("http://127.0.0.1:9", False)])
-def test_a_page_in_a_pod_is_told_unread_unless_it_is_said_where_else_metrics_go(
-    own: Providers, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, told: bool
+@pytest.mark.parametrize(("endpoint", "expected"), [(None, True), ("http://127.0.0.1:9", False)])
+def test_a_page_in_a_pod_is_reported_unread_unless_it_is_said_where_else_metrics_go(
+    own: Providers, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, expected: bool
 ) -> None:
     monkeypatch.setenv(semconv.KUBERNETES_ENV, "10.0.0.1")
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
@@ -370,7 +364,7 @@ def test_a_page_in_a_pod_is_told_unread_unless_it_is_said_where_else_metrics_go(
     own.resolve()
 
     assert [row.which for row in own.describe()] == ["own"] * 3
-    assert bool(own.notes(LoopbackPage())) == told
+    assert bool(own.notes(LoopbackPage())) == expected
 
 
 # --- a backend that fails -------------------------------------------------------------------------------------------
@@ -517,7 +511,7 @@ def test_points_and_events_that_are_rejected_are_counted(own: Providers, receive
 
 @pytest.mark.parametrize("answer", [b"{}", b"<html>", b"\xff\xff"])
 def test_an_answer_that_is_none_of_otlp_rejects_nothing(own: Providers, receiver: OtlpReceiver, answer: bytes) -> None:
-    receiver._accepted = {"/v1/traces": answer}
+    receiver.accepted = {"/v1/traces": answer}
     own.tracer().start_span("root").end()
 
     assert own.force_flush(DEADLINE_S)
@@ -548,7 +542,7 @@ def test_a_session_that_the_environment_names_is_the_exporters(monkeypatch: pyte
     ],
 )
 def test_an_exporters_words_become_one_clause(words: str, clause: str) -> None:
-    assert _condensed(words) == clause
+    assert condense(words) == clause
 
 
 def test_a_grpc_backend_without_a_signal_is_asked_once(
@@ -633,18 +627,13 @@ def test_the_applications_own_exporters_log_as_ever(
     assert len(caplog.messages) == 2
 
 
-def test_an_applications_line_is_no_repetition_of_ours(caplog: pytest.LogCaptureFixture, own: Providers) -> None:
-    own.resolve()
+def test_an_applications_line_is_no_repetition_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     sdk = logging.getLogger("opentelemetry.sdk._shared_internal")  # lets one line through per 20 s
 
     def queue_full() -> None:
         sdk.warning("Queue full, dropping %s.", "Span")
 
-    chosen = own._chosen
-    assert chosen is not None
-    exporter = chosen["traces"].exporter
-    assert exporter is not None
-    with exporter.hushed():
+    with quiet_otlp_exporter("traces", "http://127.0.0.1:1").suppressing_logs():
         queue_full()
     queue_full()
 
@@ -707,14 +696,14 @@ def test_with_a_dead_collector_the_exit_is_bounded_and_one_line_says_why(protoco
     assert took_s < EXIT_WITHIN_S
 
 
-@pytest.mark.parametrize(("with_", "told"), [(503, "(HTTP 503)"), ("hang", "")])
-def test_with_a_sick_collector_the_exit_is_bounded_and_one_line_at_most_is_printed(with_: int, told: str) -> None:
+@pytest.mark.parametrize(("with_", "expected"), [(503, "(HTTP 503)"), ("hang", "")])
+def test_with_a_sick_collector_the_exit_is_bounded_and_one_line_at_most_is_printed(with_: int, expected: str) -> None:
     with OtlpReceiver() as receiver:
         receiver.answer(with_)
         took_s, stderr = exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
 
-    assert len(stderr.splitlines()) == (1 if told else 0), stderr
-    assert told in stderr
+    assert len(stderr.splitlines()) == (1 if expected else 0), stderr
+    assert expected in stderr
     assert took_s < EXIT_WITHIN_S
 
 

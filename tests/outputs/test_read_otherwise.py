@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -13,17 +12,13 @@ from tests.servers.server import free_port
 
 from spanscore import OnlineScorer, semconv
 from spanscore.config import Outputs
-from spanscore.core import log
 from spanscore.outputs import exporters
 
 
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(log, "_logged_at", {})
     nowhere = f"http://127.0.0.1:{free_port()}"
-    # the default address of a test is one without a listener
-    endpoint = exporters._endpoint
-    monkeypatch.setattr(exporters, "_endpoint", lambda *of: endpoint(*of).replace("http://localhost:4318", nowhere))
+    monkeypatch.setitem(exporters.DEFAULT_ENDPOINTS, "http", nowhere)
     return nowhere
 
 
@@ -36,13 +31,6 @@ def run(scorer: OnlineScorer) -> bool:
     return scorer.flush(10)
 
 
-def push(scorer: OnlineScorer, *signals: Any) -> None:
-    for what in signals:
-        chosen = scorer._providers._chosen[what]
-        chosen.exporter._inner.shutdown()  # no second try: this process has no such endpoint
-        chosen.flush()
-
-
 def scrape(scorer: OnlineScorer) -> str:
     with urlopen(f"http://127.0.0.1:{scorer.serve_metrics(0)}/metrics") as answer:
         return answer.read().decode()
@@ -53,7 +41,7 @@ def test_metrics_that_are_scraped_are_not_lost_at_the_default_endpoint(caplog: p
         run(scorer)
         assert "spanscore_eligible" in scrape(scorer)
         caplog.clear()
-        push(scorer, "metrics")
+        scorer.shutdown(0.5)  # exports once more: this process has no such endpoint
         metrics = rows(scorer)["metrics"]
 
     assert metrics.endswith("/metrics")
@@ -65,7 +53,7 @@ def test_a_page_that_nobody_scrapes_replaces_no_export() -> None:
     with OnlineScorer([Grounded()]) as scorer:
         run(scorer)
         scorer.serve_metrics(0)
-        push(scorer, "metrics")
+        scorer.shutdown(0.5)  # exports once more: this process has no such endpoint
         metrics = rows(scorer)["metrics"]
 
     assert "not delivered" in metrics
@@ -79,7 +67,7 @@ def test_a_push_to_a_configured_endpoint_is_reported(
     with OnlineScorer([Grounded()]) as scorer:
         run(scorer)
         scrape(scorer)
-        push(scorer, "metrics")
+        scorer.shutdown(0.5)  # exports once more: this process has no such endpoint
         metrics = rows(scorer)["metrics"]
 
     assert "not delivered" in metrics
@@ -92,13 +80,13 @@ def test_spans_that_go_to_a_file_are_not_lost_at_the_default_endpoint(
     out = tmp_path / "spans.jsonl"
     with OnlineScorer([Grounded()], outputs=Outputs(spans_to=out)) as scorer:
         flushed = [run(scorer), run(scorer)]  # at the second one the first still tries again
-        told = rows(scorer)
+        result = rows(scorer)
         assert scorer.shutdown(5)
 
     assert flushed == [True, True]
-    assert told["traces"].endswith(f"written to {out}")
-    assert told["logs"].endswith(f"written to {out}")
-    assert told["metrics"].endswith(f"the scores are in {out}; alerts need an endpoint")
+    assert result["traces"].endswith(f"written to {out}")
+    assert result["logs"].endswith(f"written to {out}")
+    assert result["metrics"].endswith(f"the scores are in {out}; alerts need an endpoint")
     assert "not delivered" not in str(scorer.status())
     assert f"exported to {nobody_listens}" not in caplog.text  # an exporter of an earlier test may still try another
 

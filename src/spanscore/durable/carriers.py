@@ -13,20 +13,47 @@ from spanscore.config.durable import RemoteScoring
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
-from spanscore.durable.outbox import COPIES, Batch, Outbox, OutboxSender, Parcel
-from spanscore.durable.rows import Carrier, PutResult, RowKey, SpoolRow, Told, UnitCopy
+from spanscore.durable.outbox import COPIES, Batch, Outbox, OutboxSender, Payload
+from spanscore.durable.rows import COPY, Carrier, OnDelivery, PutResult, RowKey, SpoolRow, UnitCopy
 from spanscore.durable.spool import SpoolFile
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 
 _PATH: Final = "/v1/traces"
 _PROTOBUF: Final = "application/x-protobuf"
-_KIND: Final = "copy"
 _IN_MEMORY: Final = 64
-"""Highest number of copies in memory: as many as fit into one request."""
+"""Maximum number of copies in memory: the number that fits into one request."""
 
 
-class OtlpCarrier:
+class HttpCarrier:
+    """The part that carriers over HTTP share: an outbox, and a thread that posts its batches.
+
+    Args:
+        client: connection to the receiver; closed with the carrier.
+        outbox: outbox of the waiting copies.
+        post: posts a batch, and returns the answer. Called on the thread.
+        thread: name of the thread.
+    """
+
+    def __init__(self, client: OtlpClient, outbox: Outbox, post: Callable[[Batch], BackendAnswer], thread: str) -> None:
+        self._client, self._outbox = client, outbox
+        self._sender = OutboxSender(outbox, post, thread)
+
+    def send(self, copy: UnitCopy, on_delivery: OnDelivery) -> None:
+        """Accept a copy. Thread-safe; does not block."""
+        self._sender.put(Payload(copy.request, on_delivery), {})
+
+    def state(self) -> str:
+        """Return the latest failure in a few words; empty after a success."""
+        return self._outbox.trouble
+
+    def close(self, timeout_s: float) -> None:
+        """Send the waiting copies within the time, and end."""
+        self._sender.close(timeout_s)
+        self._client.close()
+
+
+class OtlpCarrier(HttpCarrier):
     """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is repeated until it has an answer.
 
     Args:
@@ -41,9 +68,8 @@ class OtlpCarrier:
             raise ConfigurationError("remote_scoring has no endpoint and token_file: give both")
         self._endpoint, self._token_file = settings.endpoint, settings.token_file
         self._settings = settings
-        self._client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=self._settings.timeout)
-        self._outbox = Outbox(COPIES)
-        self._sender = OutboxSender(self._outbox, self._post, "spanscore-remote")
+        client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=settings.timeout)
+        super().__init__(client, Outbox(COPIES), self._post, "spanscore-remote")
 
     def begin(self) -> None:
         """Check that there is a token to send.
@@ -53,27 +79,14 @@ class OtlpCarrier:
         """
         self._headers()
 
-    def send(self, copy: UnitCopy, told: Told) -> None:
-        """Accept a copy. Any thread; does not block."""
-        self._sender.put(Parcel(copy.request, told), {})
-
-    def arrived(self) -> bool:
+    def has_arrived(self) -> bool:
         """Return True, because the answer comes from the scorer itself."""
         return True
 
-    def state(self) -> str:
-        """Return the latest failure in a few words; empty after a success."""
-        return self._outbox.trouble
-
-    def close(self, timeout_s: float) -> None:
-        """Send the waiting copies within the time, and end."""
-        self._sender.close(timeout_s)
-        self._client.close()
-
     def _post(self, batch: Batch) -> BackendAnswer:
         try:
-            answer = self._client.post(_PATH, b"".join(parcel.raw for parcel in batch.parcels), self._headers())
-        except ConfigurationError as error:  # the file may be missing during its replacement, or for good
+            answer = self._client.post(_PATH, b"".join(payload.raw for payload in batch.payloads), self._headers())
+        except ConfigurationError as error:  # the token's file is missing: during its replacement, or permanently
             answer = BackendAnswer(HTTPStatus.UNAUTHORIZED, error=str(error))
         if not answer.is_success:
             log_once(
@@ -91,18 +104,22 @@ class OtlpCarrier:
 class SpooledCarrier:
     """A ``Carrier`` that stores copies in a spool, and sends them from there by another carrier.
 
-    A copy is answered after its commit to the disk, and deleted after its arrival. The copies of a process that has ended are
-    sent by any other process with the same spool and the same scorer.
+    A copy is answered after its commit to the disk, and deleted after its arrival. Any other process with the same spool and
+    the same scorer sends the copies of a process that has ended.
 
     Args:
         spool: stores the copies; other processes may share it.
-        inner: sends them.
-        lost: called with an answered copy that was lost later, and its outcome. Any thread.
+        inner: carrier that sends the copies.
+        kind: kind of the rows with the copies.
+        lost: called with an answered copy that was lost later, and its outcome. Called on any thread.
     """
 
-    def __init__(self, spool: SpoolFile, inner: Carrier, *, lost: Callable[[UnitCopy, Outcome], None]) -> None:
+    def __init__(
+        self, spool: SpoolFile, inner: Carrier, *, kind: str = COPY, lost: Callable[[UnitCopy, Outcome], None]
+    ) -> None:
         self._spool = spool
         self._inner = inner
+        self._kind = kind
         self._lost = lost
         self._lock = Lock()
         self._sending: set[RowKey] = set()
@@ -113,12 +130,12 @@ class SpooledCarrier:
         self._inner.begin()
         self._take_more()
 
-    def send(self, copy: UnitCopy, told: Told) -> None:
-        """Store a copy; ``told`` is called after the commit."""
-        key = RowKey(*copy.key, copy.revision, _KIND)
-        self._spool.put(key, copy.request, lambda put, why: self._kept(told, put, why), own=False)
+    def send(self, copy: UnitCopy, on_delivery: OnDelivery) -> None:
+        """Store a copy; ``on_delivery`` is called after the commit."""
+        key = RowKey(*copy.key, copy.revision, self._kind)
+        self._spool.put(key, copy.request, lambda put, why: self._kept(on_delivery, put, why), own=False)
 
-    def arrived(self) -> bool:
+    def has_arrived(self) -> bool:
         """Return whether the spool has no copies that this process could send."""
         return not (self._sending or self._asking or self._again)
 
@@ -127,31 +144,31 @@ class SpooledCarrier:
         return self._spool.state().fault or self._inner.state()
 
     def close(self, timeout_s: float) -> None:
-        """Send the copies in memory within the time; the rest stays in the spool, which is not closed."""
+        """Send the copies in memory within the time; other copies stay in the spool, which is not closed."""
         self._closed = True
         self._inner.close(timeout_s)
         with self._lock:
             left = [*self._sending]
         self._spool.give_back(left)
 
-    def _kept(self, told: Told, put: PutResult, why: str | None) -> None:
+    def _kept(self, on_delivery: OnDelivery, put: PutResult, why: str | None) -> None:
         if put in (PutResult.KEPT, PutResult.KNOWN):
             self._take_more()
-            told(None)
+            on_delivery(None)
         else:
-            told(why or str(put))
+            on_delivery(why or str(put))
 
     def _take_more(self) -> None:
-        """Lease copies while there is room, with one query at a time; count copies that are too old."""
+        """Lease copies up to the maximum in memory, with one query at a time; count copies that are too old."""
         if self._spool.state().expired:
-            self._spool.take(_IN_MEMORY, _KIND, self._took_expired, ended_only=True)
+            self._spool.take(_IN_MEMORY, self._kind, self._took_expired, ended_only=True)
         with self._lock:
             self._again = True
             if self._asking or self._closed or len(self._sending) >= _IN_MEMORY:
                 return
             self._asking, self._again = True, False
             room = _IN_MEMORY - len(self._sending)
-        self._spool.take(room, _KIND, self._took)
+        self._spool.take(room, self._kind, self._took)
 
     def _took(self, rows: list[SpoolRow]) -> None:
         with self._lock:

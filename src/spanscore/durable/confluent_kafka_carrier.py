@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import call_in_child, start_daemon
-from spanscore.durable.rows import Told, UnitCopy
+from spanscore.durable.rows import OnDelivery, UnitCopy
 from spanscore.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WANTED: Final[Mapping[str, Any]] = {
     "partitioner": "fnv1a",  # as the Collector's exporter, so that all spans of a trace are in one partition
     "message.timeout.ms": 0,  # no timeout, because the caller bounds the waiting messages
-    "message.max.bytes": 1_000_000_000,  # no limit here, because the broker has its own
+    "message.max.bytes": 1_000_000_000,  # no limit here, because the broker has a limit
     "compression.type": "lz4",
 }
 _POLL_S: Final = 1.0
@@ -37,14 +37,14 @@ _WORDS: Final[Mapping[str, str]] = {
     "TOPIC_AUTHORIZATION_FAILED": "no permission to write to the topic",
     "UNKNOWN_TOPIC_OR_PART": "there is no such topic",
 }
-"""Name of an error of librdkafka → its text here; other errors are shown by name."""
+"""Name of an error of librdkafka → text for the operator; other errors are shown by name."""
 
 
 class KafkaCarrier:
     """A ``Carrier`` to a Kafka topic. A copy is one message with the trace id as key, in lower-case hex.
 
     A copy is answered when all in-sync replicas have it. librdkafka sends and retries on its own threads, which start with the
-    first copy; a thread of ours polls for the results. While no broker answers, messages wait in librdkafka.
+    first copy; another thread polls for the results. While no broker answers, messages wait in librdkafka.
 
     Args:
         config: configuration of librdkafka: brokers and security.
@@ -59,7 +59,7 @@ class KafkaCarrier:
             import confluent_kafka  # noqa: F401  (only whether it is there)
         except ImportError as error:
             raise MissingExtraError("confluent-kafka", "kafka") from error
-        self._config = {**_WANTED, **config, "error_cb": self._erred}
+        self._config = {**_WANTED, **config, "error_cb": self._record_error}
         self._topic = topic
         self._producer: Producer | None = None
         self._thread: Thread | None = None
@@ -69,19 +69,19 @@ class KafkaCarrier:
         call_in_child(self, KafkaCarrier._keep_client)
 
     def begin(self) -> None:
-        """Do nothing: the copies of a process end with it."""
+        """Do nothing, because the copies of a process end with it."""
 
     def _keep_client(self) -> None:
-        """Never destroy the parent's client in a child: that would wait for threads that the child does not have."""
+        """Never destroy the parent's client in a child, because that would wait for threads that the child does not have."""
         if self._producer is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
-    def send(self, copy: UnitCopy, told: Told) -> None:
-        """Accept a copy; its callback is called on the thread that polls for results."""
-        self.produce(f"{copy.key.trace_id:032x}", copy.request, told)
+    def send(self, copy: UnitCopy, on_delivery: OnDelivery) -> None:
+        """Accept a copy. The copy's callback is called on the thread that polls for results."""
+        self.produce(f"{copy.key.trace_id:032x}", copy.request, on_delivery)
 
-    def produce(self, key: str, value: bytes, on_delivery: Told, written_ms: int = 0) -> None:
-        """Write a message with its time, 0 = now; ``on_delivery`` is called once. Any thread; never blocks, never raises."""
+    def produce(self, key: str, value: bytes, on_delivery: OnDelivery, written_ms: int = 0) -> None:
+        """Write a message with its time, 0 = now; ``on_delivery`` is called once. Thread-safe; never blocks, never raises."""
         if self._over:
             on_delivery("this process ends")
             return
@@ -91,11 +91,11 @@ class KafkaCarrier:
             )
         except BufferError:
             on_delivery("too many messages wait for the brokers")
-        except Exception as error:  # noqa: BLE001  (never raises: the copy is told to be lost, and counted)
+        except Exception as error:  # noqa: BLE001  (never raises: the copy is reported as lost, and counted)
             log_internal_error("hand a copy to Kafka", error)
             on_delivery("librdkafka refused it")
 
-    def arrived(self) -> bool:
+    def has_arrived(self) -> bool:
         """Return True, because the answer comes from the brokers."""
         return True
 
@@ -118,7 +118,8 @@ class KafkaCarrier:
     def _ready(self) -> Producer:
         with self._lock:
             if self._producer is None:
-                # Import from the defining module: an instrumentation may replace the package's name, and trace our messages.
+                # Import from the defining module, because an instrumentation may replace the package's name, and trace these
+                # messages.
                 from confluent_kafka.cimpl import Producer
 
                 self._producer = Producer(self._config)
@@ -130,15 +131,15 @@ class KafkaCarrier:
         while not self._over:
             producer.poll(_POLL_S)
 
-    def _delivered(self, told: Told, error: KafkaError | None, _: object) -> None:
+    def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, _: object) -> None:
         if self._over:
             return
         self._fault = ""
         if error is not None:
-            self._erred(error)
-        told(self._fault or None)
+            self._record_error(error)
+        on_delivery(self._fault or None)
 
-    def _erred(self, error: KafkaError) -> None:
+    def _record_error(self, error: KafkaError) -> None:
         self._fault = _WORDS.get(error.name(), error.name())
         log_once(
             f"remote_scoring kafka {self._fault}",

@@ -13,6 +13,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.core import loop
 from spanscore.core.codecs.job import request_of_unit
+from spanscore.core.codecs.media_markers import without_image_bytes
 from spanscore.core.event_queue import yield_gil
 from spanscore.core.job import JobResult, SampledUnit
 from spanscore.core.log import log_internal_error, plain_text, type_name
@@ -32,13 +33,14 @@ _AT_ONCE: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEncoder:
-    """Makes the copies of units. Any thread.
+    """Makes the copies of units. Thread-safe.
 
     Attributes:
         redactor: applied to all content; if it raises, returns no text or hangs, the unit is not sent.
         samples: makes, redacts and filters the samples of a unit.
         filters: whether there is a filter; a unit that it rejects is not sent.
         dimensions: key of the metadata → values by which sums are grouped; no other value is sent.
+        images: whether copies have the bytes of images; never with a redactor.
         box: runs the functions of the user.
         resource: returns the resource of the application.
     """
@@ -47,11 +49,12 @@ class UnitEncoder:
     samples: Callable[[SampledUnit], Samples]
     filters: bool
     dimensions: Mapping[str, Sequence[str]]
+    images: bool
     box: Timebox
     resource: Callable[[], Mapping[str, Any]]
 
     async def encode(self, sampled: SampledUnit) -> UnitCopy | Samples:
-        """Return the copy of a unit, or the reason for its absence. Loop thread."""
+        """Return the copy of a unit, or the reason for its absence. Call on the loop thread."""
         if not self.box.has_hooks:
             return self._encode(sampled)
         try:
@@ -69,18 +72,18 @@ class UnitEncoder:
             content = {span.span_id: self._redacted(span) for span in unit.spans}
         except HookTimeout:
             raise
-        except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
+        except BaseException as error:  # noqa: BLE001  (SystemExit too; the text may quote, so only the class is shown)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
         submitted = None if sampled.samples is None else samples
         request = request_of_unit(unit, sampled.decisions, content, self.resource(), submitted)
         return UnitCopy(unit.key, unit.revision, request)
 
     def _redacted(self, span: SpanData) -> Mapping[str, Any]:
-        """Return a span's redacted attributes; the conversation id of our own spans is redacted already."""
+        """Return a span's redacted attributes. The conversation id of spanscore's own spans is already redacted."""
         metadata = ((key, plain_text(span.metadata.get(key)), values) for key, values in self.dimensions.items())
         listed = {semconv.METADATA + key: text for key, text, values in metadata if text is not None and text in values}
         redactor, attributes = self.redactor, {**listed, **span.attributes}
-        if redactor is None:
+        if redactor is None and self.images:
             return attributes
         is_ours = span.scope == semconv.CAPTURE_SCOPE
         content = {
@@ -88,7 +91,13 @@ class UnitEncoder:
             for name, value in attributes.items()
             if semconv.is_content(name) or (name == semconv.CONVERSATION_ID and not is_ours)
         }
-        return {**attributes, **redacted_content(content, redactor)}
+        return {**attributes, **_without_private_parts(content, redactor)}
+
+
+def _without_private_parts(content: Mapping[str, Any], redactor: Redactor | None) -> Mapping[str, Any]:
+    if redactor is not None:
+        return redacted_content(content, redactor)
+    return {name: without_image_bytes(value) for name, value in content.items()}
 
 
 class Dispatcher:
@@ -96,9 +105,9 @@ class Dispatcher:
 
     Args:
         encoder: makes the copies.
-        carrier: sends them.
+        carrier: sends the copies.
         queue: has the places of the units; a place is kept until the copy is answered.
-        post: posts the end of a unit to the span thread. Any thread.
+        post: posts the end of a unit to the span thread. Called on any thread.
         where: address of the scoring process, for people.
     """
 
@@ -121,23 +130,23 @@ class Dispatcher:
         self._carrier.begin()
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
-        """Accept sampled units with reserved places in the queue. Span thread; one wake-up of the loop for all."""
+        """Accept sampled units with reserved places in the queue, and wake the loop once for all. Call on the span thread."""
         loop.call_soon(self._accept, sampled)
 
     def stop(self, timeout_s: float) -> None:
-        """Make no further copy, and send the waiting ones within the time. Any thread but the loop's."""
+        """Make no further copy, and send the waiting copies within the time. Call on any thread but the loop's."""
         self._stopped = True
         self._carrier.close(timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every delegated unit has reached the scoring process. Any thread but the loop's."""
+        """Wait until every delegated unit has reached the scoring process. Call on any thread but the loop's."""
         until = monotonic() + timeout_s
-        while not (has_arrived := self._carrier.arrived()) and monotonic() < until:
+        while not (has_arrived := self._carrier.has_arrived()) and monotonic() < until:
             sleep(_LOOK_S)
         return has_arrived
 
     def notes(self) -> list[str]:
-        """Return rows for ``status()``. Any thread."""
+        """Return rows for ``status()``. Thread-safe."""
         waiting, trouble = self._sent - self._answered_for, self._carrier.state()
         wait = f"; {waiting:,} wait to be accepted there" if waiting else ""
         return [f"units are sent to {self._where} for scoring{wait}{f' ({trouble})' if trouble else ''}"]
@@ -171,7 +180,7 @@ class Dispatcher:
             self._end(unit, sampled.size_bytes, copy.outcome or Outcome.NO_SAMPLE, copy.reason)
 
     def _answered(self, unit: Unit, size_bytes: int, reason: str | None) -> None:
-        """Settle a unit by the answer to its copy. Any thread."""
+        """Settle a unit by the answer to its copy. Thread-safe."""
         with self._lock:
             self._answered_for += 1
         if reason is None:

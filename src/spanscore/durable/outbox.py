@@ -1,7 +1,7 @@
-"""A queue of bytes for a backend, each kept until it is accepted or refused for good, and the thread that sends them.
+"""A queue of payloads (bytes) for a backend, kept until they are accepted or refused for good; and the thread that sends them.
 
-Copies of units and the held spans of a proxy wait here. Parcels wait in lanes, one per set of headers, so that a tenant with
-refused requests does not delay the others.
+Copies of units and the held spans of a proxy wait here. Payloads wait in one queue per set of headers, so that a tenant with
+refused requests does not delay other tenants.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from spanscore.core.codecs.otlp_request import Origin
 from spanscore.core.codecs.text import retry_after_s
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
-from spanscore.durable.rows import Told
+from spanscore.durable.rows import OnDelivery
 from spanscore.judges.score_context import suppress_tracing
 from spanscore.outputs.otlp_client import BackendAnswer
 
 _Headers = tuple[tuple[str, str], ...]
 
 BATCH_BYTES: Final = 4_000_000
-"""Bytes of one request, unless one parcel is larger: the default limit of gRPC servers, and of most backends over HTTP."""
+"""Bytes of one request, unless one payload is larger: the default limit of gRPC servers, and of most backends over HTTP."""
 _FULL_FROM: Final = 1 / 8
-"""Filled share of the room above which a proxy refuses requests; the rest is for held spans of units that close."""
+"""Filled share of the outbox above which a proxy refuses requests; the other part is for held spans of units that close."""
 _LONGEST_WAIT_S: Final = 30.0
 _NO_ROOM: Final = "no room"
 _AFTER_FAULT_S: Final = 1.0
-_MOST_TRIES: Final = 5
-"""Tries of a batch on which the backend fails, unless the rules are patient."""
 _SEND_LATER: Final = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -44,20 +42,24 @@ _SEND_LATER: Final = frozenset(
     }
 )
 """Retryable statuses by OTLP 1.x, "OTLP/HTTP Response", including replacements for a missing answer."""
-_FAULT_OF_A_PARCEL: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
-"""Statuses for which one parcel may be at fault, or all together: the batch is sent again in halves."""
+_PAYLOAD_FAULTS: Final = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
+)
+"""Statuses whose cause may be one payload, or the size of the batch: the batch is sent again in halves."""
 
 
 class SendingRules(NamedTuple):
-    """Rules for sending the parcels of one outbox.
+    """Rules for sending the payloads of one outbox.
 
     Attributes:
-        most: highest number of parcels in one request.
-        gather_s: time for which the first parcel of a lane waits for others, in s.
-        first_wait_s: pause after the first failure, in s; doubled after each further one, up to 30 s.
+        most: highest number of payloads in one request.
+        gather_s: time for which the first payload of a queue waits for further payloads, in s.
+        first_wait_s: pause after the first failure, in s; doubled after each further failure, up to 30 s.
         closing_wait_s: pause after a failure while closing, in s.
-        is_patient: whether a parcel is dropped only if it alone is at fault, for example if its request is accepted and its
-            spans are rejected. Otherwise a refusal for good, and the fifth failure of the backend, drop the whole request.
+        is_patient: whether a payload is dropped only if it alone is at fault, for example if its request is accepted and its
+            spans are rejected. Otherwise a refusal for good, and ``most_tries`` failures of the backend, drop the request.
+        most_tries: highest number of tries of a request on which the backend itself fails, unless the rules are patient. An
+            overloaded or unreachable backend is tried without a limit.
     """
 
     most: int
@@ -65,37 +67,38 @@ class SendingRules(NamedTuple):
     first_wait_s: float
     closing_wait_s: float
     is_patient: bool
+    most_tries: int = 5
 
 
 COPIES: Final = SendingRules(most=64, gather_s=0.0, first_wait_s=0.5, closing_wait_s=0.1, is_patient=True)
-"""Rules for copies of units: a ``serve`` accepts requests of four times ``BATCH_BYTES`` by default."""
+"""Rules for copies of units. ``spanscore serve`` accepts requests of four times ``BATCH_BYTES`` by default."""
 HELD_SPANS: Final = SendingRules(most=512, gather_s=0.2, first_wait_s=1.0, closing_wait_s=0.5, is_patient=False)
-"""Rules for held spans of a proxy: as many in a request as in one of the SDK's batch processor."""
+"""Rules for held spans of a proxy. A request has as many spans as a request of the SDK's batch processor."""
 
 
-class Parcel(NamedTuple):
-    """Bytes that are sent together with other parcels.
+class Payload(NamedTuple):
+    """Bytes that are sent together with other payloads.
 
     Attributes:
         raw: the bytes.
-        told: called once, on any thread, when the parcel is accepted or dropped; never after the end of the outbox, so that a
-            copy on a disk stays there.
+        on_delivery: called once, on any thread, when the payload is accepted or dropped; never after the end of the outbox, so
+            that a copy on a disk stays there.
         origin: resource and scope of a span; None = the bytes are a whole request.
     """
 
     raw: bytes
-    told: Told
+    on_delivery: OnDelivery
     origin: Origin | None = None
 
 
 class OutboxCounts(NamedTuple):
-    """Numbers of parcels by their state.
+    """Numbers of payloads by their state.
 
     Attributes:
-        sent: parcels that the backend accepted.
-        waiting: parcels that are still in the outbox.
-        lost: parcels that were refused, or for which room or time was missing.
-        last_loss: reason of the latest loss; empty without one.
+        sent: payloads that the backend accepted.
+        waiting: payloads that are still in the outbox.
+        lost: payloads that were refused, exceeded the limit, or were not sent in time.
+        last_loss: reason of the latest loss; empty without a loss.
     """
 
     sent: int = 0
@@ -105,36 +108,36 @@ class OutboxCounts(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lane:
-    """Parcels with one set of headers.
+class _Queue:
+    """Payloads with one set of headers.
 
     Attributes:
         due_s: time of the next request, by the clock.
-        most: highest number of parcels in that request; halved after the backend refused one as unreadable or too large.
-        tries: failures of the parcels at its head.
+        most: highest number of payloads in that request; halved after the backend refused one as unreadable or too large.
+        tries: failures of the payloads at its head.
     """
 
     due_s: float
     most: int
     tries: int = 0
-    parcels: deque[Parcel] = field(default_factory=deque)
+    payloads: deque[Payload] = field(default_factory=deque)
 
 
 class Batch(NamedTuple):
-    """The oldest parcels of a lane, at least one; they stay in the lane until they are answered."""
+    """The oldest payloads of a queue, at least one. Payloads stay in the queue until the backend answers."""
 
     headers: _Headers
-    parcels: Sequence[Parcel]
-    lane: _Lane
+    payloads: Sequence[Payload]
+    queue: _Queue
 
 
 class Outbox:
-    """Keeps parcels until the backend accepts them. Any thread; sends nothing itself. Times are seconds of one steady clock.
+    """Keeps payloads until the backend accepts them. Thread-safe; sends nothing itself. Times are seconds of one steady clock.
 
     Args:
         rules: rules for sending.
-        max_bytes: limit of waiting parcels, in bytes; further ones are lost. None = no limit.
-        dice: random number in [0, 1) for pauses, so that replicas that failed together do not retry together.
+        max_bytes: limit of waiting payloads, in bytes; further payloads are lost. None = no limit.
+        jitter: random number in [0, 1) for pauses, so that replicas that failed together do not retry together.
 
     Attributes:
         closing: whether everything is due at once, because little time is left.
@@ -142,13 +145,13 @@ class Outbox:
     """
 
     def __init__(
-        self, rules: SendingRules, *, max_bytes: int | None = None, dice: Callable[[], float] = random.random
+        self, rules: SendingRules, *, max_bytes: int | None = None, jitter: Callable[[], float] = random.random
     ) -> None:
         self._rules = rules
         self._max_bytes = float("inf") if max_bytes is None else max_bytes
-        self._dice = dice
+        self._jitter = jitter
         self._lock = Lock()
-        self._lanes: dict[_Headers, _Lane] = {}
+        self._queues: dict[_Headers, _Queue] = {}
         self._bytes = self._sent = self._lost = 0
         self._last_loss = ""
         self._over = False
@@ -157,110 +160,110 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further spans should be held until the backend has accepted waiting ones."""
+        """Whether no further spans should be held until the backend has accepted waiting spans."""
         return self._bytes >= self._max_bytes * _FULL_FROM
 
     def counts(self) -> OutboxCounts:
-        """Return the numbers of parcels by state."""
+        """Return the numbers of payloads by state."""
         with self._lock:
-            waiting = sum(len(lane.parcels) for lane in self._lanes.values())
+            waiting = sum(len(queue.payloads) for queue in self._queues.values())
             return OutboxCounts(self._sent, waiting, self._lost, self._last_loss)
 
-    def put(self, parcel: Parcel, headers: Mapping[str, str], now_s: float) -> bool:
-        """Accept a parcel; return whether ``due_s`` is earlier than before."""
+    def put(self, payload: Payload, headers: Mapping[str, str], now_s: float) -> bool:
+        """Accept a payload; return whether ``due_s`` is earlier than before."""
         with self._lock:
             if self._over:
                 self._lose(1, "shut down")
                 return False
-            if self._bytes + len(parcel.raw) <= self._max_bytes:
-                return self._add(parcel, tuple(sorted(headers.items())), now_s)
+            if self._bytes + len(payload.raw) <= self._max_bytes:
+                return self._add(payload, tuple(sorted(headers.items())), now_s)
             self._lose(1, _NO_ROOM)
-        parcel.told(_NO_ROOM)
+        payload.on_delivery(_NO_ROOM)
         return False
 
     def due_s(self) -> float | None:
-        """Return the time at which the next batch is due; None if no parcel waits."""
+        """Return the time at which the next batch is due; None if no payload waits."""
         with self._lock:
-            return min((lane.due_s for lane in self._lanes.values()), default=None)
+            return min((queue.due_s for queue in self._queues.values()), default=None)
 
     def batch(self, now_s: float) -> Batch | None:
         """Return the batch that has been due for longest; None if no batch is due."""
         with self._lock:
-            headers, lane = min(self._lanes.items(), key=lambda item: item[1].due_s, default=((), None))
-            if lane is None or lane.due_s > now_s:
+            headers, queue = min(self._queues.items(), key=lambda item: item[1].due_s, default=((), None))
+            if queue is None or queue.due_s > now_s:
                 return None
-            parcels, size = list[Parcel](), 0
-            for parcel in islice(lane.parcels, lane.most):
-                size += len(parcel.raw)
-                if parcels and size > BATCH_BYTES:
+            payloads, size = list[Payload](), 0
+            for payload in islice(queue.payloads, queue.most):
+                size += len(payload.raw)
+                if payloads and size > BATCH_BYTES:
                     break
-                parcels.append(parcel)
-            return Batch(headers, parcels, lane)
+                payloads.append(payload)
+            return Batch(headers, payloads, queue)
 
     def took(self, batch: Batch, answer: BackendAnswer, now_s: float) -> None:
-        """Settle a batch by the backend's answer: its parcels are removed, or retried, whole or in halves."""
-        number, rejected = len(batch.parcels), answer.rejected[0]
-        is_fault_of_a_parcel = answer.status in _FAULT_OF_A_PARCEL or bool(rejected and self._rules.is_patient)
+        """Settle a batch by the backend's answer. The payloads are removed, or retried together or in halves."""
+        number, rejected = len(batch.payloads), answer.rejected[0]
+        is_payload_fault = answer.status in _PAYLOAD_FAULTS or bool(rejected and self._rules.is_patient)
         with self._lock:
-            if self._over:  # its parcels are counted as lost already
+            if self._over:  # its payloads are already counted as lost
                 return
             reason = self.trouble = answer.error or ("the backend rejected them" if rejected else "")
-            if self._retry(batch, answer, now_s, is_fault_of_a_parcel=is_fault_of_a_parcel):
+            if self._retry(batch, answer, now_s, is_payload_fault=is_payload_fault):
                 return
             lost = min(rejected, number) if answer.is_success else number
             self._sent += number - lost
             if lost:
                 self._lose(lost, reason)
             self._remove(batch, now_s)
-            if is_fault_of_a_parcel:  # the parcel is found, so requests become as large as before
-                batch.lane.most = self._rules.most
-        for index, parcel in enumerate(batch.parcels):
-            parcel.told(reason if index < lost else None)
+            if is_payload_fault:  # the payload is found, so requests become as large as before
+                batch.queue.most = self._rules.most
+        for index, payload in enumerate(batch.payloads):
+            payload.on_delivery(reason if index < lost else None)
 
     def hurry(self, now_s: float) -> None:
-        """Make all waiting and later parcels due at once."""
+        """Make all waiting and later payloads due immediately."""
         with self._lock:
             self.closing = True
-            for lane in self._lanes.values():
-                lane.due_s = now_s
+            for queue in self._queues.values():
+                queue.due_s = now_s
 
     def end(self) -> bool:
-        """Accept no further parcel, and count the waiting ones as lost. False: there were some."""
+        """Accept no further payload, and count the waiting payloads as lost. Returns False if any were waiting."""
         with self._lock:
             self._over = True
-            left = sum(len(lane.parcels) for lane in self._lanes.values())
+            left = sum(len(queue.payloads) for queue in self._queues.values())
             if left:
                 self._lose(left, "the drain ended first")
-            self._lanes.clear()
+            self._queues.clear()
             return not left
 
-    def _add(self, parcel: Parcel, headers: _Headers, now_s: float) -> bool:
-        if (lane := self._lanes.get(headers)) is None:
+    def _add(self, payload: Payload, headers: _Headers, now_s: float) -> bool:
+        if (queue := self._queues.get(headers)) is None:
             gather_s = 0.0 if self.closing else self._rules.gather_s
-            lane = self._lanes[headers] = _Lane(now_s + gather_s, self._rules.most)
-        lane.parcels.append(parcel)
-        self._bytes += len(parcel.raw)
-        is_whole = len(lane.parcels) == lane.most and not lane.tries
+            queue = self._queues[headers] = _Queue(now_s + gather_s, self._rules.most)
+        queue.payloads.append(payload)
+        self._bytes += len(payload.raw)
+        is_whole = len(queue.payloads) == queue.most and not queue.tries
         if is_whole:
-            lane.due_s = now_s
-        return is_whole or len(lane.parcels) == 1
+            queue.due_s = now_s
+        return is_whole or len(queue.payloads) == 1
 
-    def _retry(self, batch: Batch, answer: BackendAnswer, now_s: float, *, is_fault_of_a_parcel: bool) -> bool:
-        """Make a batch or its halves due again; False: the answer settles its parcels."""
-        lane = batch.lane
-        if is_fault_of_a_parcel:
-            if len(batch.parcels) == 1:
+    def _retry(self, batch: Batch, answer: BackendAnswer, now_s: float, *, is_payload_fault: bool) -> bool:
+        """Make a batch or its halves due again; returns False if the answer settles its payloads."""
+        queue = batch.queue
+        if is_payload_fault:
+            if len(batch.payloads) == 1:
                 return False
-            lane.most = len(batch.parcels) // 2
-            lane.due_s = now_s
+            queue.most = len(batch.payloads) // 2
+            queue.due_s = now_s
             return True
         if answer.is_success:
             return False
-        fails_now = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and lane.tries + 1 < _MOST_TRIES
+        fails_now = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and queue.tries + 1 < self._rules.most_tries
         if not (self._rules.is_patient or answer.status in _SEND_LATER or fails_now):
             return False
-        lane.tries += 1
-        lane.due_s = now_s + self._wait_s(answer, lane.tries)
+        queue.tries += 1
+        queue.due_s = now_s + self._wait_s(answer, queue.tries)
         return True
 
     def _wait_s(self, answer: BackendAnswer, tries: int) -> float:
@@ -268,29 +271,29 @@ class Outbox:
             return self._rules.closing_wait_s
         asked_s = retry_after_s(answer.retry_after) or 0.0
         backoff_s = min(self._rules.first_wait_s * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT_S)
-        return max(min(asked_s, _LONGEST_WAIT_S), backoff_s * (0.5 + self._dice() / 2))
+        return max(min(asked_s, _LONGEST_WAIT_S), backoff_s * (0.5 + self._jitter() / 2))
 
     def _remove(self, batch: Batch, now_s: float) -> None:
-        lane = batch.lane
-        for parcel in batch.parcels:
-            lane.parcels.popleft()
-            self._bytes -= len(parcel.raw)
-        lane.tries = 0
-        if not lane.parcels:
-            del self._lanes[batch.headers]
-        elif len(lane.parcels) < lane.most and not self.closing:
-            lane.due_s = now_s + self._rules.gather_s
+        queue = batch.queue
+        for payload in batch.payloads:
+            queue.payloads.popleft()
+            self._bytes -= len(payload.raw)
+        queue.tries = 0
+        if not queue.payloads:
+            del self._queues[batch.headers]
+        elif len(queue.payloads) < queue.most and not self.closing:
+            queue.due_s = now_s + self._rules.gather_s
 
-    def _lose(self, parcels: int, reason: str) -> None:
-        self._lost += parcels
+    def _lose(self, payloads: int, reason: str) -> None:
+        self._lost += payloads
         self._last_loss = reason
 
 
 class OutboxSender:
-    """Sends the due batches of an outbox, one at a time, on a thread that starts with the first parcel.
+    """Sends the due batches of an outbox, one at a time, on a thread that starts with the first payload.
 
     Args:
-        outbox: has the parcels.
+        outbox: has the payloads.
         post: sends one batch and returns the backend's answer. Blocks.
         thread_name: name of the thread.
         clock: steady clock, in s.
@@ -313,9 +316,9 @@ class OutboxSender:
         self._thread: Thread | None = None
         self._over = False
 
-    def put(self, parcel: Parcel, headers: Mapping[str, str]) -> None:
-        """Accept a parcel to be sent with these headers. Any thread; never raises, does not block."""
-        is_sooner = self._outbox.put(parcel, headers, self._clock())
+    def put(self, payload: Payload, headers: Mapping[str, str]) -> None:
+        """Accept a payload to be sent with these headers. Thread-safe; never raises, does not block."""
+        is_sooner = self._outbox.put(payload, headers, self._clock())
         if not is_sooner and self._thread is not None:
             return
         with self._lock:
@@ -324,7 +327,7 @@ class OutboxSender:
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Send the waiting parcels within the time, and end. False: the rest was not sent, and counts as lost."""
+        """Send the waiting payloads within the time, and end. Returns False if some were not sent: these count as lost."""
         self._outbox.hurry(self._clock())
         self._wake.set()
         if self._thread is not None:
@@ -334,7 +337,7 @@ class OutboxSender:
         return self._outbox.end()
 
     def _run(self) -> None:
-        with suppress_tracing():  # no spans of instrumented HTTP clients for our own requests
+        with suppress_tracing():  # no spans of instrumented HTTP clients for spanscore's own requests
             while not self._over:
                 try:
                     due_s = self._send_due()
@@ -347,7 +350,7 @@ class OutboxSender:
                 self._wake.clear()
 
     def _send_due(self) -> float | None:
-        """Send every due batch; return the time of the next one."""
+        """Send every due batch; return the time of the next batch."""
         while not self._over and (batch := self._outbox.batch(self._clock())) is not None:
             self._outbox.took(batch, self._post(batch), self._clock())
         return self._outbox.due_s()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, Self
 
 from spanscore.core.span import UnitKey
+
+JOB, COPY = "job", "copy"
+"""Kinds of rows with units. Rows of other kinds are messages of sinks."""
 
 
 class RowKey(NamedTuple):
@@ -17,13 +21,13 @@ class RowKey(NamedTuple):
         trace_id: trace of the unit.
         span_id: root of the unit.
         revision: revision of the unit.
-        kind: kind of the body, ``job`` or ``copy``.
+        kind: kind of the body: ``JOB``, ``COPY``, or the name of a sink's outbox for one of its messages.
     """
 
     trace_id: int
     span_id: int
     revision: int
-    kind: str = "job"
+    kind: str = JOB
 
     def to_bytes(self) -> bytes:
         """Return the key as it is stored in the file."""
@@ -41,7 +45,7 @@ class RowEnd(StrEnum):
     """Reasons for which a row is only counted, and not scored."""
 
     DEAD_LETTER = "dead_letter"
-    """Three processes crashed while they were scoring the row. It stays in the file as a dead letter."""
+    """Three processes crashed while scoring the row, which stays in the file as a dead letter."""
     EXPIRED = "expired"
     """The row is older than ``max_age``."""
 
@@ -52,11 +56,10 @@ class SpoolRow(NamedTuple):
     Attributes:
         key: key of the row.
         body: stored bytes.
-        scores: scores stored by ``keep_scores`` in an earlier process: emit these, and call no judge again. None = no scores.
+        scores: scores stored by ``keep_scores`` in an earlier process, to be emitted without a judge. None = no scores.
         attempts: crashes while it was being scored, [0, 3].
-        put_ns: time at which it was stored, by the writer's wall clock, Unix ns.
-        end: reason for only counting it, followed by ``done``; None = it must be scored.
-        metrics: names of the metrics without a score so far, in the form of ``text_of_metrics``; empty = not noted.
+        end: reason why it is only counted and then ``done``; None if it must be scored.
+        metrics: names of the metrics without a score so far, in the form of ``text_of_metrics``; empty = not recorded.
         counted: whether the process that had the row before has exported sums with its scores.
         sent: whether that process has exported the scores themselves.
     """
@@ -65,7 +68,6 @@ class SpoolRow(NamedTuple):
     body: bytes
     scores: bytes | None
     attempts: int
-    put_ns: int
     end: RowEnd | None = None
     metrics: str = ""
     counted: bool = False
@@ -90,24 +92,25 @@ class PutResult(StrEnum):
     KNOWN = "known"
     """The file has a row with this key already."""
     DONE = "done"
-    """A row with this key was done within ``max_age``: its content has arrived again."""
+    """A row with this key was done within ``max_age``, so the content has arrived again."""
     FULL = "full"
-    """There is no room, by ``max_bytes`` or on the disk."""
+    """The limit ``max_bytes`` is reached, or the disk is full."""
     FAILED = "failed"
-    """The file cannot be written: it is locked, read-only, damaged or closed."""
+    """The file cannot be written, because it is locked, read-only, damaged or closed."""
 
 
 class SpoolState(NamedTuple):
     """The content of the file, by all processes, at most some seconds old.
 
     Attributes:
-        depth: number of rows that wait or are being scored, without dead letters.
+        depth: number of units that wait or are being scored, without dead letters.
         bytes: used bytes of the file.
-        oldest_s: age of the oldest row, by the wall clock, in s; 0 without rows.
+        oldest_s: age of the oldest unit, by the wall clock, in s; 0 without units.
         owners: number of processes that hold leases.
-        dead_letters: number of rows that were put aside, after three crashes or because they cannot be read.
+        dead_letters: number of rows that were put aside, after three crashes or as unreadable.
         expired: number of rows without a lease that are older than ``max_age``.
         fault: one line for an operator; None = no fault.
+        messages: outbox of a sink → number of its messages that wait.
     """
 
     depth: int = 0
@@ -117,23 +120,25 @@ class SpoolState(NamedTuple):
     dead_letters: int = 0
     expired: int = 0
     fault: str | None = None
+    messages: Mapping[str, int] = MappingProxyType({})
 
 
 REMOTE_SCORING: Final = "remote_scoring"
 """Reason of ``queue_full`` if the scoring process has not answered for earlier units."""
 
-Told = Callable[[str | None], None]
+OnDelivery = Callable[[str | None], None]
 """Callback of a copy, called once, on any thread: None = accepted; otherwise the reason for its loss, without content."""
 
 
 class UnitCopy(NamedTuple):
-    """The spans of one unit, with redacted content.
+    """The spans of one unit, with redacted content; or a message of a sink.
 
     Attributes:
-        key: key of the unit.
-        revision: revision of the unit.
-        request: one ``ExportTraceServiceRequest`` of OTLP for one trace, in protobuf; the joined bytes of several copies are
-            one request. Its resource has ``spanscore.forwarded_unit``, and the root of the unit has the decisions.
+        key: key of the unit; for a message, its id and 0.
+        revision: revision of the unit; 0 for a message.
+        request: the message, or one ``ExportTraceServiceRequest`` of OTLP for one trace, in protobuf; the joined bytes of
+            several copies are one request. Its resource has ``spanscore.forwarded_unit``, and the root of the unit has the
+            decisions.
     """
 
     key: UnitKey
@@ -151,14 +156,14 @@ class Carrier(Protocol):
             ConfigurationError: no copy can be sent.
         """
 
-    def send(self, copy: UnitCopy, told: Told) -> None:
-        """Accept a copy. Any thread; does not block, and never raises."""
+    def send(self, copy: UnitCopy, on_delivery: OnDelivery) -> None:
+        """Accept a copy. Thread-safe; does not block, and never raises."""
 
-    def arrived(self) -> bool:
-        """Return whether all accepted copies have reached the scoring process. Any thread."""
+    def has_arrived(self) -> bool:
+        """Return whether all accepted copies have reached the scoring process. Thread-safe."""
 
     def state(self) -> str:
-        """Return the latest failure in a few words; empty after a success. Any thread."""
+        """Return the latest failure in a few words; empty after a success. Thread-safe."""
 
     def close(self, timeout_s: float) -> None:
         """Send the waiting copies within the time, then end; the rest gets no answer. Blocks."""

@@ -32,11 +32,11 @@ from spanscore.durable.spool_writer import (
 from spanscore.errors import ConfigurationError
 
 _GROUP: Final = 64
-"""Operations in one transaction: more would gain little on the disk, and delay the first one."""
+"""Maximum number of operations in one transaction. More would gain little on the disk, and delay the first operation."""
 _GATHER_S: Final = 0.01
-"""Seconds for which the first operation waits for others."""
+"""Seconds for which the first operation of a transaction waits for further operations."""
 _PORTION: Final = 8
-"""Rows that one operation changes: the writes of a transaction must fit on a nearly full disk."""
+"""Maximum number of rows that one operation changes, because a transaction must fit on a nearly full disk."""
 _TICK_S: Final = 1.0
 """Seconds between two checks of an idle file; at most a quarter of a lease, so that the lease never expires."""
 _MOST_UNWRITTEN_BYTES: Final = 64_000_000
@@ -48,23 +48,26 @@ _NO_ROOM: Final = "spool: max_bytes"
 class SpoolFile:
     """Rows in an SQLite file that outlives the process, and that several processes share.
 
-    A method queues an operation and returns; it never blocks or raises, whatever happens to the file. A thread runs the queued
+    A method queues an operation and returns. No method blocks or raises, whatever happens to the file. A thread runs the queued
     operations in one transaction, and gives the results after its commit.
 
     Args:
-        path: name of the file; a missing one is created, for its owner only.
-        sync: ``full`` = rows survive a power failure; ``normal`` = they survive the end of the process, also ``kill -9``.
+        path: name of the file; a missing file is created, readable only by its owner.
+        sync: with ``full`` rows survive a power failure; with ``normal`` they survive the end of the process, even ``kill
+            -9``.
         max_bytes: limit of the file in bytes.
         max_age_s: age in s after which waiting rows are not scored any more.
-        lease_s: time in s after which rows of a stopped process go to others; at once if it is known to have ended.
-        allow_network_disk: whether the file may be on a disk that other machines write too.
-        patience_s: time in s for which a new row waits while another program holds the file's lock.
-        tidy_s: time in s after which deleted rows cannot be read in any file, and unused room is returned to the disk.
+        lease_s: time in s after which other processes may take the rows of a stopped process; at once if it is known to have
+            ended.
+        allow_network_disk: whether the file may be on a disk that other machines also write.
+        lock_wait_s: time in s for which a new row waits while another program holds the file's lock.
+        tidy_s: time in s after which deleted rows cannot be read in any file, and unused space is returned to the disk.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
 
     Raises:
-        ConfigurationError: it cannot be created, belongs to another program or a newer version, or is on a network disk.
+        ConfigurationError: the file cannot be created, belongs to another program or a newer version, or is on a network
+            disk.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class SpoolFile:
         max_age_s: float = 604_800.0,
         lease_s: float = 60.0,
         allow_network_disk: bool = False,
-        patience_s: float = 30.0,
+        lock_wait_s: float = 30.0,
         tidy_s: float = 10.0,
         clock: Callable[[], int] = boot_ns,
         wall_ns: Callable[[], int] = time_ns,
@@ -90,7 +93,7 @@ class SpoolFile:
             path=self.path,
             sync=sync,
             bounds=self._bounds,
-            patience_s=patience_s,
+            lock_wait_s=lock_wait_s,
             tidy_s=tidy_s,
             clock=clock,
             wall_ns=wall_ns,
@@ -117,39 +120,45 @@ class SpoolFile:
         self._again_at = 0.0
 
     def put(
-        self, key: RowKey, body: bytes, told: Callable[[PutResult, str | None], None], *, own: bool, metrics: str = ""
+        self,
+        key: RowKey,
+        body: bytes,
+        callback: Callable[[PutResult, str | None], None],
+        *,
+        own: bool,
+        metrics: str = "",
     ) -> None:
         """Store a row.
 
         Args:
             key: key of the row.
             body: content of the row.
-            told: called after the commit with the result, and the reason if the row was not stored.
-            own: whether this process has its lease from the start.
-            metrics: names of the metrics that should score it, as one text (``text_of_metrics``); empty = not noted.
+            callback: called after the commit with the result, and the reason if the row was not stored.
+            own: whether this process has the lease of the row from the start.
+            metrics: names of the metrics that should score it, as one text (``text_of_metrics``); empty = not recorded.
         """
 
         def insert(table: SpoolTable) -> Answer:
             put = table.put(key, body, own=own, metrics=metrics)
-            return lambda: told(put, _NO_ROOM if put is PutResult.FULL else None)
+            return lambda: callback(put, _NO_ROOM if put is PutResult.FULL else None)
 
-        self._submit(Operation(insert, lambda fault, _: told(fault.put, fault.reason), len(body), grows=True))
+        self._submit(Operation(insert, lambda fault, _: callback(fault.put, fault.reason), len(body), grows=True))
 
     def take(
         self,
         most: int,
         kind: str,
-        told: Callable[[list[SpoolRow]], None],
+        callback: Callable[[list[SpoolRow]], None],
         *,
         ended_only: bool = False,
         has: Callable[[str], bool] = lambda metrics: True,
     ) -> None:
-        """Lease rows that have no lease, or an expired one, the oldest first.
+        """Lease rows that have no lease, or an expired lease, the oldest first.
 
         Args:
             most: highest number of leased rows.
             kind: kind of the rows.
-            told: called with the rows; also with an empty list.
+            callback: called with the rows; the list may be empty.
             ended_only: whether to lease rows that are only counted (``SpoolRow.end``) and then ``done``.
             has: returns whether this process has one of the metrics in ``SpoolRow.metrics``; other rows are left to other
                 processes, unless scores were stored for them. Called on the spool's thread.
@@ -157,37 +166,38 @@ class SpoolFile:
 
         def lease(table: SpoolTable) -> Answer:
             rows = table.take(most, kind, ended=ended_only, has=has)
-            return lambda: told(rows)
+            return lambda: callback(rows)
 
-        self._submit(Operation(lease, lambda *_: told([])))
+        self._submit(Operation(lease, lambda *_: callback([])))
 
-    def begin(self, keys: Iterable[RowKey], told: Callable[[], None]) -> None:
-        """Note that rows of this process are being scored, so that a crash counts. Start scoring after ``told`` was called."""
+    def begin(self, keys: Iterable[RowKey], callback: Callable[[], None]) -> None:
+        """Record that rows of this process are being scored, so that a crash counts. Start scoring after the callback."""
         begun = tuple(keys)
 
         def mark(table: SpoolTable) -> Answer:
             table.begin(begun)
-            return told
+            return callback
 
-        self._submit(Operation(mark, lambda *_: told()))
+        self._submit(Operation(mark, lambda *_: callback()))
 
-    def keep_scores(self, key: RowKey, scores: bytes, told: Callable[[bool], None]) -> None:
+    def keep_scores(self, key: RowKey, scores: bytes, callback: Callable[[bool], None]) -> None:
         """Store the scores of a row before they are emitted.
 
-        If the disk fails, the answer for a row that no other process can have is True, because its scores were paid for. After
-        a crash the judge is then called again, with the same score ids.
+        If the disk fails, ``callback`` gets True for a row that no other process can have, because the scores were paid for.
+        After a crash the judge is then called again, with the same score ids.
 
         Args:
             key: key of the row.
             scores: the encoded scores.
-            told: called with True = emit them; with False = another process has the row by now, and emits its scores.
+            callback: called with True if the scores are to be emitted; with False if another process has the row, and emits
+                scores.
         """
 
         def write(table: SpoolTable) -> Answer:
             kept = table.keep_scores(key, scores)
-            return lambda: told(kept)
+            return lambda: callback(kept)
 
-        self._submit(Operation(write, lambda _, held: told(held), len(scores)))
+        self._submit(Operation(write, lambda _, held: callback(held), len(scores)))
 
     def done(self, keys: Iterable[RowKey], *, remember: bool = False) -> None:
         """Delete rows with exported scores. A counted dead letter stays in the file.
@@ -203,14 +213,14 @@ class SpoolFile:
         self._change(SpoolTable.remember, keys)
 
     def mark_sent(self, keys: Iterable[RowKey]) -> None:
-        """Keep rows whose scores have been exported until sums with their scores are; a later process only adds them up.
+        """Keep rows with exported scores until the sums with these scores are exported. A later process only adds them up.
 
-        A file that is half full keeps none of them: the counts of a process that dies before its next export are lost then.
+        A file that is half full keeps no such rows. Then the counts of a process that dies before its next export are lost.
         """
         self._change(SpoolTable.mark_sent, keys)
 
     def leave(self, key: RowKey, metrics: str) -> None:
-        """Return a row for the metrics that this process lacks, after the export of its own scores."""
+        """Release a row for the metrics that this process lacks, after the export of this process's scores."""
         self._change(lambda table, keys: table.leave(keys, metrics), [key])
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
@@ -218,11 +228,11 @@ class SpoolFile:
         self._change(SpoolTable.put_aside, keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
-        """Return rows at once, for a drain."""
+        """Release rows immediately, for a drain."""
         self._change(SpoolTable.give_back, keys)
 
     def room(self, size_bytes: int) -> str | None:
-        """Return the reason for which a row of that size would not be stored; None = there is room. Cheap, any thread."""
+        """Return the reason why a row of that size would not be stored; None if it would. Thread-safe; cheap."""
         refusing = CLOSED if self._closed else self._writer.refusing
         if refusing is not None:
             return refusing.reason
@@ -232,7 +242,7 @@ class SpoolFile:
         return _NO_ROOM if used + size_bytes > self._bounds.max_bytes else None
 
     def state(self) -> SpoolState:
-        """Return the content of the file, by all processes, at most a second old. Cheap, any thread."""
+        """Return the content of the file, by all processes, at most a second old. Thread-safe; cheap."""
         return self._writer.state._replace(fault=self._writer.said())
 
     def close(self, timeout_s: float) -> None:
@@ -269,7 +279,7 @@ class SpoolFile:
         self._writer.leave()
 
     def _next_group(self) -> list[Operation] | None:
-        """Wait for operations, or for a tick, which is an empty group. None: the end."""
+        """Wait for operations, or for a tick, which is an empty group. None = the end."""
         until_tick_s = max(0.0, self._again_at - monotonic()) if self._again else self._tick_s
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed, until_tick_s)
@@ -315,7 +325,7 @@ class HeldRows(NamedTuple):
         pid: id of the process.
         rows: number of its rows.
         in_work: number of its rows that are being scored.
-        lease_s: seconds to the end of its lease, below 0 = expired; None = unknown, because its clock is that of another boot.
+        lease_s: seconds to the end of its lease, below 0 if expired; None if unknown, because the process is of another boot.
         has_ended: whether its process is known to have ended.
     """
 
@@ -327,7 +337,7 @@ class HeldRows(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A row that was put aside after three crashes, or after fewer because it could not be read."""
+    """A row that was put aside after three crashes, or earlier if it could not be read."""
 
     key: RowKey
     attempts: int

@@ -1,4 +1,4 @@
-"""The tables of an open spool: its rows, their leases, and whether the holder of a lease still runs."""
+"""The tables of an open spool: rows, leases, and whether the holder of a lease still runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, SpoolState
+from spanscore.durable.rows import COPY, JOB, PutResult, RowEnd, RowKey, SpoolRow, SpoolState
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19
@@ -19,7 +19,7 @@ _STATE, _STARTED = 0, 19
 
 
 class LeaseHolder(NamedTuple):
-    """One process with the file open. A pid alone is not enough: pids are reused, and two containers may both have pid 1.
+    """One process that has the file open. A pid alone does not identify it: pids are reused, and each container has a pid 1.
 
     Attributes:
         id: random number, never reused.
@@ -64,16 +64,17 @@ def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
         return True
     except OSError:  # a process of another user
         return False
-    found = _stat(holder.pid)
-    # None: /proc hides the processes of others. A zombie has ended, even if its parent has not noticed yet.
-    return found is not None and (found[1] != holder.started or found[0] in "ZX")
+    stat = _stat(holder.pid)
+    # None: /proc hides processes of other users. A zombie has ended, even if its parent has not noticed yet.
+    return stat is not None and (stat[1] != holder.started or stat[0] in "ZX")
 
 
 class Leases:
     """The lease of this process, and the expiry of other leases.
 
-    It outlives a connection, so that a failing disk takes no rows away. The clock of a holder of another boot (another machine,
-    or this one before a restart) is not comparable: its lease is over if it was not renewed for the length of a lease.
+    It outlives a connection, so that this process keeps its rows when the disk fails. The clock of another boot (another
+    machine, or this machine before a restart) is not comparable: such a lease is over if it was not renewed for the length of
+    a lease.
 
     Args:
         length_ns: length of a lease, in ns.
@@ -98,7 +99,7 @@ class Leases:
         return self.holder._replace(until_ns=self._clock() + self._length_ns)
 
     def holds(self) -> bool:
-        """Return whether no other process can have leased the rows of this one."""
+        """Return whether no other process can have leased the rows of this process."""
         return self._clock() <= self.holder.until_ns
 
     def is_over(self, holder: LeaseHolder) -> bool:
@@ -119,7 +120,7 @@ class Leases:
 
 
 def _sees(me: LeaseHolder, holder: LeaseHolder) -> bool:
-    """Return whether the holder's pid is the same process here."""
+    """Return whether the holder's pid means the same process here: same boot, same namespace."""
     return bool(holder.started) and (holder.boot, holder.pid_namespace) == (me.boot, me.pid_namespace)
 
 
@@ -144,8 +145,11 @@ SCHEMA: Final = (
     "CREATE INDEX put_aside ON rows (id) WHERE aside > 0",
     "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
-"""``owner`` NULL: no lease. ``begun``: being scored. ``aside``: 1 = a dead letter that is not counted yet, 2 = a counted one,
-or one that cannot be read."""
+"""``owner`` is NULL without a lease. ``begun`` is 1 while the row is scored. ``aside`` is 1 for a dead letter that is not
+counted yet, 2 for a dead letter that is counted or cannot be read.
+"""
+_MESSAGES: Final = "WHERE message"
+"""Condition of the index ``message``; SQLite uses the index for queries with the same condition."""
 ADDED: Final = {
     "metrics": (
         "CREATE TABLE IF NOT EXISTS done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
@@ -157,10 +161,14 @@ ADDED: Final = {
         "ALTER TABLE rows ADD COLUMN sent INTEGER NOT NULL DEFAULT 0",
         "CREATE INDEX sent ON rows (id) WHERE sent",
     ),
+    "message": (
+        "ALTER TABLE rows ADD COLUMN message INTEGER NOT NULL DEFAULT 0",
+        f"CREATE INDEX message ON rows (kind) {_MESSAGES}",
+    ),
 }
 """Column → statements that add it to a file of an earlier version; processes of that version can still use the file.
 ``metrics``: names without a score yet. ``done``: keys of rows that are done, so that a unit that arrives again is recognised.
-``sent``: the scores have been exported, but their sums have not."""
+``sent``: the scores have been exported, but their sums have not. ``message``: the row is a message of a sink, and no unit."""
 _SETS_OF_METRICS: Final = (
     "WITH RECURSIVE each(metrics) AS (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind UNION ALL"
     " SELECT (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind AND metrics > each.metrics) FROM each"
@@ -172,8 +180,8 @@ _MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
 _FORGOTTEN: Final = 64
 """Highest number of keys older than ``max_age`` that are deleted when one is remembered."""
 _MOST_CRASHES: Final = 3
-_UNTOLD, _TOLD = 1, 2
-_PUT_COUNTED_ASIDE: Final = f"UPDATE rows SET aside = {_TOLD}, owner = NULL WHERE key = ? AND owner = ? AND aside"
+_UNCOUNTED, _COUNTED = 1, 2
+_PUT_COUNTED_ASIDE: Final = f"UPDATE rows SET aside = {_COUNTED}, owner = NULL WHERE key = ? AND owner = ? AND aside"
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
 _REMEMBER: Final = (
     "INSERT OR REPLACE INTO done (key, done_ns) SELECT key, ? FROM rows WHERE key = ? AND owner = ? AND NOT aside"
@@ -241,15 +249,19 @@ class SpoolTable:
         return renewed
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> PutResult:
-        """Store a row; ``FULL`` if the file would exceed ``max_bytes``."""
+        """Store a row; ``FULL`` if the file would exceed ``max_bytes``. Messages may fill half of the file, so that units have
+        room while a receiver is down.
+        """
         if self._is_done(key.to_bytes()):
             return PutResult.DONE
+        is_message = key.kind not in (JOB, COPY)
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
-        if used + len(body) > self._bounds.max_bytes:
+        if used + len(body) > self._bounds.max_bytes / (2 if is_message else 1):
             return PutResult.FULL
         self._used_bytes = used + len(body)
-        row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None, metrics
-        kept = self._run("INSERT OR IGNORE INTO rows (key, kind, put_ns, owner, metrics) VALUES (?, ?, ?, ?, ?)", row)
+        row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None, metrics, is_message
+        insert = "INSERT OR IGNORE INTO rows (key, kind, put_ns, owner, metrics, message) VALUES (?, ?, ?, ?, ?, ?)"
+        kept = self._run(insert, row)
         if not kept.rowcount:
             return PutResult.KNOWN
         self._run("INSERT INTO bodies VALUES (?, ?)", (kept.lastrowid, body))
@@ -267,27 +279,27 @@ class SpoolTable:
         self._release_of_others()
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         if ended:
-            dead_letters = self._waiting(f"aside > 0 AND aside = {_UNTOLD}", (), kind, most)
+            dead_letters = self._waiting(f"aside > 0 AND aside = {_UNCOUNTED}", (), kind, most)
             expired = self._waiting("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(dead_letters))
-            return [*self._leased(dead_letters, RowEnd.DEAD_LETTER), *self._leased(expired, RowEnd.EXPIRED)]
+            return [*self._lease(dead_letters, RowEnd.DEAD_LETTER), *self._lease(expired, RowEnd.EXPIRED)]
         young = "aside = 0 AND put_ns >= ?"
         sets = [metrics for (metrics,) in self._run(_SETS_OF_METRICS, {"kind": kind})]
         workable = [metrics for metrics in sets if has(metrics)]
         if workable == sets:
-            return self._leased(self._waiting(young, (oldest_ns,), kind, most), None)
+            return self._lease(self._waiting(young, (oldest_ns,), kind, most), None)
         rows = {*self._waiting(f"{young} AND scores IS NOT NULL", (oldest_ns,), kind, most)}
         for metrics in workable:
             rows.update(self._waiting(f"{young} AND metrics = ?", (oldest_ns, metrics), kind, most))
-        return self._leased(sorted(rows)[:most], None)
+        return self._lease(sorted(rows)[:most], None)
 
     def begin(self, keys: Iterable[RowKey]) -> None:
         """Note that rows are being scored from now on, so that a crash counts."""
         self._change("UPDATE rows SET begun = 1", keys)
 
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
-        """Store the scores of a row; False: this holder has lost its lease. Crashes do not count from here on.
+        """Store the scores of a row; returns False if this holder has lost its lease. Crashes do not count from here on.
 
-        A dead letter stores no scores, because it must be scored when it is retried.
+        A dead letter stores no scores, because a retried row must be scored.
         """
         held = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
@@ -298,14 +310,14 @@ class SpoolTable:
         return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is None
 
     def delete(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows of this holder; a dead letter stays, as counted."""
+        """Delete rows of this holder. A dead letter stays, marked as counted."""
         mine = [(key.to_bytes(), self._me) for key in keys]
         self._run_each(_PUT_COUNTED_ASIDE, mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
         self._run_each("DELETE FROM rows WHERE key = ? AND owner = ?", mine)
 
     def leave(self, keys: Iterable[RowKey], metrics: str) -> None:
-        """Release rows of this holder for metrics that it did not score; its own scores have been exported."""
+        """Release rows of this holder for metrics that the holder did not score. The holder's scores have been exported."""
         values = [(metrics, key.to_bytes(), self._me) for key in keys]
         changed = "scores = NULL, attempts = 0, metrics = ?"
         self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
@@ -335,10 +347,10 @@ class SpoolTable:
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
         """Make rows of this holder dead letters that are counted already."""
-        self._change(f"UPDATE rows SET aside = {_TOLD}, owner = NULL", keys)
+        self._change(f"UPDATE rows SET aside = {_COUNTED}, owner = NULL", keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
-        """Release rows of this holder at once."""
+        """Release rows of this holder immediately."""
         self._change(_FREE, keys)
 
     def resign(self) -> None:
@@ -350,19 +362,28 @@ class SpoolTable:
         """Return the content of the file. This takes some microseconds, two milliseconds for 160,000 rows."""
         dead_letters = self._count("aside > 0")
         sent = self._count("sent")
-        oldest = self._run("SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent ORDER BY id LIMIT 1").fetchone()
-        now_ns, expired = self._wall_ns(), 0
-        age_ns = 0 if oldest is None else max(0, now_ns - oldest[0])
+        messages = dict(self._run(f"SELECT kind, count(*) FROM rows {_MESSAGES} GROUP BY kind").fetchall())
+        age_ns, expired = self._oldest_ns(""), 0
         if age_ns > self._bounds.max_age_ns:
-            expired = self._count("owner IS NULL AND aside = 0 AND put_ns < ?", now_ns - self._bounds.max_age_ns)
+            expired = self._count(
+                "owner IS NULL AND aside = 0 AND put_ns < ?", self._wall_ns() - self._bounds.max_age_ns
+            )
         return SpoolState(
-            depth=self._number("SELECT count(*) FROM rows") - dead_letters - sent,
+            depth=self._number("SELECT count(*) FROM rows") - dead_letters - sent - sum(messages.values()),
             bytes=self.used_bytes(),
-            oldest_s=age_ns / 1e9,
+            oldest_s=(self._oldest_ns(" AND NOT message") if messages else age_ns) / 1e9,
             owners=self._number("SELECT count(*) FROM owners"),
             dead_letters=dead_letters,
             expired=expired,
+            messages=messages,
         )
+
+    def _oldest_ns(self, which: str) -> int:
+        """Return the age of the oldest row that is not a dead letter; 0 without such a row."""
+        oldest = self._run(
+            f"SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent{which} ORDER BY id LIMIT 1"
+        ).fetchone()
+        return 0 if oldest is None else max(0, self._wall_ns() - oldest[0])
 
     def _count(self, which: str, *values: int) -> int:
         return self._number(f"SELECT count(*) FROM rows WHERE {which}", *values)
@@ -389,17 +410,13 @@ class SpoolTable:
             (kind, *values, most),
         ).fetchall()
 
-    def _leased(self, waiting: Iterable[tuple[int, int]], end: RowEnd | None) -> list[SpoolRow]:
-        query = (
-            "SELECT key, body, scores, attempts, put_ns, metrics, sent FROM rows JOIN bodies USING (id) WHERE id = ?"
-        )
+    def _lease(self, waiting: Iterable[tuple[int, int]], end: RowEnd | None) -> list[SpoolRow]:
+        query = "SELECT key, body, scores, attempts, metrics, sent FROM rows JOIN bodies USING (id) WHERE id = ?"
         rows = [row for _, one in waiting for row in self._run(query, (one,))]
         self._run_each("UPDATE rows SET owner = ? WHERE key = ?", [(self._me, row[0]) for row in rows])
         return [
-            SpoolRow(
-                RowKey.from_bytes(key), body, scores, attempts, put_ns, end, metrics, self._is_done(key), bool(sent)
-            )
-            for key, body, scores, attempts, put_ns, metrics, sent in rows
+            SpoolRow(RowKey.from_bytes(key), body, scores, attempts, end, metrics, self._is_done(key), bool(sent))
+            for key, body, scores, attempts, metrics, sent in rows
         ]
 
     def held_by(self, holder: int) -> tuple[int, int]:
@@ -435,7 +452,7 @@ class SpoolTable:
             self._run("DELETE FROM owners WHERE id = ?", (other.id,))
         if over:
             self._run(
-                f"UPDATE rows SET aside = {_UNTOLD} WHERE owner IS NULL AND aside = 0 AND attempts >= {_MOST_CRASHES}"
+                f"UPDATE rows SET aside = {_UNCOUNTED} WHERE owner IS NULL AND aside = 0 AND attempts >= {_MOST_CRASHES}"
             )
 
     def _change(self, statement: str, keys: Iterable[RowKey]) -> None:

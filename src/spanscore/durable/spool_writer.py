@@ -32,9 +32,9 @@ _BUSY_S: Final = 0.25
 """Seconds of one wait for a lock; longer waits consist of several."""
 _COMPANIONS: Final = ("", "-shm", "-wal")
 _LOG_PAGES: Final = 4_000
-"""16 MB of log before it is merged into the file: with SQLite's 1,000 pages, a burst waits twice as long for the disk."""
+"""Size of the log at which it is merged into the file, 16 MB. With SQLite's 1,000 pages, a burst waits twice as long."""
 _CHECKED_WHOLE_BYTES: Final = 128_000_000
-"""Size up to which a file is checked as a whole: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
+"""Size up to which a file is checked completely: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
 a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is found when it is read.
 """
 _OTHERS: Final = 0o077
@@ -44,11 +44,11 @@ _TURN_S: Final = 10.0
 
 
 def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
-    """Return a connection to a writable spool; with ``check`` after a search for damage.
+    """Return a connection to a writable spool. ``check`` first searches for damage.
 
     Raises:
-        ConfigurationError: it belongs to another program or a newer version, or cannot be created.
-        sqlite3.Error: it is damaged or locked, or its disk fails.
+        ConfigurationError: the file belongs to another program or a newer version, or cannot be created.
+        sqlite3.Error: the file is damaged or locked, or the disk fails.
     """
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
@@ -74,10 +74,10 @@ def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
 
 
 def check_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a database is a spool; False: it is empty.
+    """Return whether a database is a spool; returns False if it is empty.
 
     Raises:
-        ConfigurationError: it belongs to another program, or to a newer version.
+        ConfigurationError: the file belongs to another program, or to a newer version.
     """
     empty = not number_of(connection, "SELECT count(*) FROM sqlite_master")
     if not empty and number_of(connection, "PRAGMA application_id") != _OURS:
@@ -90,14 +90,14 @@ def check_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
-    """Rename a damaged file and its companions; return the new name. None: another process has already done so.
+    """Rename a damaged file and its companions; return the new name. None if another process has already done so.
 
     Args:
         path: name of the file.
-        damaged: identity of the file (``_file_id``), because another one may have its name by now.
+        damaged: identity of the file (``_file_id``), because another file may have its name by now.
 
     Raises:
-        OSError: its folder cannot be written.
+        OSError: the folder of the file cannot be written.
     """
     turn = ProcessLock(path.with_name(f"{path.name}.lock"))
     until = time.monotonic() + _TURN_S
@@ -112,25 +112,25 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
                 path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
         return aside
     finally:
-        turn.let_go()
+        turn.release()
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
     """Return device and inode, because another file may get its name; None if there is no file."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def _make_file(path: Path) -> None:
     """Create the file, for its owner only. An existing file is not opened, because closing it releases SQLite's locks on it.
 
     Raises:
-        ConfigurationError: it cannot be created.
+        ConfigurationError: the file cannot be created.
     """
-    if path.exists() and not path.is_file():  # otherwise /dev/null would become ours only
+    if path.exists() and not path.is_file():  # otherwise /dev/null would become readable only by its owner
         raise ConfigurationError(f"spool: {path} cannot be written: it is not a file")
     with writing(f"spool: {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -161,8 +161,8 @@ def _lacking(connection: sqlite3.Connection) -> list[str]:
 def _check(connection: sqlite3.Connection) -> None:
     size = number_of(connection, "PRAGMA page_count") * number_of(connection, "PRAGMA page_size")
     for what in ("",) if size <= _CHECKED_WHOLE_BYTES else ("('owners')", "('rows')"):
-        found = connection.execute(f"PRAGMA quick_check{what}").fetchone()[0]
-        if found != "ok":
+        answer = connection.execute(f"PRAGMA quick_check{what}").fetchone()[0]
+        if answer != "ok":
             error = sqlite3.DatabaseError("a check found damage")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error
@@ -172,7 +172,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 class SpoolFault(NamedTuple):
-    """The reason for which a transaction failed.
+    """The reason why a transaction failed.
 
     Attributes:
         put: result of its puts.
@@ -237,8 +237,8 @@ def fault_of(error: BaseException) -> SpoolFault:
     if isinstance(error.__cause__, OSError):  # the cause of a setting's error
         return fault_of(error.__cause__)
     code = getattr(error, "sqlite_errorcode", None)
-    known = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
-    return known or SpoolFault(PutResult.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
+    fault = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
+    return fault or SpoolFault(PutResult.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
 
 
 # --- writer: operations → transactions of one open file, on the thread of the spool ---
@@ -253,8 +253,8 @@ class Operation:
     Attributes:
         do: runs within a transaction; returns the function to call after the commit, None = no function.
         fail: called after a failure, with the fault and whether this process certainly still has its rows; None = no call.
-        size_bytes: bytes that it keeps in memory until then.
-        grows: whether it needs room on the disk.
+        size_bytes: bytes that it keeps in memory until its end.
+        grows: whether it needs space on the disk.
         lasting: whether it is repeated until it succeeds.
         since_s: time of the call, by ``monotonic``.
     """
@@ -268,7 +268,7 @@ class Operation:
 
 
 _NOTICED_S: Final = 2.0
-"""Seconds: a shorter lock is another process of ours that writes."""
+"""Seconds. A lock that is shorter is that of another process of spanscore that writes."""
 _AGAIN_S: Final = 0.02
 """Seconds between tries for locks for which SQLite does not wait by itself."""
 _LOOK_S: Final = 0.25
@@ -296,18 +296,18 @@ class SpoolWriter:
         bounds: size and age of the file, and the length of a lease.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
-        patience_s: time in s for which an operation waits for the lock of another program.
+        lock_wait_s: time in s for which an operation waits for the lock of another program.
         tidy_s: seconds between two truncations of the log, in which deleted rows can be read until then.
         leases: lease of this process, and those of others.
-        hurry_by: end of all waiting, by ``monotonic``, because the spool is closed.
+        hurry_by: time by ``monotonic`` at which all waiting ends, because the spool is being closed.
         state: latest state that was read from the file.
-        refusing: reason for which the latest rows were refused; None = they were written.
+        refusing: reason why the latest rows were refused; None if they were written.
     """
 
     path: Path
     sync: Sync
     bounds: SpoolBounds
-    patience_s: float
+    lock_wait_s: float
     tidy_s: float
     clock: Callable[[], int] = boot_ns
     wall_ns: Callable[[], int] = time.time_ns
@@ -332,7 +332,7 @@ class SpoolWriter:
         """Open and check the file once, on any thread; the thread of the spool opens it again.
 
         Raises:
-            ConfigurationError: it cannot be created, or belongs to another program or a newer version.
+            ConfigurationError: the file cannot be created, or belongs to another program or a newer version.
         """
         try:
             table = self._open(check=True)
@@ -340,9 +340,9 @@ class SpoolWriter:
             self.state = table.state()
             self._execute("ROLLBACK")
         except sqlite3.Error as error:
-            fault = self._undone(error)
+            fault = self._roll_back(error)
             self._note(None if fault is LOCKED or fault is DAMAGED else fault)
-        self._let_go()
+        self._disconnect()
 
     def said(self) -> str | None:
         """Return one line for an operator; None = no fault."""
@@ -356,7 +356,7 @@ class SpoolWriter:
             since: time of the first of them, by ``monotonic``.
         """
         try:
-            answers = self._commit(operations, min(since + self.patience_s, self.hurry_by))
+            answers = self._commit(operations, min(since + self.lock_wait_s, self.hurry_by))
         except Exception as error:  # noqa: BLE001  (who waits is answered, whatever happens)
             return self._failed(operations, since, error)
         self._note(DISK_FULL if is_full(self.path, self._unused_bytes) else None)
@@ -372,9 +372,8 @@ class SpoolWriter:
             pages, unused = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
             shrinks = unused > _SHRINK_PAGES and unused >= pages / 2  # more pages may be unused the next time
             if shrinks:
-                self._connection.executescript(
-                    f"PRAGMA incremental_vacuum({_SHRINK_PAGES})"
-                )  # execute() releases only one page
+                # ``execute`` releases only one page.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")
             self._is_written = bool(self._number("PRAGMA wal_checkpoint(TRUNCATE)")) or shrinks
 
     def leave(self) -> None:
@@ -383,7 +382,7 @@ class SpoolWriter:
             with suppress(*_EXPECTED):
                 self._begun(self.hurry_by).resign()
                 self._execute("COMMIT")
-        self._let_go()
+        self._disconnect()
 
     def _commit(self, operations: Sequence[Operation], until: float) -> list[Answer]:
         table = self._begun(until)
@@ -403,7 +402,7 @@ class SpoolWriter:
     def _failed(
         self, operations: Sequence[Operation], since: float, error: Exception
     ) -> tuple[list[Answer], list[Operation]]:
-        fault = self._undone(error)
+        fault = self._roll_back(error)
         given_up, parts = _split(operations) if fault.put is PutResult.FULL else (operations, ())
         held = self.leases.holds()
         answers: list[Answer] = [partial(failed.fail, fault, held) for failed in given_up if failed.fail is not None]
@@ -440,8 +439,8 @@ class SpoolWriter:
             )
         return self._table
 
-    def _undone(self, error: Exception) -> SpoolFault:
-        """Roll a transaction back. Unless the file is locked or its disk full, close it: it may work after reopening."""
+    def _roll_back(self, error: Exception) -> SpoolFault:
+        """Roll a transaction back. Close the file, which may work after reopening, unless it is locked or its disk is full."""
         with suppress(sqlite3.Error):
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -450,7 +449,7 @@ class SpoolWriter:
             log_internal_error("write the spool", error)
         if fault is LOCKED or fault.put is PutResult.FULL:
             return fault
-        self._let_go()
+        self._disconnect()
         if fault is DAMAGED:
             with suppress(OSError):
                 if (moved := _move_aside(self.path, self._opened_as)) is not None:
@@ -461,7 +460,7 @@ class SpoolWriter:
         self._is_anew |= fault in (REPLACED, DAMAGED)
         return fault
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         with suppress(sqlite3.Error):
             if self._connection is not None:
                 self._connection.close()
@@ -491,7 +490,7 @@ class SpoolWriter:
 
 
 def _split(operations: Sequence[Operation]) -> tuple[Sequence[Operation], Sequence[Sequence[Operation]]]:
-    """Return the operations that need room on a full disk, and groups of the others, which may free room and are retried."""
+    """Return the operations that need space on a full disk; and groups of all other operations, which may free space."""
     if len(operations) == 1:
         return operations, ()
     growing = [operation for operation in operations if operation.grows]

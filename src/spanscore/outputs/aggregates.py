@@ -10,9 +10,10 @@ from threading import Lock, RLock
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from spanscore import semconv
+from spanscore.core.job import Source
 from spanscore.core.log import plain_text
 from spanscore.core.score import Outcome, Score
-from spanscore.core.span import Unit
+from spanscore.core.span import InnerGroup, Unit
 from spanscore.core.threads import renew_lock_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
@@ -21,13 +22,13 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: (name, value) pairs in a fixed order."""
 
 SDK_SETS: Final = 2_000
-"""Attribute sets per instrument, also observable ones, above which the SDK silently merges all of them into one."""
+"""Number of attribute sets per instrument above which the SDK silently merges further sets into one."""
 MAX_SETS: Final = 1_000
 """Undeclared attribute sets per instrument, such as those of new evaluator versions, models and agents."""
 _FOR_OTHERS: Final = 100
 """Attribute sets per instrument that are reserved for ``other``, which replaces all sets above the limit."""
 MOST_DECLARED: Final = 1_500
-"""Attribute sets that metrics and dimensions may declare; the rest is room for later evaluator versions."""
+"""Maximum number of attribute sets that metrics and dimensions may declare; the others are for later evaluator versions."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
@@ -35,6 +36,8 @@ _CLOSED = frozenset(
         semconv.EVALUATION_SCORE_LABEL,
         semconv.OUTCOME,
         semconv.EVALUATION_SOURCE,
+        semconv.UNIT_KIND,
+        semconv.UNIT_NAME,
         semconv.JUDGE_TOKEN_TYPE,
         semconv.APPLICABLE,
     }
@@ -46,12 +49,14 @@ _OF_SCORES = {
     semconv.EVALUATION_SCORE_LABEL,
     semconv.EVALUATOR_VERSION,
     semconv.EVALUATION_SOURCE,
+    semconv.UNIT_KIND,
+    semconv.UNIT_NAME,
 }
 """Attributes of a score's sums."""
 
 
 class BoundedSums:
-    """Sums by instrument and attributes. Any thread.
+    """Sums by instrument and attributes. Thread-safe.
 
     Args:
         max_sets: undeclared attribute sets per instrument; in further sets, each attribute with an open set of values becomes
@@ -71,12 +76,17 @@ class BoundedSums:
         self.overflowing: dict[str, str] = {}
 
     def declare(self, labels: Labels, zeros: Mapping[str, float]) -> None:
-        """Create sums with the value 0, of their type. Declared sums do not count towards the limit."""
+        """Create sums with the value 0, of their type. Up to ``MOST_DECLARED`` of them do not count towards the limit."""
         with self._lock:
             for name, zero in zeros.items():
                 sums = self._sums.setdefault(name, {})
-                self._declared[name] += labels not in sums
-                sums.setdefault(labels, zero)
+                if labels in sums:
+                    continue
+                if self._declared[name] < MOST_DECLARED:
+                    self._declared[name] += 1
+                    sums[labels] = zero
+                else:  # after many reloads
+                    sums[self._admit(name, labels)] += 0
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Add an amount to one instrument."""
@@ -143,7 +153,7 @@ def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tup
     """Return dimensions with their values as text, without duplicates.
 
     Raises:
-        ConfigurationError: a dimension has the name of an attribute of ours, or of the label with the scorer's service.
+        ConfigurationError: a dimension has the name of an attribute of spanscore, or of the label with the scorer's service.
     """
     if taken := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
         raise ConfigurationError(
@@ -158,7 +168,7 @@ def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tup
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in dimensions.items()}
 
 
-def labels_of_metric(name: str, source: str | None = None) -> Labels:
+def labels_of_metric(name: str, source: Source = None) -> Labels:
     """Return the attributes of a count per metric."""
     return ((semconv.EVALUATION_NAME, name), *within(source))
 
@@ -177,7 +187,7 @@ def labels_of_calls(metric: str, model: str) -> Labels:
     return (semconv.EVALUATION_NAME, metric), (semconv.REQUEST_MODEL, model)
 
 
-def labels_of_outcome(name: str, outcome: Outcome, source: str | None = None) -> Labels:
+def labels_of_outcome(name: str, outcome: Outcome, source: Source = None) -> Labels:
     """Return the attributes of a count per metric and outcome."""
     return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(source))
 
@@ -188,7 +198,7 @@ def labels_of_compared(name: str, value: str) -> Labels:
 
 
 def labels_of_score(
-    name: str, label: str | None, evaluator_version: str, dimensions: Labels, source: str | None = None
+    name: str, label: str | None, evaluator_version: str, dimensions: Labels, source: Source = None
 ) -> Labels:
     """Return the attributes of a score's sums."""
     labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
@@ -201,14 +211,21 @@ def labels_of_score(
     )
 
 
-def within(source: str | None) -> Labels:
-    """Return the attribute of a source; scores of the configured judge have none, and only these are in alerts and means."""
+def within(source: Source) -> Labels:
+    """Return the attributes of a source; scores of the configured judge have none, and only these are in alerts and means."""
+    if isinstance(source, InnerGroup):
+        return ((semconv.EVALUATION_SOURCE, semconv.SOURCE_INNER), *source.attributes.items())
     return ((semconv.EVALUATION_SOURCE, source),) if source else ()
+
+
+def source_of(unit: Unit | None, score: Score) -> Source:
+    """Return the source of a score in sums; for a score of an inner unit, the entry of the unit."""
+    return score.source if unit is None or unit.inner is None else unit.inner
 
 
 def labels_of_run(unit: Unit | None, score: Score) -> Labels:
     """Return the attributes of the histogram: those of the score, and the model and workflow or agent of the application."""
-    labels = labels_of_score(score.metric, score.label, score.evaluator_version, (), score.source)
+    labels = labels_of_score(score.metric, score.exported_label, score.evaluator_version, (), source_of(unit, score))
     if unit is None:
         return labels
     attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}
@@ -218,15 +235,15 @@ def labels_of_run(unit: Unit | None, score: Score) -> Labels:
 
 
 MOST_VALUES: Final = 8
-"""Number of separate values: the first ones, for the life of the process, because a counter must keep its attributes."""
-UNTOLD: Final = "unknown"
-"""Value of a unit without one. It has sums of its own, because the unit belongs to no release's mean."""
+"""Number of separate values. The first values keep their sums until the process ends, because counters must not change."""
+UNKNOWN: Final = "unknown"
+"""Compared value of a unit that has none. Such units have separate sums, because they belong to no release's mean."""
 _LONGEST: Final = 128
 """Longest value in characters; a longer one is not a release's name, and becomes ``other``."""
 
 
 class ComparedValues:
-    """Reads the compared value of units and scores. Any thread.
+    """Reads the compared value of units and scores. Thread-safe.
 
     Args:
         by: name of the attribute, as in ``Compare.by``.
@@ -234,7 +251,7 @@ class ComparedValues:
         evaluator_versions: metric → its present evaluator version, which a lost unit's score would have had.
         shown: returns the exported form of a value that may contain a user's text (metadata, attributes); None = do not export
             it. Called once for each separate value, on the caller's thread.
-        most: number of separate values; the first ones.
+        most: number of separate values; the first values are separate.
     """
 
     def __init__(
@@ -256,31 +273,35 @@ class ComparedValues:
         self._lock = RLock()  # a signal handler may interrupt its holder and start a unit
         renew_lock_in_child(self, RLock)
 
+    def change(self, evaluator_versions: Mapping[str, str]) -> None:
+        """Use other evaluator versions for units that are lost from now on. Thread-safe."""
+        self._evaluator_versions = dict(evaluator_versions)
+
     def of_score(self, unit: Unit | None, score: Score) -> str:
         """Return the compared value of a score."""
         if not self._is_evaluator_version:
             return self.of_unit(unit)
-        return self._admitted(score.evaluator_version or UNTOLD, score.metric)
+        return self._limit_value(score.evaluator_version or UNKNOWN, score.metric)
 
-    def of_loss(self, metric: str, told: str) -> str:
-        """Return the compared value of a unit that a metric lost; ``told``: the result of ``of_unit``."""
+    def of_loss(self, metric: str, value: str) -> str:
+        """Return the compared value of a unit that a metric lost; ``value``: the result of ``of_unit``."""
         if not self._is_evaluator_version:
-            return told
-        return self._admitted(self._evaluator_versions.get(metric, UNTOLD), metric)
+            return value
+        return self._limit_value(self._evaluator_versions.get(metric, UNKNOWN), metric)
 
     def of_unit(self, unit: Unit | None) -> str:
         """Return the compared value of a unit, ``unknown`` if it has none; None = a unit of this process without kept data."""
-        for told, is_safe in self._tellers(unit):
-            if (value := plain_text(told.get(self.by))) is not None and value.strip():
-                return self._admitted(value, is_safe=is_safe)
-        return self._admitted(UNTOLD)
+        for attributes, is_safe in self._attribute_sources(unit):
+            if (value := plain_text(attributes.get(self.by))) is not None and value.strip():
+                return self._limit_value(value, is_safe=is_safe)
+        return self._limit_value(UNKNOWN)
 
     def known(self, metric: str) -> Sequence[str]:
         """Return the values of a metric's sums so far, in order of arrival, including ``unknown`` and ``other``."""
         with self._lock:
             return tuple(dict.fromkeys(self._known.get(metric if self._is_evaluator_version else "", {}).values()))
 
-    def _tellers(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def _attribute_sources(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
         """Yield mappings that may contain the value, and whether they are free of a user's text.
 
         They give the same value for a unit that has just closed and for one that is about to be emitted.
@@ -295,20 +316,21 @@ class ComparedValues:
                 yield asked.attributes, False
         yield self._resource() if root is None or root.resource is None else root.resource, True
 
-    def _admitted(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
-        """Return the exported form of a value, ``other`` above the limit; with ``metric`` the limit is that metric's own."""
+    def _limit_value(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
+        """Return the exported form of a value, ``other`` above the limit. With ``metric``, that metric's own limit applies."""
         with self._lock:
             known = self._known.setdefault(metric, {})
             if value in known:
                 return known[value]
-            if value != UNTOLD and (len(known.keys() - {UNTOLD, OTHER}) >= self._most or len(value) > _LONGEST):
+            if value != UNKNOWN and (len(known.keys() - {UNKNOWN, OTHER}) >= self._most or len(value) > _LONGEST):
                 return known.setdefault(OTHER, OTHER)
-        told = value if is_safe else (self._shown(value) or OTHER)  # a user's function, called without holding the lock
+        # ``_shown``, a user's function, is called without holding the lock
+        exported = value if is_safe else (self._shown(value) or OTHER)
         with self._lock:
-            return known.setdefault(value, told)
+            return known.setdefault(value, exported)
 
 
-def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: str | None = None) -> Iterator[Labels]:
+def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: Source = None) -> Iterator[Labels]:
     """Yield every attribute set that scores of a metric's present evaluator version can have."""
     values = [[(key, value) for value in (*values, OTHER)] for key, values in dimensions.items()]
     for label, segment in product(_labels_of(metric), list(product(*values))):
@@ -343,16 +365,18 @@ def refuse_too_many(
     sets = (sum(labels) + shadowed * max(labels, default=0)) * prod(values.values())
     if sets <= MOST_DECLARED:
         return
-    told = " × ".join(f"{number} of {key} (other included)" for key, number in values.items())
+    factors = " × ".join(f"{number} of {key} (other included)" for key, number in values.items())
     raise ConfigurationError(
-        f"{len(metrics) + shadowed} evaluator versions of {len(metrics)} metrics × pass or fail × "
-        f"{told or 'no dimensions'} make {sets:,} "
+        f"{len(metrics) + shadowed} evaluator versions of {len(metrics)} metrics × pass or fail, or their categories × "
+        f"{factors or 'no dimensions'} make {sets:,} "
         f"attribute sets per instrument, and {MOST_DECLARED:,} fit: above {SDK_SETS:,} the OpenTelemetry SDK merges all of "
         "them into one. Remove a dimension, values or metrics"
     )
 
 
 def _labels_of(metric: Metric) -> Sequence[str | None]:
+    if metric.scale.categories:
+        return metric.scale.categories
     return (None,) if metric.scale.range is None else ("pass", "fail")
 
 
@@ -360,7 +384,7 @@ class GaugeReading(NamedTuple):
     """The readings of one account, budget or watched judge.
 
     Attributes:
-        labels: its attributes; other readings may have equal ones.
+        labels: attributes of the reading; other readings may have equal attributes.
         values: instrument → number.
     """
 

@@ -19,7 +19,7 @@ from spanscore.core.job import Job
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import format_count
 from spanscore.core.sample import MultiTurnSample, Sample, Samples
-from spanscore.core.score import Score
+from spanscore.core.score import Score, ScoreValue
 from spanscore.core.span import Session, UnitKey
 from spanscore.core.threads import SerialThread
 
@@ -30,25 +30,31 @@ class FoundScore(NamedTuple):
     """One score in a case, or in a trace store.
 
     Attributes:
-        value: value on the metric's own scale; None = no value.
+        value: value on the metric's own scale, or the word of a categorical scale; None = no value.
         label: ``pass`` or ``fail``; None = no label.
         evaluator_version: metric version, judge model and votes.
         probability: sampling probability of the unit, (0, 1]; None = unknown.
+        explanation: the judge's words; may quote the sample. None = unknown.
+        disagreement: highest quality among the jurors less the lowest, [0, 1]; None = no jury.
     """
 
-    value: float | None
+    value: ScoreValue | None
     label: str | None
     evaluator_version: str | None
     probability: float | None
+    explanation: str | None = None
+    disagreement: float | None = None
 
     @classmethod
     def of(cls, score: Score) -> Self:
         """Return the data of a new score."""
-        value, probability = (None if n is None else float(n) for n in (score.value, score.probability))
-        return cls(value, score.label, score.evaluator_version or None, probability)
+        value = score.category or score.number
+        probability = None if score.probability is None else float(score.probability)
+        disagreement = None if score.jury is None else score.jury.disagreement
+        return cls(value, score.label, score.evaluator_version or None, probability, score.explanation, disagreement)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values that are known, as JSON types."""
+        """Return the values other than None, as JSON types."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -57,11 +63,11 @@ class CollectedCase:
     """One case of a data set.
 
     Attributes:
-        key: key of the unit; for a conversation, that of its last turn.
+        key: key of the unit; for a conversation, the key of its last turn.
         sample: the redacted sample.
         scores: metric → its latest score.
         probability: highest sampling probability of the unit for any of its metrics, (0, 1]; None = unknown.
-        times: number of units with the same question, including this one.
+        times: number of units with the same question, including this unit.
         session: the conversation, if the case is a whole conversation; None for a unit.
     """
 
@@ -75,8 +81,8 @@ class CollectedCase:
     @classmethod
     def of(cls, key: UnitKey, sample: Sample, scores: Mapping[str, FoundScore], session: Session | None = None) -> Self:
         """Return the case of a unit, or of a conversation."""
-        told = [score.probability for score in scores.values() if score.probability is not None]
-        return cls(key, sample, scores, max(told, default=None), session=session)
+        probabilities = [score.probability for score in scores.values() if score.probability is not None]
+        return cls(key, sample, scores, max(probabilities, default=None), session=session)
 
     @property
     def id(self) -> str:
@@ -86,9 +92,9 @@ class CollectedCase:
 
     @property
     def question(self) -> str:
-        """The user's question with case and spaces normalized: equal questions are one case."""
-        asked = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
-        return " ".join(asked.split()).casefold()
+        """The user's question with normalized case and spaces. Samples with equal questions become one case."""
+        text = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
+        return " ".join(text.split()).casefold()
 
     def record(self) -> dict[str, Any]:
         """Return the case as a record of a data set, which ``spanscore evaluate`` and ragas can read."""
@@ -108,7 +114,7 @@ class CollectedCase:
 def case_sample(
     samples: Samples, metrics: Collection[str], requires: Mapping[str, Mapping[str, Collection[str]]]
 ) -> Sample | None:
-    """Return the sample that metrics scored: the turn, or the conversation if all metrics score conversations; None: no sample.
+    """Return the sample that metrics scored: the turn, or the conversation if all metrics score conversations. May be None.
 
     Args:
         samples: redacted samples of the unit.
@@ -126,29 +132,32 @@ def case_sample(
 
 
 MOST_QUESTIONS: Final = 10_000
-"""Number of latest questions of a file that are remembered, at some 0.1 kB each."""
+"""Maximum number of remembered questions per file, the latest ones; each takes about 0.1 kB of memory."""
 _DIGEST_BYTES: Final = 16
 
 
 class QuestionIndex:
-    """Hashes of the latest questions of each file; those of a replaced file are forgotten. One thread."""
+    """Hashes of the latest questions, separately for a file and its rotated predecessor.
+
+    If a file no longer exists, its hashes are removed. Use it from one thread only.
+    """
 
     def __init__(self) -> None:
         self._of_file: dict[FileIdentity, dict[bytes, None]] = {}
 
     def has(self, question: str, files: Collection[FileIdentity]) -> bool:
-        """Return whether one of these files contains a question; forget all other files."""
-        self._of_file = {file: known for file, known in self._of_file.items() if file in files}
-        return any(_digest(question) in known for known in self._of_file.values())
+        """Return whether one of these files contains a question; remove the hashes of all other files."""
+        self._of_file = {file: digests for file, digests in self._of_file.items() if file in files}
+        return any(_digest(question) in digests for digests in self._of_file.values())
 
     def add(self, question: str, appended: Appended) -> None:
-        """Note that a file contains a question. If it is the file's first line, earlier notes on the file are dropped."""
+        """Record that a file contains a question. If the appended line is the file's first, earlier hashes are removed."""
         if appended.is_first:
             self._of_file[appended.file] = {}
-        known = self._of_file.setdefault(appended.file, {})
-        known[_digest(question)] = None
-        if len(known) > MOST_QUESTIONS:
-            del known[next(iter(known))]
+        digests = self._of_file.setdefault(appended.file, {})
+        digests[_digest(question)] = None
+        if len(digests) > MOST_QUESTIONS:
+            del digests[next(iter(digests))]
 
 
 def _digest(question: str) -> bytes:
@@ -156,13 +165,13 @@ def _digest(question: str) -> bytes:
 
 
 WRITTEN, FOLDED, LOST = "written", "folded", "lost"
-"""Results of a case: written to the file; folded into an equal question; lost."""
+"""Results of a case. ``folded``: the case is a duplicate, because the file already has a case with the same question."""
 _MOST_WAITING: Final = 1_000
 _MOST_WAITING_BYTES: Final = 16_000_000
 _RETRY_S: Final = (1.0, 5.0, 30.0)
-"""Seconds until the next try: after the first failure, after the second, and after each later one."""
+"""Seconds until the next attempt: after the first failure, after the second, and after each later failure."""
 
-Counted = Callable[[str, int], object]
+OnResult = Callable[[str, int], object]
 
 
 class _WaitingCase(NamedTuple):
@@ -176,9 +185,9 @@ class CollectState:
 
     Attributes:
         path: the file.
-        cases: result → number of cases: ``written``, ``folded``, ``lost``.
+        cases: result → number of cases: ``written``, ``folded`` (a duplicate), ``lost``.
         waiting: number of cases to be written.
-        fault: the system's reason why cases cannot be written now; empty if they can.
+        fault: the operating system's error that prevents writing now; empty without an error.
     """
 
     path: Path
@@ -188,9 +197,9 @@ class CollectState:
 
 
 class CaseCollector:
-    """Collects cases. Any thread; never raises; only ``flush`` and ``finish`` block.
+    """Collects cases. Thread-safe; never raises; only ``flush`` and ``finish`` block.
 
-    Cases that cannot be written wait and are retried: up to 1,000 cases or 16 MB; above that, the newest are lost.
+    Cases that cannot be written wait and are retried, up to 1,000 cases or 16 MB. Further cases are lost.
 
     Args:
         collect: conditions, file and limits.
@@ -205,12 +214,12 @@ class CaseCollector:
         collect: Collect,
         requires: Mapping[str, Mapping[str, Collection[str]]],
         *,
-        counted: Counted = lambda result, number: None,
+        counted: OnResult = lambda result, number: None,
         later: Callable[[float, Callable[[], Any]], None] = loop.later,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._conditions = collect.conditions
-        self._requires = requires
+        self.requires = requires
         self._file = LineFile(collect.path, collect.max_bytes)
         self._counted = counted
         self._later = later
@@ -219,33 +228,33 @@ class CaseCollector:
         self._waiting: deque[_WaitingCase] = deque()
         self._bytes = 0
         self._cases: Counter[str] = Counter()
-        self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+        self._failure_count, self._last_error, self._retry_at_s = 0, "", 0.0
         self._written = QuestionIndex()
         self._thread = SerialThread("spanscore-cases")
         self._over = False
 
     def scored(self, job: Job, scores: Sequence[Score]) -> None:
-        """Receive all scores of a finished job: those of a unit, or of an ended conversation."""
+        """Receive all scores of a finished job, which is a unit or an ended conversation."""
         if job.unit.is_provisional:
             return
         try:
             by_name = {score.metric: score for score in scores}
             held = {condition.metric for condition in self._conditions if condition.holds(by_name)}
-            sample = case_sample(job.samples, held, self._requires) if held else None
+            sample = case_sample(job.samples, held, self.requires) if held else None
             if sample is not None:
-                found = {name: FoundScore.of(score) for name, score in by_name.items()}
-                case = CollectedCase.of(job.unit.key, sample, found, job.unit.session)
+                case_scores = {name: FoundScore.of(score) for name, score in by_name.items()}
+                case = CollectedCase.of(job.unit.key, sample, case_scores, job.unit.session)
                 self._take(_WaitingCase(case, job.size_bytes))
-        except Exception as error:  # noqa: BLE001  (what is scored must not suffer)
+        except Exception as error:  # noqa: BLE001  (an error of the collector must not affect scoring)
             log_internal_error("collect a case", error)
 
     def state(self) -> CollectState:
         """Return the counts."""
         with self._lock:
-            return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._fault)
+            return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._last_error)
 
     def flush(self, timeout_s: float) -> bool:
-        """Write the waiting cases, and wait until they are written. Returns False if they are not in time. Blocks."""
+        """Write the waiting cases, and wait for the writes. Returns False if they did not finish in time. Blocks."""
         with self._lock:
             if not self._waiting:
                 return True
@@ -255,7 +264,7 @@ class CaseCollector:
         return not self._waiting
 
     def finish(self, timeout_s: float) -> None:
-        """Write the waiting cases at the end of the scorer; cases that are not written in time count as lost. Blocks."""
+        """Write the waiting cases when the scorer ends; cases still unwritten after ``timeout_s`` count as lost. Blocks."""
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
@@ -264,7 +273,7 @@ class CaseCollector:
             self._waiting.clear()
         if left:
             self._count(LOST, left)
-            why = self._fault or "its disk did not answer in time"
+            why = self._last_error or "the write did not finish in time"
             log_once("cases lost", f"not written to {self._file.path}: {format_count(left, 'case')} ({why})")
 
     def _take(self, waiting: _WaitingCase) -> None:
@@ -291,7 +300,7 @@ class CaseCollector:
             except OSError as error:
                 self._failed(error)
                 return False
-            except Exception as error:  # noqa: BLE001  (one that cannot be rendered must not keep the next from the file)
+            except Exception as error:  # noqa: BLE001  (a case that cannot be written must not block later cases)
                 log_internal_error("write a case", error)
                 result = LOST
             self._settle(waiting, result)
@@ -303,7 +312,8 @@ class CaseCollector:
         if len(line) > self._file.most_bytes:
             log_once(
                 f"case too large for {self._file.path}",
-                f"a case of {len(line):,} bytes is not collected: half of collect.max_bytes is {self._file.most_bytes:,}",
+                f"a case of {len(line):,} bytes is not collected: the limit for one case is {self._file.most_bytes:,}, half of"
+                " collect.max_bytes",
             )
             return LOST
         self._written.add(case.question, self._file.append(line))
@@ -312,21 +322,24 @@ class CaseCollector:
     def _settle(self, waiting: _WaitingCase, result: str) -> None:
         with self._lock:
             if not self._waiting or self._waiting[0] is not waiting:
-                return  # it was dropped meanwhile
+                return  # ``finish`` has counted it as lost
             self._waiting.popleft()
             self._bytes -= waiting.size_bytes
             if result == WRITTEN:
-                self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+                self._failure_count, self._last_error, self._retry_at_s = 0, "", 0.0
         self._count(result)
 
     def _failed(self, error: OSError) -> None:
-        wait_s = _RETRY_S[min(self._faults, len(_RETRY_S) - 1)]
+        wait_s = _RETRY_S[min(self._failure_count, len(_RETRY_S) - 1)]
         with self._lock:
-            self._faults += 1
-            self._fault = error.strerror or type(error).__name__
+            self._failure_count += 1
+            self._last_error = error.strerror or type(error).__name__
             self._retry_at_s = self._clock() + wait_s
         path = self._file.path
-        log_once(f"cases of {path}", f"cases cannot be written to {path}: {self._fault}; they wait, and are retried")
+        log_once(
+            f"cases of {path}",
+            f"cases cannot be written to {path}: {self._last_error}; the cases wait, and are retried",
+        )
         if not self._over:
             self._later(wait_s, lambda: self._thread.do(self._write_waiting))
 

@@ -1,4 +1,4 @@
-"""Our own exporters and providers, configured by ``OTEL_*`` variables: they print nothing, and report rejected items."""
+"""spanscore's exporters and providers, which ``OTEL_*`` variables configure, print nothing, and report rejected items."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from spanscore import semconv
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def read_environment_once(session: Session) -> None:
-    """Let a session of ours read the environment once; later changes of variables do not apply to it."""
+    """Make spanscore's session read the environment only once; later changes of variables do not apply to it."""
     read: Any = session.merge_environment_settings
     found: dict[Any, dict[str, Any]] = {}
 
@@ -47,9 +47,9 @@ def read_environment_once(session: Session) -> None:
 
 
 def prepare_once(session: Session) -> None:
-    """Let a session of ours prepare the request of an address once, and set the body of each later request.
+    """Make spanscore's session prepare the request of an address once, and set the body of each later request.
 
-    This stops if a backend sets a cookie, because it may change with each answer. Headers of the session are read once.
+    This stops if a backend sets a cookie, which may change with each answer. Headers of the session are read once.
     """
     prepare = session.prepare_request
     made: dict[Any, PreparedRequest] = {}
@@ -73,7 +73,7 @@ def prepare_once(session: Session) -> None:
 # their session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
-"""Ending of the SDK's variables that name a session of the user. Such a session stays unchanged; its answers are unseen."""
+"""Ending of the SDK's variables that name a user's session. The session is not changed, nor are answers read."""
 
 
 class PartialSuccess:
@@ -102,7 +102,7 @@ class PartialSuccess:
         return session
 
     def take(self) -> tuple[int, str]:
-        """Return the number of rejected spans, points or events, and the backend's message; reset both."""
+        """Return the number of rejected spans, points or events, and the backend's message; reset number and message."""
         taken = self._rejected, self._why
         self._rejected, self._why = 0, ""
         return taken
@@ -165,21 +165,21 @@ _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting",
 
 
 class _LogFilter(logging.Filter):
-    """Keeps log lines of *our* exporters off stderr; log lines of a user's exporters are unchanged."""
+    """Keeps log lines of spanscore's exporters off stderr; log lines of a user's exporters are unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         exporter = _exporting.get()
         if exporter is None:
             return True
-        exporter.heard(record)
+        exporter.note_log_record(record)
         return False
 
 
-_hush = _LogFilter()
+_log_filter = _LogFilter()
 
 
 class _SuppressLogs:
-    """The context manager of ``hushed``: a class, because a generator takes three times as long, for every exported span."""
+    """The context manager of ``suppressing_logs``: a class, as a generator takes three times as long for each span."""
 
     __slots__ = ("_exporter", "_token")
 
@@ -207,7 +207,7 @@ class QuietExporter:
     Attributes:
         undelivered: number of spans, points or events in failed exports, rejected by the backend, or dropped because too many
             were waiting.
-        unreachable: whether the backend was unreachable at the latest try; also while the exporter waits for the next try.
+        unreachable: whether the backend was unreachable at the latest try; still True while the exporter waits for the next.
         instead: returns where the signal can be read without this exporter, so that a failure loses nothing; empty = nowhere.
         on_success: called after an export that the backend accepted as a whole, on its thread.
     """
@@ -236,9 +236,9 @@ class QuietExporter:
         for name in (*modules, *_NOISY_LOGGERS):
             filters = logging.getLogger(name).filters
             if (
-                _hush not in filters
+                _log_filter not in filters
             ):  # first in order: the SDK's DuplicateFilter would mistake an application's line for one of ours
-                filters.insert(0, _hush)
+                filters.insert(0, _log_filter)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -260,7 +260,7 @@ class QuietExporter:
         self._error = self._cause = self._in_part = ""
         self.unreachable = False
         self._sending = size = _size(args[0]) if args else 0
-        with self.hushed():
+        with self.suppressing_logs():
             try:
                 result = self._inner.export(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
@@ -275,11 +275,11 @@ class QuietExporter:
         self._closing = True
         if self._sending and self._cause:  # the interrupted thread may not get to it during an exit
             self._complain()
-        with self.hushed():
+        with self.suppressing_logs():
             self._inner.shutdown(*args, **kwargs)
 
-    def heard(self, record: logging.LogRecord) -> None:
-        """Keep a log line of the export in progress, because exporters report the reason of a failure only there."""
+    def note_log_record(self, record: logging.LogRecord) -> None:
+        """Keep a log line of the export in progress, because exporters report the reason of a failure only in the log."""
         words = record.getMessage()
         if words.startswith(_QUEUE_FULL):
             self.undelivered += 1
@@ -289,7 +289,7 @@ class QuietExporter:
             self._cause = words  # the reason of a retry; the final error lacks it
             self._notice_unreachable()
 
-    def hushed(self) -> AbstractContextManager[None]:
+    def suppressing_logs(self) -> AbstractContextManager[None]:
         """Return a context manager that keeps log lines of the SDK and the exporters on this thread off stderr."""
         return _SuppressLogs(self)
 
@@ -347,7 +347,7 @@ class QuietExporter:
             self._complain()
 
     def _complain(self) -> None:
-        """Log the failure once per endpoint and reason, because the three signals of an endpoint have one cause."""
+        """Log the failure, at most hourly per endpoint and reason: the three signals of an endpoint have one cause."""
         if self.instead() or (self._closing and not self._cause):  # in the second case we stopped, not the backend
             return
         where, clause = self._where(), self._clause()
@@ -363,9 +363,9 @@ class QuietExporter:
         log_once(f"export {where} {clause}", f"{cannot}: {remedy}")
 
     def _clause(self) -> str:
-        known = next(filter(None, map(_condensed, (self._cause, self._error))), "")
-        words = known or self._error or ("not sent before the end" if self._closing else "no reason given")
-        return words if known else _shortened(words)
+        cause = next(filter(None, map(condense, (self._cause, self._error))), "")
+        words = cause or self._error or ("not sent before the end" if self._closing else "no reason given")
+        return words if cause else _shortened(words)
 
     def _where(self) -> str:
         """Return the endpoint without the path of the signal."""
@@ -386,7 +386,7 @@ def _shortened(words: str) -> str:
     return words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
 
 
-def _condensed(words: str) -> str:
+def condense(words: str) -> str:
     """Return one clause for an exporter's message; empty if the message is unknown."""
     for clause, pattern in _UNREACHABLE.items():
         if pattern.search(words):
@@ -420,7 +420,7 @@ _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
 """Signal → module and class; HTTP and gRPC use the same names."""
 
 _SAY_WHERE = ("ENDPOINT", "PROTOCOL")
-"""Endings of variables that choose an exporter's destination: if one is set, the user has chosen it."""
+"""Endings of variables that choose an exporter's destination. If such a variable is set, the user has chosen it."""
 
 
 class _QuietProcessor:
@@ -431,11 +431,11 @@ class _QuietProcessor:
         self._exporter = exporter
 
     def on_end(self, span: Any) -> None:
-        with self._exporter.hushed():
+        with self._exporter.suppressing_logs():
             self._inner.on_end(span)
 
     def on_emit(self, record: Any) -> None:
-        with self._exporter.hushed():
+        with self._exporter.suppressing_logs():
             self._inner.on_emit(record)
 
     def __getattr__(self, name: str) -> Any:
@@ -456,17 +456,17 @@ class BuiltProviders:
 
     @cached_property
     def resource(self) -> Resource:
-        """Resource of our providers, with an instance id, so that counters of several replicas do not collide."""
+        """Resource of spanscore's providers, with an instance id, so that counters of several replicas do not collide."""
         from opentelemetry.sdk.resources import Resource
 
         from spanscore.core.codecs.sdk import HashedResource
 
-        told = Resource.create({"service.name": self._service_name} if self._service_name else {})
-        instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK sets one since 1.45
-        return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
+        resource = Resource.create({"service.name": self._service_name} if self._service_name else {})
+        instance = resource.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK sets one since 1.45
+        return HashedResource({**resource.attributes, "service.instance.id": instance}, resource.schema_url)
 
     def begin_instance(self) -> None:
-        """Get a new instance id, in a forked child, for later providers: the counters differ from the parent's."""
+        """Get a new instance id in a forked child, for later providers, because the child's counters are not the parent's."""
         self.__dict__.pop("resource", None)
 
     def exporter(self, what: Signal) -> QuietExporter | None:
@@ -483,7 +483,8 @@ class BuiltProviders:
 
     def provider(self, what: Signal) -> Any:
         """Return a new provider with this exporter. We shut it down, because the SDK's exit hook has no deadline."""
-        # Any, because our exporter is no subclass of the SDK's: that would import the SDK, and it serves three signals.
+        # Any, because the exporter is no subclass of the SDK's: that would import the SDK, and the exporter serves three
+        # signals.
         make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
         return make[what](self.exporter(what))
 
@@ -543,7 +544,7 @@ def has_endpoint() -> bool:
 def send_by_default_to(endpoint: str) -> None:
     """Set the default OTLP/HTTP endpoint of exporters in this process, unless a variable sets one.
 
-    It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``. For a process of our own, before the first export.
+    It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``. Only for a process of spanscore, before the first export.
     """
     prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
     if not any(value and name.startswith(prefix) and name.endswith(_SAY_WHERE) for name, value in os.environ.items()):
@@ -551,7 +552,7 @@ def send_by_default_to(endpoint: str) -> None:
 
 
 def own_endpoints() -> dict[Signal, str]:
-    """Return signal → endpoint that our own exporter would use now, without credentials; disabled signals are left out."""
+    """Return signal → endpoint that spanscore's exporter would use now, without credentials; no disabled signals."""
     asked = [what for what in SIGNALS if what == "traces" or has_endpoint()]
     on = [] if sdk_disabled() else [what for what in asked if exporter_name(what) == "otlp"]
     return {what: _endpoint(what, _transport(what)) for what in on}
@@ -560,7 +561,7 @@ def own_endpoints() -> dict[Signal, str]:
 def quiet_otlp_exporter(
     what: Signal, where: str, transport: Literal["http", "grpc"] = "http", **options: Any
 ) -> QuietExporter:
-    """Return an exporter of ours for a signal, which reads partial rejections over HTTP.
+    """Return spanscore's exporter for a signal, which reads partial rejections over HTTP.
 
     Args:
         what: signal.
@@ -586,11 +587,14 @@ def _setting(what: Signal, name: str) -> str:
     return os.environ.get(f"{prefix}{what.upper()}_{name}") or os.environ.get(prefix + name) or ""
 
 
+DEFAULT_ENDPOINTS: Final = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
+"""Transport → the specification's default endpoint."""
+
+
 def _endpoint(what: Signal, transport: str) -> str:
     """Return an exporter's endpoint by the specification's rules, for people: without user, password and query."""
     own = os.environ.get(f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}{what.upper()}_ENDPOINT")
-    default = "http://localhost:4317" if transport == "grpc" else "http://localhost:4318"
-    url = own or _setting(what, "ENDPOINT") or default
+    url = own or _setting(what, "ENDPOINT") or DEFAULT_ENDPOINTS[transport]
     if not own and transport == "http":
         url = f"{url.removesuffix('/')}/v1/{what}"
     parts = urlsplit(url)

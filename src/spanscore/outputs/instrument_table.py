@@ -1,4 +1,4 @@
-"""Table of every instrument: its kind, unit and description, and the source of its numbers."""
+"""Table of every instrument with kind, unit, description, and the source of the numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Instrument(NamedTuple):
 
 SUMS: Mapping[str, Instrument] = {
     semconv.SCORED: Instrument("counter", "1", "Scored units"),
-    semconv.WEIGHT: Instrument("counter", "1", "Sum of w = 1/probability over scored units that have a quality"),
+    semconv.WEIGHT: Instrument(
+        "counter", "1", "Sum of w = 1/probability over scored units that have a quality or a category"
+    ),
     semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality"),
     semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality²"),
     semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
@@ -45,7 +47,9 @@ SUMS: Mapping[str, Instrument] = {
         "counter", "{verdict}", "Verdicts of a judge that their own reason contradicts, in plain English forms"
     ),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
-    semconv.ANNOTATIONS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
+    semconv.ANNOTATIONS: Instrument(
+        "counter", "{label}", "Units that people labelled, by the value of the first label"
+    ),
     semconv.ANNOTATION_CHANGES: Instrument("counter", "{label}", "Labels that were changed, by the new word"),
     semconv.FEEDBACK: Instrument("counter", "{unit}", "Units that a person rated as bad: whether they could be judged"),
     semconv.COLLECTED_CASES: Instrument(
@@ -65,7 +69,7 @@ MOMENTS = (
 )
 """Instruments with the sums for a mean and its variance."""
 APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
-"""Instruments with the sums of the share to which a metric applies: y is 0 or 1, so Σwy and Σw²y are Σw and Σw² of the ones."""
+"""Instruments with the sums of the share to which a metric applies. y is 0 or 1, so Σwy is Σw, and Σw²y is Σw², over y = 1."""
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units released from the hold, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
@@ -110,7 +114,9 @@ READ: Mapping[str, Instrument] = {
 """Instruments with readings of the parts of a scorer."""
 POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
-        "gauge", "", "Highest number of concurrent questions to an account; below 1 a pace"
+        "gauge",
+        "",
+        "Highest number of concurrent questions to an account; below 1, one question per (round trip ÷ this number)",
     ),
     semconv.JUDGE_ACTIVE_CALLS: Instrument("gauge", "", "Questions sent to an account and not answered yet"),
     semconv.JUDGE_QUEUE_SIZE: Instrument("gauge", "", "Questions that wait to be sent to an account"),

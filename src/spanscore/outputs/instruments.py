@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
-from spanscore.core.job import UnitCounts, Weights
+from spanscore.core.job import Source, UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
@@ -38,6 +38,7 @@ from spanscore.outputs.aggregates import (
     labels_of_outcome,
     labels_of_run,
     labels_of_score,
+    source_of,
     together,
 )
 from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
@@ -76,7 +77,7 @@ class MeterInstruments:
             self._members.append(one)
 
     def leave(self, one: Telemetry) -> None:
-        """Remove a scorer but keep its last counts, which add up, with its pending units; its other gauges end."""
+        """Remove a scorer. Keep the scorer's last counts, which add up, and its pending units; the other gauges end."""
         with self._lock:
             if one in self._members:
                 self._members.remove(one)
@@ -121,7 +122,7 @@ class MeterInstruments:
         return [Observation(value, dict(labels)) for labels, value in total.items()]
 
     def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
-        """Observe the present readings; a counter keeps the readings of removed scorers, because it must not decrease."""
+        """Observe the present readings. A counter must not decrease, so it keeps the readings of removed scorers."""
         with self._lock:
             points = dict(self._left) if _is_counter(name) else {}
             for member in self._members:
@@ -181,7 +182,7 @@ _REASON = "reason"
 
 
 class Telemetry:
-    """The instruments of one scorer. Any thread; a score's content never makes it raise.
+    """The instruments of one scorer. Thread-safe; a score's content never makes it raise.
 
     Args:
         meter: meter of the export; None = no export yet, but sums are kept.
@@ -197,7 +198,7 @@ class Telemetry:
         on_collection: called at the beginning of each collection, on its thread.
 
     Raises:
-        ConfigurationError: a dimension has the name of an attribute of ours.
+        ConfigurationError: a dimension has the name of an attribute of spanscore.
     """
 
     def __init__(
@@ -220,8 +221,8 @@ class Telemetry:
         self._dimensions = checked_dimensions(dimensions or {})
         self._compared = compared
         self._releases: set[tuple[str, str]] = set()
-        self._known: list[tuple[Metric, str | None]] = []
-        self._declared: set[tuple[str, str | None]] = set()
+        self._known: dict[tuple[str, Source], Metric] = {}
+        self._declared: set[tuple[str, Source]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
         call_in_child(self._sums, BoundedSums.begin_at_zero)
@@ -235,11 +236,11 @@ class Telemetry:
 
     @property
     def overflowing(self) -> Mapping[str, str]:
-        """Metric → its attribute with too many values; metrics within the limit are left out."""
+        """Metric → its attribute with too many values; only metrics above the limit."""
         return dict(self._sums.overflowing)
 
     def export_to(self, meter: Meter) -> None:
-        """Make the instruments on this meter too. It gets whole sums, and histograms from now on. Each meter gets all."""
+        """Make the instruments on this meter, too, which gets the sums from the beginning, and histograms from now on."""
         if meter not in self._exported:
             instruments = _meters.instruments_of(meter)
             instruments.join(self)
@@ -247,17 +248,23 @@ class Telemetry:
                 self._waits(instruments.waited)
             self._exported = {**self._exported, meter: instruments}
 
+    def record_waits(self) -> None:
+        """Record the waits of the present accounts, after new ones were added."""
+        for instruments in self._exported.values():
+            if self._waits is not None:
+                self._waits(instruments.waited)
+
     def abandon(self, meter: Meter) -> None:
-        """Stop recording on this meter without calling it, in a forked child, because its locks may be held for ever."""
+        """Stop recording on this meter without calling it. In a forked child the meter's locks may be held for ever."""
         if meter in self._exported:
             self._exported[meter].abandoned = True
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
-    def declare(self, metrics: Iterable[Metric], source: str | None = None) -> None:
-        """Create all sums of these metrics, in a source, with the value 0. Call it before the first collection."""
+    def declare(self, metrics: Iterable[Metric], source: Source = None) -> None:
+        """Create all sums of these metrics, in a source, with the value 0. Call it before their first unit."""
         for metric in metrics:
             self._declared.add((metric.name, source))
-            self._known.append((metric, source))
+            self._known[metric.name, source] = metric
             self._declare_sums(metric, source, {} if self._compared is None else {semconv.COMPARED: ()})
             if source is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
@@ -296,7 +303,7 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, asked, score.contradictions)
         if score.revision or (unit is not None and unit.is_provisional):
             return
-        self._record_disagreement(score, context)
+        self._record_disagreement(unit, score, context)
         if score.applies is not None and not score.source:
             w, labels = _weight(score), labels_of_applicability(score.metric, score.evaluator_version, score.applies)
             self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
@@ -312,7 +319,7 @@ class Telemetry:
     def close(self) -> None:
         """Release the ledger and the gauges. Counts stay exported, because a counter must not decrease.
 
-        Pending units stay too; after a shutdown they are 0. A store shows a gauge's last value for minutes.
+        Pending units stay, too; after a shutdown they are 0. A store shows a gauge's last value for minutes.
         """
         for instruments in self._exported.values():
             instruments.leave(self)
@@ -323,7 +330,12 @@ class Telemetry:
         segment = self._segment_of(None if unit is None else unit.root)
         if self._compared is not None:
             segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
-        labels = labels_of_score(score.metric, score.label, score.evaluator_version, segment, score.source)
+        labels = labels_of_score(
+            score.metric, score.exported_label, score.evaluator_version, segment, source_of(unit, score)
+        )
+        if y is None and score.category is not None:  # a share needs weights; without quality there is no mean
+            self._sums.add_all(labels, zip(_OF_CATEGORY, (1, w, w * w), strict=True))
+            return
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             self._sums.add(semconv.SCORED, labels, 1)
             return
@@ -333,10 +345,10 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
-    def _record_disagreement(self, score: Score, context: Context | None) -> None:
+    def _record_disagreement(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         if score.jury is None or score.jury.disagreement is None:
             return
-        labels = labels_of_score(score.metric, None, score.evaluator_version, (), score.source)
+        labels = labels_of_score(score.metric, None, score.evaluator_version, (), source_of(unit, score))
         bounded = dict(self._sums.admit(semconv.JURY_DISAGREEMENT, labels))
         for instruments in self._exported.values():
             instruments.jury_disagreement.record(score.jury.disagreement, bounded, context=context)
@@ -358,9 +370,11 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
-    def _declare_sums(self, metric: Metric, source: str | None, compared: Mapping[str, Sequence[str]]) -> None:
+    def _declare_sums(self, metric: Metric, source: Source, compared: Mapping[str, Sequence[str]]) -> None:
+        scale = metric.scale
+        _, *weighted = _OF_CATEGORY if scale.categories and not scale.has_quality else _OF_SCORE
         for labels in closed_sets(metric, {**self._dimensions, **compared}, source):
-            self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
+            self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(weighted, 0.0)})
 
     def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
         """Return the compared value; at its first score, create all its sums with the value 0."""
@@ -368,15 +382,15 @@ class Telemetry:
         metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
         if (metric, value) not in self._releases:
             self._releases.add((metric, value))
-            for known, source in self._known:
+            for (_, source), known in list(self._known.items()):
                 if metric in ("", known.name):
                     self._declare_sums(known, source, {semconv.COMPARED: (value,)})
         return value
 
     def _segment_of(self, root: SpanData | None) -> Labels:
-        found, told = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
+        found, sources = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
         for key, values in self._dimensions.items():
-            text = plain_text(next((of[key] for of in told if key in of), None))
+            text = plain_text(next((of[key] for of in sources if key in of), None))
             found.append((key, text if text is not None and text in values else OTHER))
         return tuple(found)
 
@@ -397,39 +411,39 @@ class Telemetry:
         ended = dict.fromkeys(self._each(Outcome), 0)
         for _, counted in self._counted().parts:
             ended.update(counted.outcomes)
-        return {labels_of_outcome(*told): count for told, count in ended.items()}
+        return {labels_of_outcome(*key): count for key, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units without an outcome yet, per metric."""
         return self._per_metric(lambda counted: counted.pending)
 
     def excluded(self) -> dict[Labels, Weights]:
-        """Return the weights of units that lack a score, per metric and outcome; with each of a declared metric."""
+        """Return the weights of lost units per metric and outcome, with every outcome of a declared metric."""
         weights = dict.fromkeys(self._each(_LOSSES), Weights())
         for _, counted in self._counted().parts:
             weights.update(counted.excluded)
-        return {labels_of_outcome(*told): of for told, of in weights.items()}
+        return {labels_of_outcome(*key): of for key, of in weights.items()}
 
     def compared_missing(self) -> dict[Labels, Weights]:
-        """Return the weights of units that lack a score, per metric and compared value."""
+        """Return the weights of lost units per metric and compared value."""
         if self._compared is None:
             return {}
         population = [metric for metric, source in self._declared if source is None]
         found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
-        return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
+        return {labels_of_compared(*key): of for key, of in {**found, **self._counted().compared}.items()}
 
     def _counted(self) -> UnitCounts:
         """Return the counts at the start of this thread's collection, so that its three instruments agree; otherwise now."""
         return getattr(self._collected, "counted", None) or self.counts.count_units()
 
-    def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
+    def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, Source]]:
         return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
 
     def _per_metric(self, number: Callable[[UnitCounts], Mapping[str, int]]) -> dict[Labels, float]:
-        told = dict.fromkeys(self._declared, 0)
+        counts = dict.fromkeys(self._declared, 0)
         for source, counted in self._counted().parts:
-            told |= {(metric, source): units for metric, units in number(counted).items()}
-        return {labels_of_metric(*one): units for one, units in told.items()}
+            counts |= {(metric, source): units for metric, units in number(counted).items()}
+        return {labels_of_metric(*one): units for one, units in counts.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
         """Return the reading of an instrument; empty if it has no reader, or if the reader fails."""
@@ -458,6 +472,7 @@ def _tokens(call: JudgeCall) -> Mapping[str, int]:
 
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)
+_OF_CATEGORY = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2)
 _DECLINED = "declined"
 _LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
 

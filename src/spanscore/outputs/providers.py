@@ -1,4 +1,4 @@
-"""Chooses the TracerProvider, MeterProvider and LoggerProvider of a scorer: the application's, or one of ours."""
+"""Chooses the TracerProvider, MeterProvider and LoggerProvider of a scorer: the application's, or spanscore's own."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class ProviderRow(NamedTuple):
     Attributes:
         what: ``traces``, ``metrics`` or ``logs``.
         which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served`` to Prometheus.
-        endpoint: destination of our own exporter, without credentials; empty for providers that are not ours.
-        last: last result with its time, or the reason for sending nothing; empty for providers that are not ours.
+        endpoint: destination of spanscore's own exporter, without credentials; empty for providers of the application.
+        last: last result with its time, or the reason for sending nothing; empty for providers of the application.
     """
 
     what: str
@@ -88,7 +88,7 @@ class ProviderRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProvider:
-    """One provider, its origin, and our exporter behind it if the provider is ours and exports."""
+    """One provider, its origin, and the exporter behind it if the provider is spanscore's own and exports."""
 
     what: Signal
     provider: Any
@@ -98,11 +98,11 @@ class ResolvedProvider:
 
     @property
     def is_exported(self) -> bool:
-        """Whether our own exporter sends to a backend that takes this signal."""
+        """Whether spanscore's own exporter sends to a backend that accepts this signal."""
         return self.exporter is not None and not self.exporter.unsupported
 
     def flush(self) -> bool:
-        """Flush, without a deadline. For our own provider: return whether everything was delivered."""
+        """Flush, without a deadline. For spanscore's own provider, return whether everything was delivered."""
         return self._delivers(getattr(self.provider, "force_flush", lambda: True))
 
     def close(self) -> bool:
@@ -111,7 +111,7 @@ class ResolvedProvider:
 
     @property
     def is_sending(self) -> bool:
-        """Whether our own exporter has an export in progress."""
+        """Whether spanscore's own exporter has an export in progress."""
         return self.exporter is not None and self.exporter.is_sending
 
     def interrupt(self) -> None:
@@ -130,7 +130,7 @@ class ResolvedProvider:
     def sends_deltas(self) -> bool:
         """Return whether counters are exported as differences (delta temporality); False if this is not visible.
 
-        The SDK has no public attribute for it; its readers and exporters keep their argument under this private name.
+        The SDK has no public attribute for it. Readers and exporters of the SDK keep their argument under this private name.
         """
         config = getattr(self.provider, "_sdk_config", None)
         readers = getattr(self.provider, "_metric_readers", None) or getattr(config, "metric_readers", None) or ()
@@ -156,7 +156,7 @@ class ResolvedProvider:
 
 
 def global_provider(what: Signal) -> Any:
-    """Return the provider that the application set globally; None if it set none. Never sets one."""
+    """Return the provider that the application set globally; None if it set no provider. Never sets a provider."""
     provider = _of_api(what)
     is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
     return None if is_proxy else provider
@@ -193,14 +193,14 @@ def _of_api(what: Signal) -> Any:
 # behind deadlines of ours.
 
 EXIT_TIMEOUT_S = 4.0
-"""Deadline of our exit hook, for an application that never called ``shutdown``: an exit may take 5 s in all."""
+"""Deadline of spanscore's exit hook, if the application never called ``shutdown``, because an exit may take 5 s in all."""
 WARM_UP_TIMEOUT_S = 5.0
 """Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller imports them itself."""
 FORK_TIMEOUT_S = 2.0
-"""Longest delay of a fork during imports of exporters: a child would inherit a held import lock, and wait for ever."""
+"""Longest delay of a fork during imports of exporters. Without it a child may inherit a locked import lock, and hang."""
 
 UNREACHABLE_S = 1.5
-"""Longest wait of a shutdown for an unreachable backend: its exporter's second try comes after some 1 s."""
+"""Longest wait of a shutdown for an unreachable backend, because the exporter's second try is after some 1 s."""
 _INTERRUPT_S = 0.5
 """Longest wait for the end of an interrupted export."""
 _LOOK_S = 0.02
@@ -219,8 +219,9 @@ class Providers:
         spans_file: also gets every span of the tracers; None = no such file.
 
     Attributes:
-        read_otherwise: signal → function that returns where the signal is read without an export; empty = nowhere. It is called
-            before a spans file is considered. If it returns a place, a failed export to the default endpoint loses nothing.
+        read_otherwise: signal → function that returns where the signal is read without an export; empty = nowhere. It is
+            called before a spans file is considered. If it returns a place, a failed export to the default endpoint loses
+            nothing.
         on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus server has read them,
             on the thread of the collection.
     """
@@ -263,10 +264,10 @@ class Providers:
             self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
 
     def resolve(self, beside: Any = None) -> None:
-        """Choose the providers, once and for good, when the first root starts. Never raises. Later calls return at once.
+        """Choose the providers, once, when the first root starts. Never raises. Later calls return immediately.
 
         Args:
-            beside: a live span of another library, if it is the first span; its provider replaces missing arguments.
+            beside: a live span of another library, if it is the first span; that span's provider replaces missing arguments.
         """
         if self._chosen is None:
             if self._warming is not None:
@@ -305,19 +306,19 @@ class Providers:
         return tracer
 
     def meter(self) -> Meter:
-        """Return our meter, one object per provider. Chooses the providers at first use."""
+        """Return spanscore's meter, one object per provider. Chooses the providers at first use."""
         provider = self._provider("metrics")
         meter = _meters.get(provider)  # a proxy returns a new one at each call, which would repeat all instruments
         return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
 
     def logger(self) -> Logger:
-        """Return our OpenTelemetry logger. Chooses the providers at first use."""
+        """Return spanscore's OpenTelemetry logger. Chooses the providers at first use."""
         if self._logger is None:  # a proxy returns a new one at each call; each uses a provider that is set later
             self._logger = self._provider("logs").get_logger(*scope())
         return self._logger
 
     def service_name(self) -> str:
-        """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now; chooses nothing."""
+        """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now. Chooses nothing."""
         chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
         attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
         return str(
@@ -332,7 +333,7 @@ class Providers:
     def force_flush(self, timeout_s: float) -> bool:
         """Send the waiting items. Blocks for at most ``timeout_s``, and not for an unreachable backend.
 
-        Our own exporter that could not connect retries for up to 10 s; the flush does not wait for that.
+        An exporter of spanscore that could not connect retries for up to 10 s; the flush does not wait for that.
 
         Returns:
             True only if everything was delivered in time. A signal that can be read otherwise, and is sent to the default
@@ -346,20 +347,20 @@ class Providers:
         return self._helper.do(self._flush_spans)
 
     def exports_metrics(self) -> bool:
-        """Return whether our own exporter sends the metrics to a backend that accepts them; other providers hide failures."""
+        """Return whether spanscore's exporter sends the metrics to a backend that accepts them. Others hide failures."""
         return any(chosen.what == "metrics" and chosen.is_exported for chosen in self._own())
 
     def start_flush_of_metrics(self) -> Future[bool]:
-        """Start to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
+        """Start to export the sums by spanscore's own exporter. Does not block. Returns False if there is no such exporter."""
         return self._helper.do(self._flush_metrics)
 
     def shutdown(self, timeout_s: float) -> bool:
-        """Send the waiting items, and shut down our own providers only. Blocks for at most ``timeout_s``.
+        """Send the waiting items, and shut down only spanscore's own providers. Blocks for at most ``timeout_s``.
 
         An unreachable backend is tried once more; then it is abandoned, within ``UNREACHABLE_S``.
 
         Returns:
-            Whether everything was delivered in time; True without a provider of ours.
+            Whether everything was delivered in time; True if all providers are the application's.
         """
         own = self._own()
         if self._closed or not own:
@@ -367,7 +368,7 @@ class Providers:
             return True
         self._closed = True
         atexit.unregister(self._at_exit)
-        delivered = self._answer(self._helper.do(self._close_all), timeout_s, patience_s=UNREACHABLE_S)
+        delivered = self._answer(self._helper.do(self._close_all), timeout_s, stuck_wait_s=UNREACHABLE_S)
         for chosen in own:
             chosen.interrupt()
         until_s = monotonic() + _INTERRUPT_S
@@ -380,7 +381,7 @@ class Providers:
         """Return one row per signal, for ``status()``."""
         if self._chosen is not None:
             return [chosen.row() for chosen in self._chosen.values()]
-        which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
+        which = {what: "none" if argument is None else "given" for what, argument in self._arguments.items()}
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
     def notes(self, served: ScrapePage | None = None) -> list[str]:
@@ -395,7 +396,7 @@ class Providers:
         return [IN_POD_ONLY] if is_unread else []
 
     def mention_lacking_metrics(self, served: ScrapePage | None = None) -> None:
-        """Log once that alerts cannot work, because the metrics are not readable, or not by the rules."""
+        """Log, at most hourly, that alerts cannot work, because the metrics are not readable, or not by the rules."""
         lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
         for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
             log_once(why, why, level=logging.INFO if why == DELTA else logging.WARNING)
@@ -424,22 +425,22 @@ class Providers:
         return self._each(self._own(), ResolvedProvider.close)
 
     def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
-        """Deliver one after another, spare ones last, also after a failure; return whether all succeed. Helper thread."""
+        """Deliver one after another, spare signals last, even after a failure; return whether all succeed. Helper thread."""
         self._results = results = []
         for self._at in sorted(providers, key=_is_spare):
             results.append(deliver(self._at))
         self._at = None
         return all(results)
 
-    def _answer(self, future: Future[bool], timeout_s: float, *, patience_s: float = 0.0) -> bool:
-        """Wait for a result, or until the export in progress is stuck and ``patience_s`` have passed."""
+    def _answer(self, future: Future[bool], timeout_s: float, *, stuck_wait_s: float = 0.0) -> bool:
+        """Wait for a result, or until the export in progress is stuck and ``stuck_wait_s`` have passed."""
         began = monotonic()
         while (left_s := began + timeout_s - monotonic()) > 0:
             if wait([future], min(left_s, _LOOK_S)).done:
                 return future.result()
             at = self._at
             is_stuck = at is not None and at.exporter is not None and at.exporter.unreachable
-            if is_stuck and monotonic() - began >= patience_s:
+            if is_stuck and monotonic() - began >= stuck_wait_s:
                 return self._has_all_needed(future)
         return future.done() and future.result()
 
@@ -463,7 +464,7 @@ class Providers:
         return chosen
 
     def _to_build(self) -> list[Signal]:
-        """Return the signals that need a provider of our own."""
+        """Return the signals that need a provider of spanscore."""
         if sdk_disabled():
             return []
         missing = [what for what in SIGNALS if self._found(what) is None]

@@ -1,4 +1,4 @@
-"""Our instrumentation scopes: a name, spanscore's version, and the semantic conventions of its telemetry."""
+"""spanscore's instrumentation scopes: a name, the version, and the semantic conventions of its telemetry."""
 
 from __future__ import annotations
 

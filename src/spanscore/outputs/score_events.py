@@ -55,7 +55,9 @@ class EvaluationEvents:
         context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if score.revision or unit.is_provisional:  # events have no revision: their sum would count the unit twice
+            if (
+                score.revision or unit.is_provisional
+            ):  # events have no revision; a sum of events would count the unit twice
                 continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
@@ -82,14 +84,14 @@ class EvaluationEvents:
         )
 
     def shutdown(self) -> None:
-        """Do nothing: the logger provider has the events."""
+        """Do nothing, because the logger provider has the events."""
 
 
 class Instruments:
     """Records scores in the telemetry. Units that are not sampled, or have lost their root, get no exemplar.
 
     Args:
-        telemetry: instruments of the scorer; they outlive this sink, because the last collection comes later.
+        telemetry: instruments of the scorer, which outlive this sink because the last collection comes later.
     """
 
     takes_sent = True
@@ -111,4 +113,4 @@ class Instruments:
         self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *said))
 
     def shutdown(self) -> None:
-        """Do nothing: the telemetry outlives this sink."""
+        """Do nothing, because the telemetry outlives this sink."""

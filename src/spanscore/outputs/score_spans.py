@@ -26,7 +26,7 @@ from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, USER, text_message
 from spanscore.core.codecs.text import safe_text, to_wire, wire_values
 from spanscore.core.sample import Annotation
-from spanscore.core.score import JudgeCall, JuryVotes, Score, Transcript, id_of, score_attributes
+from spanscore.core.score import JudgeCall, JuryVotes, Scale, Score, Transcript, id_of, score_attributes
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.scope import scope
@@ -36,13 +36,13 @@ _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, s
 """Attributes that queries group by, in addition to the unit's model, because a query may see only the evaluation span."""
 
 EXPLANATION_MAX_CHARS = 2000
-"""Some backends cut or refuse long attributes. The counts behind a score come first, so they survive the cut."""
+"""Maximum length, because some backends cut or refuse long attributes. The counts behind a score come first, and stay."""
 _latest: list[tuple[SpanData | None, Context]] = [(None, Context())]
 """The span of the last context, without content; each sink of a unit needs the same context."""
 
 
 def span_context_of(span: SpanData) -> SpanContext:
-    """Return the identity of an ended span. Its own flags decide whether a span that refers to it is exported."""
+    """Return the identity of an ended span. The span's own flags decide whether a span that refers to it is exported."""
     return SpanContext(
         trace_id=span.trace_id,
         span_id=span.span_id,
@@ -62,7 +62,7 @@ def context_of(span: SpanData) -> Context:
 
 
 def span_context_above(unit: UnitKey) -> SpanContext:
-    """Return the identity of a unit's span from its ids only; it counts as sampled, and as one of another process."""
+    """Return the identity of a unit's span, from the ids only, as a sampled span of another process."""
     return SpanContext(*unit, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
@@ -71,19 +71,19 @@ def context_above(unit: UnitKey) -> Context:
     return set_span_in_context(NonRecordingSpan(span_context_above(unit)), Context())
 
 
-def annotation_attributes(label: Annotation) -> dict[str, Any]:
-    """Return the attributes that a label's span and its event share; None values are removed later."""
+def annotation_attributes(human_label: Annotation) -> dict[str, Any]:
+    """Return the attributes that a human label's span and its event share; None values are removed later."""
     return {
-        semconv.EVALUATION_NAME: label.name,
-        semconv.EVALUATION_SCORE_VALUE: label.quality,
-        semconv.EVALUATION_SCORE_LABEL: label.text,
-        semconv.EVALUATION_EXPLANATION: None if label.comment is None else _cut(label.comment),
-        semconv.EVALUATOR_ID: label.name,
+        semconv.EVALUATION_NAME: human_label.name,
+        semconv.EVALUATION_SCORE_VALUE: human_label.quality,
+        semconv.EVALUATION_SCORE_LABEL: human_label.text,
+        semconv.EVALUATION_EXPLANATION: None if human_label.comment is None else cut_text(human_label.comment),
+        semconv.EVALUATOR_ID: human_label.name,
         semconv.EVALUATOR_TYPE: "human",
-        semconv.ANNOTATOR: label.annotator,
-        semconv.FEEDBACK_KEY: label.key,
-        semconv.SCORE_ID: label.id,
-        semconv.SCORE_REVISION: label.revision,
+        semconv.ANNOTATOR: human_label.annotator,
+        semconv.FEEDBACK_KEY: human_label.key,
+        semconv.SCORE_ID: human_label.id,
+        semconv.SCORE_REVISION: human_label.revision,
     }
 
 
@@ -91,6 +91,8 @@ def unit_facts(unit: Unit, root: SpanData) -> dict[str, Any]:
     """Return the attributes by which backends group the scores of a unit, for evaluation spans and events."""
     facts = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
     target = facts.get(semconv.AGENT_NAME) or facts.get(semconv.WORKFLOW_NAME)
+    if unit.inner is not None:
+        facts |= unit.inner.attributes
     return facts | {semconv.EVALUATION_TARGET: target, semconv.SCORED_REQUEST_MODEL: unit.request_model}
 
 
@@ -99,7 +101,6 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
 
     The explanation, or the reason for an absent value, is included only with ``content``.
     """
-    text = score.explanation or score.reason  # either may quote content
     return {
         semconv.EVALUATION_NAME: score.metric,
         semconv.EVALUATOR_ID: score.metric,
@@ -107,10 +108,10 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.EVALUATOR_TYPE: evaluator_type(score),
         semconv.JUDGE_MODEL: judge_model_of(score),
         semconv.METRIC_KIND: score.kind,
-        semconv.METRIC_DIRECTION: score.direction,
-        semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
-        semconv.EVALUATION_SCORE_LABEL: score.label,
-        semconv.EVALUATION_EXPLANATION: _cut(text) if content and text is not None else None,
+        semconv.METRIC_DIRECTION: None if score.scale.categories else score.direction,
+        semconv.EVALUATION_SCORE_VALUE: score.number,
+        semconv.EVALUATION_SCORE_LABEL: score.exported_label,
+        semconv.EVALUATION_EXPLANATION: explanation_of(score) if content else None,
         semconv.EVALUATION_SOURCE: score.source,
         semconv.ERROR_TYPE: error_type_of(score),
         semconv.OUTCOME: None if score.value is not None else str(score.outcome),
@@ -119,9 +120,20 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
     }
 
 
+def explanation_of(score: Score) -> str | None:
+    """Return the explanation of a score, or the reason for an absent value; either may quote content. None without a text."""
+    text = score.explanation or score.reason
+    return None if text is None else cut_text(text)
+
+
 def evaluator_type(score: Score) -> str:
     """Return ``llm_judge`` if a model was called, otherwise ``deterministic``."""
     return "llm_judge" if score.judge_model or score.usage.calls else "deterministic"
+
+
+def annotator_kind(score: Score) -> str:
+    """Return OpenInference's kind of the annotator: ``LLM`` if a model was called, otherwise ``CODE``."""
+    return "LLM" if evaluator_type(score) == "llm_judge" else "CODE"
 
 
 def judge_model_of(score: Score) -> str | None:
@@ -134,7 +146,8 @@ def error_type_of(score: Score) -> str | None:
     return (score.error_type or str(score.outcome)) if score.outcome.failed else None
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return at most the first ``EXPLANATION_MAX_CHARS`` characters of a text."""
     if len(text) <= EXPLANATION_MAX_CHARS:
         return text
     return text[: EXPLANATION_MAX_CHARS - 1] + "…"
@@ -157,7 +170,7 @@ class EvaluationSpans:
     replica. Late scores arrive this way, and backends that cannot wait for a held root get scores only this way. A unit of an
     unsampled trace gets no such span, because its parent is not exported.
 
-    The span of a label is a child of the unit's span by its ids only. Its time is that of the label: the last label of a unit,
+    The span of a label is a child of the unit's span by its ids only. The time is that of the label: the last label of a unit,
     name and annotator is valid.
 
     Args:
@@ -187,7 +200,7 @@ class EvaluationSpans:
                 tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
 
     def label(self, label: Annotation) -> None:
-        """Write a span for a label; a label without a known unit gets none."""
+        """Write a span for a label; a label without a known unit gets no span."""
         if label.unit is None:
             return
         shared = annotation_attributes(label)
@@ -221,7 +234,7 @@ class EvaluationSpans:
         span.end(end_time=start_ns + _LASTS_NS)
 
     def shutdown(self) -> None:
-        """Do nothing: the tracer provider has the spans."""
+        """Do nothing, because the tracer provider has the spans."""
 
     def _start_and_end(
         self, tracer: Tracer, unit: Unit, score: Score, span_id: int, attributes: dict[str, Any]
@@ -243,9 +256,9 @@ class EvaluationSpans:
         span.end(end_time=root.end_ns)
 
     def _resource_of(self, attributes: Mapping[str, Any]) -> Any:
-        """Return the resource of a scored application. It is shared, because making it is half of a span's cost."""
-        known, resource = self._latest
-        if known is not attributes:
+        """Return the resource of a scored application. Spans share it, because making a resource is half of a span's cost."""
+        key, resource = self._latest
+        if key is not attributes:
             from spanscore.core.codecs.sdk import HashedResource
 
             resource = HashedResource(dict(attributes))
@@ -262,14 +275,13 @@ class EvaluationSpans:
             semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
             _NAME: score.metric,
             _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
-            _LABEL: score.label,
+            _LABEL: score.exported_label,
             _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
-            _ANNOTATOR: "LLM" if result[semconv.EVALUATOR_TYPE] == "llm_judge" else "CODE",
+            _ANNOTATOR: annotator_kind(score),
             _IDENTIFIER: score.evaluator_version or score.version,
             semconv.VERDICT: None if score.is_shadow else score.label,
             semconv.METRIC_VERSION: score.version,
-            semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
-            semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
+            **_scale_attributes(score.scale),
             semconv.QUALITY: None if score.quality is None else float(score.quality),
             semconv.SAMPLING_RULE: score.rule,
             semconv.JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
@@ -285,12 +297,21 @@ class EvaluationSpans:
                 semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
                 semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
                 semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
+                semconv.JUDGE_IMAGES_NOT_SHOWN: usage.images_not_shown or None,
                 semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
             }
         attributes |= _jury_attributes(score.jury)
         if session is not None:
             attributes |= {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
         return wire_values(attributes)
+
+
+def _scale_attributes(scale: Scale) -> dict[str, Any]:
+    return {
+        semconv.METRIC_RANGE: None if scale.range is None else [float(bound) for bound in scale.range],
+        semconv.METRIC_CATEGORIES: list(scale.categories) or None,
+        semconv.METRIC_PASS_AT: None if scale.range is None else float(scale.pass_at),
+    }
 
 
 def _jury_attributes(jury: JuryVotes | None) -> dict[str, Any]:
@@ -353,13 +374,13 @@ def _scope() -> Any:
 class JudgeSpans:
     """Writes one span per call of a judge through the application's own tracer provider, to debug an evaluator.
 
-    The calls of a score form a separate trace, with the score's id as trace id (``spanscore.score.id`` on the evaluation span).
-    Each span is linked to the evaluation span; as a child it would stretch the scored trace. A call is one request: each
-    attempt of a question has a span with its own time, error and cost. So the waits between attempts are visible, and the spans
-    of a trace add up to the evaluation span's figures.
+    The calls of a score form a separate trace, with the score's id as trace id (``spanscore.score.id`` on the evaluation
+    span). Each span is linked to the evaluation span; as a child it would stretch the scored trace. A call is one request:
+    each attempt of a question has a span with its own time, error and cost. So the waits between attempts are visible, and the
+    spans of a trace add up to the evaluation span's figures.
 
-    A unit of an unsampled trace gets no such spans; every call of other units gets one. The head sampler would decide at random
-    about the separate trace, although it has decided about the scored one.
+    A unit of an unsampled trace gets no such spans; every call of other units gets one. The head sampler would decide at
+    random about the separate trace, although it has decided about the scored trace.
 
     Args:
         providers: provides the tracer of the scope ``spanscore.judge``.
@@ -386,7 +407,7 @@ class JudgeSpans:
                 self._write(score, call, said, identity, target)
 
     def shutdown(self) -> None:
-        """Do nothing: the tracer provider has the spans."""
+        """Do nothing, because the tracer provider has the spans."""
 
     def _write(self, score: Score, call: JudgeCall, said: Transcript, identity: str, target: SpanContext) -> None:
         attributes = wire_values(_judge_call_attributes(score, call, said) | {semconv.SCORE_ID: identity})
@@ -445,6 +466,7 @@ def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> d
         semconv.JUDGE_STEP: call.step,
         semconv.JUDGE_CACHED_CALLS: int(call.cached),
         semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(call.input_truncated_ratio) or None,
+        semconv.JUDGE_IMAGES_NOT_SHOWN: call.images_not_shown or None,
         semconv.JUDGE_COST_USD: None if call.cost_usd is None else float(call.cost_usd),
         **_content(said),
     }

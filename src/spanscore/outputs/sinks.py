@@ -30,11 +30,11 @@ class CompositeSink:
         self._sinks[:0] = sinks
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Call every sink with the scores; an error of one does not stop the others.
+        """Call every sink with the scores; an error of one sink does not affect other sinks.
 
         Scores that another process has exported (``Score.sent``) go only to the sink of the sums (``takes_sent``).
         """
-        marked = _unwatched()
+        marked = _suppress_instrumentation()
         unsent = scores if not any(score.sent for score in scores) else [score for score in scores if not score.sent]
         for sink in self._sinks:
             taken = scores if getattr(sink, "takes_sent", False) else unsent
@@ -42,8 +42,8 @@ class CompositeSink:
                 _safely("publish scores through", sink, partial(sink.emit, unit, taken), marked)
 
     def label(self, label: Annotation) -> None:
-        """Call every sink that accepts labels; an error of one does not stop the others."""
-        marked = _unwatched()
+        """Call every sink that accepts labels; an error of one sink does not affect other sinks."""
+        marked = _suppress_instrumentation()
         for sink in self._sinks:
             if isinstance(sink, AnnotationSink):
                 _safely("publish a label through", sink, partial(sink.label, label), marked)
@@ -52,10 +52,10 @@ class CompositeSink:
         """Shut every sink down, once; later scores are dropped."""
         sinks, self._sinks = self._sinks, []
         for sink in sinks:
-            _safely("close", sink, sink.shutdown, _unwatched())
+            _safely("close", sink, sink.shutdown, _suppress_instrumentation())
 
 
-def _unwatched() -> Context:
+def _suppress_instrumentation() -> Context:
     """Return the caller's context with instrumentation suppressed."""
     return set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
 
@@ -74,5 +74,14 @@ _BUILT_IN = {
     "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",
     "event": "spanscore.outputs.score_events:EvaluationEvents",
     "instruments": "spanscore.outputs.score_events:Instruments",
+    "webhook": "spanscore.outputs.webhook:WebhookSink",
+    "phoenix": "spanscore.outputs.phoenix:PhoenixSink",
+    "langfuse": "spanscore.outputs.langfuse:LangfuseSink",
 }
-SINKS = Registry(kind="sink", protocol=Sink, outside="my_pkg.sinks:MySink", built_in=_BUILT_IN, offers=("content",))
+SINKS = Registry(
+    kind="sink",
+    protocol=Sink,
+    outside="my_pkg.sinks:MySink",
+    built_in=_BUILT_IN,
+    offers=("content", "open_outbox"),
+)

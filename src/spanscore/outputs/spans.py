@@ -1,4 +1,4 @@
-"""Our own spans: ids, scopes, head sampling, and spans whose start and end differ from the time at which they are made."""
+"""spanscore's own spans: ids, scopes, head sampling, and spans whose start and end differ from the time of their creation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from copy import copy
 from functools import cache
 from random import Random
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
@@ -32,9 +32,9 @@ from spanscore.core.threads import call_in_child
 # The SDK's generator uses the ``random`` module. Draws on another thread would shift the random numbers of an application
 # that seeded the module, and change its answers.
 
-_random = Random()
-_bits = _random.getrandbits
-call_in_child(_random, Random.seed)
+RANDOM: Final = Random()
+_bits = RANDOM.getrandbits
+call_in_child(RANDOM, Random.seed)
 
 
 class OwnIds:
@@ -49,12 +49,12 @@ class OwnIds:
         return _bits(128) or self.generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """Return True: the ids are random as in W3C Trace Context, level 2."""
+        """Return True, because the ids are random as in W3C Trace Context, level 2."""
         return True
 
 
 def ids_of(tracer: Any) -> Any:
-    """Return the id generator for a tracer's spans: one that the application chose, otherwise ours."""
+    """Return the id generator for a tracer's spans: that of the application, or spanscore's if the tracer has the default."""
     chosen = tracer.id_generator
     is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
     return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
@@ -67,7 +67,7 @@ class KnownDecision:
     """Predicts which spans a head sampler keeps, without calling it.
 
     Args:
-        sampler: sampler of the tracer; one that is not the SDK's must be called for every span.
+        sampler: sampler of the tracer; a sampler that is not the SDK's must be called for every span.
     """
 
     def __init__(self, sampler: Any) -> None:
@@ -228,7 +228,7 @@ def emit_finished(
 
 
 class Watchers:
-    """Whether a processor reads a tracer's spans before they end. Any thread."""
+    """Whether a processor reads a tracer's spans before they end. Thread-safe."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -238,7 +238,7 @@ class Watchers:
         self._watched = True
 
     def __bool__(self) -> bool:
-        """Return whether there is such a processor; also True if the tracer is unknown, disabled, or counts its spans."""
+        """Return whether there is such a processor. Also True if the tracer is unknown, is disabled, or counts its spans."""
         processors = getattr(self._tracer.span_processor, "_span_processors", None)
         if processors is not self._seen:  # a new tuple after an addition
             self._watched = self._counts or processors is None or any(map(_watches, processors))
@@ -270,7 +270,7 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     """Return attributes as the SDK would store them: within the provider's limits, lists as tuples."""
     most, longest = limits.max_span_attributes, limits.max_span_attribute_length
     if longest is None and (most is None or len(attributes) <= most):
-        if _PLAIN.issuperset(map(type, attributes.values())):  # most are
+        if _PLAIN.issuperset(map(type, attributes.values())):  # most spans have only plain values
             return attributes
         for name in [name for name, value in attributes.items() if type(value) not in _PLAIN]:
             value = attributes[name]
@@ -404,7 +404,7 @@ class PresetSpanFactory:
         return span
 
     def ids_of(self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None) -> SpanContext:
-        """Return the identity of a sampled span; ``above``: its parent, None = root."""
+        """Return the identity of a sampled span; ``above`` is the parent, or None for a root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
     def finish(

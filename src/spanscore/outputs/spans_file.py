@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 100_000_000
 """Limit in bytes of the file and its predecessor, which ends in ``.1``, together."""
-_MOST_WAITING: Final = 4_096
+MOST_WAITING: Final = 4_096
 _BATCH: Final = 512
 """Spans per line, at most."""
 
@@ -50,7 +50,7 @@ class SpansFileState:
 
 
 class SpansFile:
-    """Appends ended spans to a file, on a thread of its own. Any thread; never raises; only ``flush`` and ``finish`` block.
+    """Appends ended spans to a file, on a separate thread. Thread-safe; never raises; only ``flush`` and ``finish`` block.
 
     At most 4,096 spans wait. Further spans count as lost, like a batch that cannot be written.
 
@@ -92,7 +92,7 @@ class SpansFile:
         if context is None or not context.trace_flags.sampled:
             return
         with self._lock:
-            if self._over or len(self._waiting) >= _MOST_WAITING:
+            if self._over or len(self._waiting) >= MOST_WAITING:
                 self._lost += 1
                 return
             self._waiting.append(span)

@@ -1,0 +1,95 @@
+"""The sink ``phoenix``: scores and human labels become Phoenix's annotations, which Phoenix shows, filters and averages.
+
+Phoenix has one annotation per span, name and identifier. A repeated request, and a score that supersedes another, replace it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.config.sinks import PhoenixSettings
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
+from spanscore.outputs.http_sink import (
+    JSON_HEADERS,
+    Destination,
+    HttpRequest,
+    Message,
+    OpenOutbox,
+    exported_scores,
+    json_bytes,
+    message_id,
+    score_name,
+)
+from spanscore.outputs.score_spans import annotator_kind, explanation_of
+
+_URL: Final = "http://localhost:6006"
+_MOST: Final = 100
+# Asynchronous: a synchronous request is rejected as a whole if one span has not arrived yet.
+_PATH: Final = "/v1/span_annotations?sync=false"
+
+
+class PhoenixSink:
+    """Sends an annotation for each score with a value, and for each human label of a known unit.
+
+    Units of unsampled traces get none, because Phoenix has no span of them. A provisional score of a conversation gets none,
+    because Phoenix's averages would count the conversation twice.
+
+    Args:
+        open_outbox: returns the outbox of a destination.
+        content: whether explanations and comments, which quote prompts and answers, may be exported.
+        parameters: fields of ``PhoenixSettings``.
+
+    Raises:
+        ConfigurationError: a parameter is wrong.
+    """
+
+    def __init__(self, open_outbox: OpenOutbox, content: bool = False, **parameters: Any) -> None:
+        settings = PhoenixSettings(**parameters)
+        url = settings.url or os.environ.get("PHOENIX_BASE_URL") or _URL
+        self._api_key = settings.api_key or os.environ.get("PHOENIX_API_KEY")
+        self._content = content
+        destination = Destination(name="phoenix", url=f"{url.rstrip('/')}{_PATH}", request=self._request, most=_MOST)
+        self._outbox = open_outbox(destination)
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Put one message per score into the outbox."""
+        for score, identity in exported_scores(unit, scores):
+            explanation = explanation_of(score) if self._content else None
+            annotation = {
+                "span_id": f"{unit.key.span_id:016x}",
+                "name": score_name(score),
+                "annotator_kind": annotator_kind(score),
+                "result": {"score": score.number, "label": score.exported_label, "explanation": explanation},
+                "identifier": score.evaluator_version or score.version,
+            }
+            self._outbox.put(Message(identity, json_bytes(annotation)))
+
+    def label(self, label: Annotation) -> None:
+        """Put the message of a label into the outbox; a label without a known unit gets none."""
+        if label.unit is None:
+            return
+        annotation = {
+            "span_id": f"{label.unit.span_id:016x}",
+            "name": label.name,
+            "annotator_kind": semconv.ANNOTATOR_HUMAN,
+            "result": {
+                "score": label.quality,
+                "label": label.text,
+                "explanation": label.comment if self._content else None,
+            },
+            "identifier": label.annotator,
+        }
+        self._outbox.put(Message(message_id(label.id, label.revision), json_bytes(annotation)))
+
+    def shutdown(self) -> None:
+        """Do nothing, because the scorer closes the outbox."""
+
+    def _request(self, messages: Sequence[Message]) -> HttpRequest:
+        body = b'{"data":[' + b",".join(message.body for message in messages) + b"]}"
+        key = {} if self._api_key is None else {"authorization": f"Bearer {self._api_key}"}
+        return HttpRequest(body, {**JSON_HEADERS, **key})
