@@ -25,6 +25,8 @@ from panels import (
     number,
     outside,
     over_time,
+    rows,
+    shares,
     source,
     spread,
     stacked,
@@ -74,6 +76,7 @@ def one_metric() -> Dashboard:
     parts = {
         "Now": _now(),
         "Distribution": _distribution(),
+        "Categories": _categories(),
         "Where it differs": _differs(),
         "Two releases": two_releases(),
         "Traces": _traces(),
@@ -208,6 +211,28 @@ def _distribution() -> list[Any]:
             "Weight of the units that should have a score of the configured judge and have none, by outcome. The bounds above"
             " show how much they could change the mean.",
             over_time(q.counted(semconv.MISSING_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+        ),
+    ]
+
+
+def _categories() -> list[Any]:
+    all_time = q.category_shares(q.RANGE, by=ALL)
+    low, high = promql.interval(all_time)
+    of_word = f"{{{{{q.PASS}}}}}"
+    return [
+        shares(
+            "Shares of the categories",
+            "Share of units with each category, weighted, over the last *Window*. Empty: the metric has no categories. A band"
+            " that grows: users ask for other things, or the judge reads the categories another way (see *By evaluator"
+            " version*). To be told of it, write `alerts: {<metric>: {share_of: <category>, max: 0.1}}`.",
+            over_time(promql.mean(q.category_shares()), f"{of_word} {{{{{q.SERVICE}}}}}"),
+            width=16,
+        ),
+        rows(
+            "Share of each category",
+            "Weighted share over the selected time, with its 95 % interval. Far apart: few scores; take a longer time.",
+            [("share", promql.mean(all_time)), ("low", low), ("high", high)],
+            width=8,
         ),
     ]
 

@@ -269,7 +269,7 @@ def _judges() -> list[Any]:
         ),
         lines(
             "Declined by the judge",
-            "Share of the chosen units that the judge, or its provider's filter, declined. They are no random units: from some"
+            "Share of the sampled units that the judge, or its provider's filter, declined. They are no random units: from some"
             " per cent on, the mean is of the others. Take another judge, or a filter for this use.",
             over_time(promql.declined_share(q.MOVING, q.WHERE), q.NAMED),
             unit=SHARE,

@@ -96,6 +96,11 @@ def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
     return f"{passed} / {counted(semconv.WEIGHT, over, by=by)}"
 
 
+def category_shares(over: str = MOVING, *, by: Sequence[str] = EACH) -> promql.Sums:
+    """Return the sums of the share of each category of the chosen metrics."""
+    return promql.category_shares(over, WHERE, by)
+
+
 def recorded(name: str) -> str:
     """Return a recorded value of the chosen metrics, for the evaluator version that is written now."""
     return f"max by ({', '.join(EACH)}) ({name}{{{WHERE}}})"

@@ -94,9 +94,9 @@ def chart() -> dict[str, str]:
         },
         "serve": {"enabled": False, "replicas": 2, "storage": "2Gi", "configuration": _spanscore("serve.yaml")},
     }
-    told = "# Made by ../build.py; ../README.md describes each value.\n"
+    header = "# Made by ../build.py; ../README.md describes each value.\n"
     made = {"Chart.yaml": about, "values.yaml": values}
-    return files | {file: told + as_yaml(tree).partition("\n")[2] for file, tree in made.items()}
+    return files | {file: header + as_yaml(tree).partition("\n")[2] for file, tree in made.items()}
 
 
 def _template(file: str, part: str) -> str:

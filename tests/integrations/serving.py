@@ -60,7 +60,7 @@ class Served:
         return +found
 
     def eligible(self) -> int:
-        """Return how many units × metrics came to the door."""
+        """Return how many units × metrics arrived."""
         return self.total("spanscore_eligible_total")[""]
 
     def outcomes(self) -> Counter[str]:

@@ -29,7 +29,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.capture.otlp.told import logs, result
+from tests.capture.otlp.results import logs, result
 from tests.live import Failing, Grounded, model, rag
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
@@ -46,8 +46,9 @@ from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.records import record
-from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
+from spanscore.metrics import AspectCritic, BaseMetric, Category, Faithfulness, Finding
 from spanscore.outputs.aggregates import GaugeReading
+from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import ScriptedJudge
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
@@ -149,9 +150,9 @@ class Stage:
     zipkin: Zipkin
     scorer: OnlineScorer
 
-    def prometheus(self, door: str) -> Prometheus:
-        """Return the one of a door: ``written`` or ``scraped``."""
-        return {"written": self.written, "scraped": self.scraped}[door]
+    def prometheus(self, ingestion: str) -> Prometheus:
+        """Return the Prometheus with one kind of ingestion: ``written`` or ``scraped``."""
+        return {"written": self.written, "scraped": self.scraped}[ingestion]
 
 
 @contextmanager
@@ -176,9 +177,9 @@ def staged(
             compare=Compare(by="release"),
             collect=Collect(when=["polite=fail", "grounded<0.5"], out=folder / "cases.jsonl"),
         )
-        scorer._otlp_spans(Units())  # it has instruments of its own
-        scorer._line.telemetry.gauges.update(OF_A_WORKER)
-        scorer._line.points_beside = lambda: LAG
+        receivers_of(scorer).otlp_spans(Units())  # it has instruments of its own
+        pipeline_of(scorer).telemetry.gauges.update(OF_A_WORKER)
+        pipeline_of(scorer).points_beside = lambda: LAG
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
         config = scrape_config(scorer.serve_metrics(0))
@@ -256,6 +257,7 @@ def _metrics() -> list[BaseMetric]:
         Failing(ValueError("broken"), "broken"),
         Priced(),
         Referenced(),
+        Category("lexical", name="intent", categories={"refund": "Money back.", "other": "Anything else."}),
         AspectCritic("lexical", name="capitals", definition="A city is told.", applies_when="it asks for a capital"),
         AspectCritic(
             judge(Moody(), max_attempts=2, cache="memory"), name="polite", definition="Is the response polite?"
@@ -306,10 +308,10 @@ def _play(scorer: OnlineScorer) -> None:
     )
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
     rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
-    told = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
-    external = scorer._otlp_spans(Units()).external
+    body = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
+    external = receivers_of(scorer).otlp_spans(Units()).external
     assert external is not None
-    external.read_logs(results_in_logs(told))
+    external.read_logs(results_in_logs(body))
     scorer.flush(10)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import time_ns
 from types import ModuleType
@@ -17,6 +18,7 @@ from tests.outputs.builders import END_NS, failed, score, unit
 from tests.servers.server import free_port, poll
 
 from spanscore import semconv
+from spanscore.core.span import InnerGroup
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_events import EvaluationEvents
 
@@ -44,7 +46,9 @@ def test_the_event_of_a_score_has_every_field(collector: ModuleType, tmp_path: P
     with collector.running(tmp_path, config):
         loggers = LoggerProvider(shutdown_on_exit=False)
         loggers.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"http://127.0.0.1:{http}/v1/logs")))
-        EvaluationEvents(Providers(logger_provider=loggers), content=True).emit(unit(**of_unit), [judged, failed()])
+        EvaluationEvents(Providers(logger_provider=loggers), content=True).emit(
+            replace(unit(**of_unit), inner=InnerGroup("tool", "search")), [judged, failed()]
+        )
         loggers.shutdown()
         records: list[Any] = poll(lambda: _records(written), deadline_s=20, what="two log records in the file")
 

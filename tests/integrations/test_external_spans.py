@@ -70,9 +70,9 @@ def _ids(found: list[list[dict[str, Any]]]) -> set[str]:
 
 @pytest.mark.parametrize("way", OTHERS)
 def test_phoenix_finds_the_failing_span_and_has_each_once(exported: Any, phoenix: Phoenix, way: str) -> None:
-    told = exported(way)
-    [failed] = told["failed"]
-    ids = told["spans"][failed]
+    result = exported(way)
+    [failed] = result["failed"]
+    ids = result["spans"][failed]
 
     stored = [span["context"]["span_id"] for span in phoenix.spans(failed, lambda spans: len(spans) >= len(ids))]
     found = {span["spanId"] for span in phoenix.filtered(FAILING)}

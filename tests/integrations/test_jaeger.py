@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.live import QUESTION, Failing, Grounded, Held, rag
 from tests.servers.jaeger import Jaeger, Traces
 
-from spanscore import OnlineScorer, SingleTurnSample
-from spanscore.config import Outputs
+from spanscore import OnlineScorer, SingleTurnSample, metric
+from spanscore.config import Outputs, Units
 
 pytestmark = pytest.mark.server
 
@@ -48,6 +48,12 @@ def _agent() -> Any:
     call = {"name": "tide", "args": {"port": "Brest"}, "id": "1"}
     said = iter([AIMessage("", tool_calls=[call]), AIMessage("High.")])
     return create_agent(Pilot(messages=said), [tide], name="pilot")
+
+
+@metric
+def found_paris(sample: Any) -> bool:
+    """Whether an answer, or the question of a retriever, is about France."""
+    return sample.response is not None or "France" in sample.user_input
 
 
 def _breaks(_: str) -> str:
@@ -107,3 +113,29 @@ def test_every_kind_of_score_is_among_what_jaeger_was_sent(jaeger: Jaeger, trace
     assert evaluations.keys() >= {f"evaluation {name}" for name in ("grounded", "failing", "undefined", "late")}
     assert evaluations["evaluation late"] == 4  # units with contexts: the chain and the samples
     assert len(jaeger.search(SERVICE, {"spanscore.status": "pending"})) == 3  # two of them are in one request
+
+
+def test_jaeger_finds_a_retriever_span_by_its_own_verdict(jaeger: Jaeger) -> None:
+    service = f"{SERVICE}-inner"
+    provider = TracerProvider(resource=Resource({"service.name": service}), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(jaeger.traces_endpoint)))
+    units = Units(also=[{"kind": "retriever", "metrics": ["found_paris"]}])
+    with OnlineScorer([found_paris], tracer_provider=provider, units=units) as scorer:
+        for question in (QUESTION, "Where is Rome?"):
+            rag().invoke(question, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(10)
+    provider.shutdown()
+
+    everything = jaeger.search(service, {}, lambda traces: len(traces) == 2)
+    tags = {"gen_ai.operation.name": "retrieval", "spanscore.verdict": "fail"}
+    (trace,) = jaeger.search(service, tags, lambda traces: len(traces) == 1)
+
+    (root,) = [span for span in trace["spans"] if not span["references"]]
+    assert _tag(root, "spanscore.verdict") == "pass"
+    (retriever,) = [span for span in trace["spans"] if span["operationName"].startswith("retrieval")]
+    assert _tag(retriever, "spanscore.evaluation.source") == "inner"
+    assert [span["warnings"] for span in _spans(everything) if span["warnings"]] == []
+
+
+def _tag(span: dict[str, Any], key: str) -> Any:
+    return next((tag["value"] for tag in span["tags"] if tag["key"] == key), None)

@@ -87,9 +87,9 @@ def test_a_field_that_is_in_no_schema_is_refused(kubernetes: ModuleType, kind: s
     wrong = deepcopy(of_kind(kind, file))
     wrong["spec"] = {**wrong["spec"], "spanscored": True}
 
-    (told,) = kubernetes.refused([wrong])
+    (message,) = kubernetes.refused([wrong])
 
-    assert "spanscored" in told
+    assert "spanscored" in message
 
 
 def test_what_is_committed_is_what_is_made(tmp_path: Path) -> None:
@@ -216,8 +216,8 @@ def test_each_scaler_is_for_the_worker_and_asks_of_its_group_and_topic() -> None
     scaled = [of_kind(kind)["spec"]["scaleTargetRef"]["name"] for kind in ("ScaledObject", "HorizontalPodAutoscaler")]
 
     assert scaled == [of_kind("Deployment", WORKER)["metadata"]["name"]] * 2
-    told = {key: asked["metadata"][key] for key in ("bootstrapServers", "topic", "consumerGroup")}
-    assert told == {"bootstrapServers": ",".join(kafka.brokers), "topic": kafka.topic, "consumerGroup": kafka.group}
+    values = {key: asked["metadata"][key] for key in ("bootstrapServers", "topic", "consumerGroup")}
+    assert values == {"bootstrapServers": ",".join(kafka.brokers), "topic": kafka.topic, "consumerGroup": kafka.group}
 
 
 def test_the_collector_sends_to_each_pod_of_serve_by_its_name() -> None:

@@ -35,12 +35,12 @@ VARIABLES = {
     "$before": "1.4",
     "$after": "1.5",
 }
-DOORS = ("written", "scraped")
+INGESTIONS = ("written", "scraped")
 METRIC = {
     "spanscore-overview": ".*",
     "spanscore-operators": ".*",
-    "spanscore-metric": "priced|capitals",
-}  # one has a known cost, one has a condition
+    "spanscore-metric": "priced|capitals|intent",
+}  # one has a known cost, one has a condition, one has categories
 WITHOUT_DATA = {
     name: reason
     for line in Path(__file__).with_name("promql_without_data.txt").read_text(encoding="utf-8").splitlines()
@@ -98,14 +98,14 @@ ASKED = _of_dashboards() + [one for one in _of_rules() if not one.alert]
 ALERTS = [one for one in _of_rules() if one.alert] + _of_grafana()
 
 
-def _values(stage: Stage, door: str, expression: str) -> list[float]:
-    return [float(found["value"][1]) for found in stage.prometheus(door).query(expression)]
+def _values(stage: Stage, ingestion: str, expression: str) -> list[float]:
+    return [float(found["value"][1]) for found in stage.prometheus(ingestion).query(expression)]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("ingestion", INGESTIONS)
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
-def test_every_expression_returns_data(stage: Stage, asked: Asked, door: str) -> None:
-    values = [value for value in _values(stage, door, asked.expression) if not math.isnan(value)]
+def test_every_expression_returns_data(stage: Stage, asked: Asked, ingestion: str) -> None:
+    values = [value for value in _values(stage, ingestion, asked.expression) if not math.isnan(value)]
 
     if asked.where in WITHOUT_DATA:
         assert not values, f"it has data now: take it out of promql_without_data.txt ({WITHOUT_DATA[asked.where]})"
@@ -113,28 +113,28 @@ def test_every_expression_returns_data(stage: Stage, asked: Asked, door: str) ->
         assert values, asked.expression
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("ingestion", INGESTIONS)
 @pytest.mark.parametrize("asked", ALERTS, ids=lambda asked: asked.where)
-def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, door: str) -> None:
+def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, ingestion: str) -> None:
     named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - LABELS
 
-    stage.prometheus(door).query(asked.expression)  # raises if Prometheus rejects it
+    stage.prometheus(ingestion).query(asked.expression)  # raises if Prometheus rejects it
 
     named -= {where.rpartition("/")[2] for where in WITHOUT_DATA}  # a rule records it on an error only
-    assert [name for name in named if not _values(stage, door, f"count({name})")] == []
+    assert [name for name in named if not _values(stage, ingestion, f"count({name})")] == []
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_the_service_is_the_job_at_either_door(stage: Stage, door: str) -> None:
-    found = stage.prometheus(door).query("count by (job) ({__name__=~'spanscore_.+'})")
+@pytest.mark.parametrize("ingestion", INGESTIONS)
+def test_the_service_is_the_job_with_either_ingestion(stage: Stage, ingestion: str) -> None:
+    found = stage.prometheus(ingestion).query("count by (job) ({__name__=~'spanscore_.+'})")
 
     assert [one["metric"] for one in found] == [{"job": SERVICE}]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("ingestion", INGESTIONS)
 @pytest.mark.parametrize("expression", expressions("prometheus"))
-def test_every_expression_of_the_readme_returns_data(stage: Stage, expression: str, door: str) -> None:
-    assert [value for value in _values(stage, door, expression) if not math.isnan(value)]
+def test_every_expression_of_the_readme_returns_data(stage: Stage, expression: str, ingestion: str) -> None:
+    assert [value for value in _values(stage, ingestion, expression) if not math.isnan(value)]
 
 
 def test_every_exception_names_an_expression_and_gives_a_reason() -> None:

@@ -59,9 +59,9 @@ def test_what_a_judge_was_asked_leads_to_the_evaluation_and_back(stage: Stage) -
     assert any("llm.input_messages.1.message.content" in span["attributes"] for span in messages)
 
 
-@pytest.mark.parametrize("door", ["written", "scraped"])
-def test_an_exemplar_leads_to_the_trace_with_its_score(stage: Stage, door: str) -> None:
-    series = stage.prometheus(door).exemplars('spanscore_quality_bucket{gen_ai_evaluation_name="harmless"}')
+@pytest.mark.parametrize("ingestion", ["written", "scraped"])
+def test_an_exemplar_leads_to_the_trace_with_its_score(stage: Stage, ingestion: str) -> None:
+    series = stage.prometheus(ingestion).exemplars('spanscore_quality_bucket{gen_ai_evaluation_name="harmless"}')
     shown = series[0]["exemplars"][0]
 
     spans = stage.phoenix.spans(shown["labels"]["trace_id"])

@@ -15,7 +15,7 @@ def test_false_alarms_stay_within_their_budget_and_use_half_of_it(law: Law, base
 
 
 @pytest.mark.parametrize(("per_minute", "drop", "most"), [(30.0, 0.1, 23), (30.0, 0.3, 5), (300.0, 0.3, 3)])
-def test_a_drop_is_told_within_minutes(per_minute: float, drop: float, most: float) -> None:
+def test_a_drop_is_reported_within_minutes(per_minute: float, drop: float, most: float) -> None:
     delays = dropping(PASS_FAIL, drop, per_minute, lasts=60, after=0, runs=50).delays()
 
     assert np.median(delays) <= most

@@ -30,12 +30,12 @@ PROBABILITIES, OF_TRAFFIC, TIMES = (0.1, 0.3, 1.0), (0.7, 0.2, 0.1), (0.8, 1.2, 
 
 
 def sampled(share: float, seed: int, units: int = 2_000) -> list[tuple[bool, float]]:
-    """Return whether it applies, and the probability, of those units of some traffic that the dice took."""
-    dice = np.random.default_rng(seed)
-    rule = dice.choice(3, units, p=OF_TRAFFIC)
-    applies = dice.random(units) < share * np.array(TIMES)[rule]
+    """Return whether it applies, and the probability, of those units of some traffic that the sampler took."""
+    rng = np.random.default_rng(seed)
+    rule = rng.choice(3, units, p=OF_TRAFFIC)
+    applies = rng.random(units) < share * np.array(TIMES)[rule]
     probability = np.array(PROBABILITIES)[rule]
-    taken = dice.random(units) < probability
+    taken = rng.random(units) < probability
     return [(bool(y), float(p)) for y, p in zip(applies[taken], probability[taken], strict=True)]
 
 
@@ -70,13 +70,13 @@ def test_the_sums_of_a_scorer_say_what_the_units_say() -> None:
     assert applied_so_far("other", telemetry.sums, lost) is None
 
 
-def test_it_is_told_with_what_it_lacks() -> None:
+def test_it_is_reported_with_what_it_lacks() -> None:
     decided = [(n < 12, 0.5) for n in range(100)]
 
     assert str(applicability(decided)) == "applies to 12 % of traffic, 5–19 %"
     assert str(applicability([(False, 0.5)] * 400)) == "applies to 0.0 % of traffic, 0.0–0.7 %"
     of_part = str(applicability(decided, [0.5] * 25))
-    assert of_part == "applies to 12 % of traffic, 4–38 % (undecided for 20 % of the chosen units)"
+    assert of_part == "applies to 12 % of traffic, 4–38 % (undecided for 20 % of the sampled units)"
     assert applicability([], [0.5]) is None
 
 

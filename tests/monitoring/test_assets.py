@@ -18,7 +18,7 @@ def test_a_wheel_has_them_where_they_are_looked_for() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
 
     assert build["force-include"] == {"integrations": "spanscore/integrations"}
-    assert assets._PLACES[0] == Path(assets.__file__).parents[1] / "integrations"
+    assert assets.PLACES[0] == Path(assets.__file__).parents[1] / "integrations"
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:

@@ -21,6 +21,7 @@ from spanscore.monitoring.baselines import baseline_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.hour_of_week import DAYS, LearnedBaseline, Profile, profiles_text, read_profile
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
+from spanscore.monitoring.watched_means import watched_means
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,11 @@ def promtool_passes(prometheus: ModuleType, folder: Path, alerts: dict[str, Aler
     files = rule_files(alerts, METRICS, shared)
     for path in (RULES, RULES_TEST):
         (folder / path).parent.mkdir(exist_ok=True)
-    told = read_yaml(files[RULES_TEST])
-    told["tests"] = [one for one in told["tests"] if "at this time" in one["name"]]
-    assert len(told["tests"]) == 2 * len(alerts)
+    result = read_yaml(files[RULES_TEST])
+    result["tests"] = [one for one in result["tests"] if "at this time" in one["name"]]
+    assert len(result["tests"]) == 2 * len(alerts)
     (folder / RULES).write_text(needed_for({"SpanscoreQualityDrop"}, files[RULES]))
-    (folder / RULES_TEST).write_text(yaml.safe_dump(told))
+    (folder / RULES_TEST).write_text(yaml.safe_dump(result))
     (folder / "all.yml").write_text(files[RULES])
     assert "duplicate" not in prometheus.promtool("check", "rules", folder / "all.yml")
     prometheus.promtool("test", "rules", folder / RULES_TEST)
@@ -142,16 +143,16 @@ def test_a_baseline_that_is_none_is_refused_with_what_can_be(given: Any, words: 
 def test_a_file_that_is_no_baseline_is_refused_with_its_key(tmp_path: Path, tree: Any, words: str) -> None:
     alert = by_hour(tmp_path, tree)
 
-    with pytest.raises(ConfigurationError, match=words) as told:
+    with pytest.raises(ConfigurationError, match=words) as raised:
         baseline_of("faithfulness", alert)
-    assert str(told.value).startswith("alerts.faithfulness.baseline.hour_of_week: ")
+    assert str(raised.value).startswith("alerts.faithfulness.baseline.hour_of_week: ")
 
 
 def test_an_offset_that_overlaps_the_longest_window_is_refused() -> None:
     shared = Monitoring(windows=["1h", "2d"])
 
     with pytest.raises(ConfigurationError, match=r"baseline.offset: 1 d is shorter than the window of 2 d"):
-        plans_of({"harmless": AlertSettings(baseline={"offset": "1d"})}, METRICS, shared)
+        plans_of(watched_means({"harmless": AlertSettings(baseline={"offset": "1d"})}, METRICS), shared)
 
 
 def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:

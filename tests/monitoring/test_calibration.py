@@ -63,9 +63,9 @@ def test_kappa_and_its_interval_are_those_of_other_libraries() -> None:
 
 
 def test_sensitivity_specificity_and_j_are_shares_of_the_human_classes() -> None:
-    told = CALIBRATION.sensitivity.value, CALIBRATION.specificity.value, CALIBRATION.informedness.value
+    result = CALIBRATION.sensitivity.value, CALIBRATION.specificity.value, CALIBRATION.informedness.value
 
-    assert told == pytest.approx((150 / 162, 29 / 38, 150 / 162 + 29 / 38 - 1))
+    assert result == pytest.approx((150 / 162, 29 / 38, 150 / 162 + 29 / 38 - 1))
     assert CALIBRATION.informedness.low > 0.5
 
 
@@ -101,7 +101,7 @@ def test_a_wider_sample_of_the_window_makes_the_interval_wider() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "expected"),
     [
         ({(True, True): 96, (False, False): 4}, "humans passed 96 and failed 4"),
         ({(True, True): 3, (False, False): 40}, "humans passed 3 and failed 40"),
@@ -111,9 +111,9 @@ def test_a_wider_sample_of_the_window_makes_the_interval_wider() -> None:
     ],
 )
 def test_labels_that_say_too_little_are_refused_with_the_counts(
-    counts: dict[tuple[bool, bool], int], told: str
+    counts: dict[tuple[bool, bool], int], expected: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=expected):
         Calibration.of(pairs(counts))
 
 
@@ -130,8 +130,8 @@ def test_labels_of_which_some_have_a_probability_are_refused() -> None:
 @pytest.mark.parametrize("by_verdict", [False, True])
 @pytest.mark.parametrize("true", [0.85, 0.95])
 def test_intervals_hold_the_truth_as_often_as_they_say(true: float, by_verdict: bool) -> None:
-    dice = random.Random(7)
-    held = [one for _ in range(150) if (one := _simulated(dice, true, by_verdict=by_verdict)) is not None]
+    rng = random.Random(7)
+    held = [one for _ in range(150) if (one := _simulated(rng, true, by_verdict=by_verdict)) is not None]
 
     for name in ("corrected", "fresh"):
         covered = sum(one[name].low <= true <= one[name].high for one in held) / len(held)
@@ -149,13 +149,13 @@ def test_fresh_labels_of_all_that_failed_are_no_surer_of_what_passed() -> None:
     assert (fresh.high - fresh.low) / 2 >= 0.4 * of_passed
 
 
-def _simulated(dice: random.Random, true: float, *, by_verdict: bool) -> dict[str, Estimated] | None:
+def _simulated(rng: random.Random, true: float, *, by_verdict: bool) -> dict[str, Estimated] | None:
     """Return the estimates of 200 labels among 2,000 judged units, of a judge that is right in 90 and 80 % of the cases."""
-    units = [(human := dice.random() < true, dice.random() < (0.9 if human else 0.2)) for _ in range(2_000)]
+    units = [(human := rng.random() < true, rng.random() < (0.9 if human else 0.2)) for _ in range(2_000)]
     raw = moments([(float(judge), 1.0) for _, judge in units])
     share = {verdict: min(1.0, 100 / sum(judge is verdict for _, judge in units)) for verdict in (True, False)}
     taken = [(unit, share[unit[1]] if by_verdict else 0.1) for unit in units]
-    drawn = [AnnotatedPair(*unit, probability) for unit, probability in taken if dice.random() < probability]
+    drawn = [AnnotatedPair(*unit, probability) for unit, probability in taken if rng.random() < probability]
     try:
         found = Calibration.of(drawn)
     except ConfigurationError:

@@ -34,7 +34,7 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("{", "not valid JSON"),
         ("[]", "it must contain metric, evaluator version, assumed_random and labels"),
@@ -47,10 +47,10 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
         (SAVED.text.replace('"n": 9', '"n": 4'), "humans passed 34 and failed 4"),
     ],
 )
-def test_what_is_no_calibration_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_calibration_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "c.json").write_text(text)
 
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=expected):
         read_calibration(tmp_path / "c.json")
 
 
@@ -62,6 +62,6 @@ def test_two_files_of_one_metric_are_refused(tmp_path: Path) -> None:
         calibrations_of([one, other])
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"calibration .*c\.json cannot be read: No such file"):
         read_calibration(tmp_path / "c.json")

@@ -43,10 +43,10 @@ def shared(tmp_path: Path) -> Monitoring:
 
 @pytest.mark.server
 def test_python_and_promql_say_the_same(prometheus: ModuleType, tmp_path: Path) -> None:
-    told = Telemetry(None, FixedCounts())
+    telemetry = Telemetry(None, FixedCounts())
     for quality, probability in SCORES:
-        told.record(None, score(value=quality, probability=probability, metric="polite"))
-    backfill.write(prometheus, tmp_path, backfill.read({"a": told}, (semconv.SCORED, *MOMENTS)))
+        telemetry.record(None, score(value=quality, probability=probability, metric="polite"))
+    backfill.write(prometheus, tmp_path, backfill.read({"a": telemetry}, (semconv.SCORED, *MOMENTS)))
     every, passed = (promql.increases("1h", f'{promql.METRIC}="polite"{more}') for more in ("", f",{PASSED}"))
     share = f"({rules.smoothed_share(passed, every)})"
     ends = rules.corrected_ends(CALIBRATION, share, rules.smoothed_variance(passed, every, share))

@@ -12,6 +12,7 @@ import pytest
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.drops import DropPlan, SmallestDrop, plans_of, smallest_drop
+from spanscore.monitoring.watched_means import watched_means
 
 HOUR_S, DAY_S = 3_600, 86_400
 HOURS = (1, 6, 24)
@@ -22,17 +23,17 @@ BASELINE, SEEDS = 0.85, 300
 def planned() -> DropPlan:
     alert = AlertSettings(baseline=BASELINE, min_drop=0.1)
     shared = Monitoring(windows=[hours * HOUR_S for hours in HOURS])
-    return plans_of({"exact_match": alert}, [ExactMatch()], shared)[0]
+    return plans_of(watched_means({"exact_match": alert}, [ExactMatch()]), shared)[0]
 
 
 def seen(scores: Sequence[float], within_s: float) -> SmallestDrop:
     return smallest_drop(planned(), scores=scores, within_s=within_s)
 
 
-def alarms(plan: DropPlan, *, scores: int, drop: float, hours: int, dice: random.Random) -> bool:
+def alarms(plan: DropPlan, *, scores: int, drop: float, hours: int, rng: random.Random) -> bool:
     """Whether some window alarms at the end of one of these hours since a drop; a day of good ones lies before it."""
     good, bad = ([mean] * length for mean, length in ((BASELINE, max(HOURS)), (BASELINE - drop, hours)))
-    counts = [dice.gauss(mean * scores, sqrt(mean * (1 - mean) * scores)) for mean in [*good, *bad]]
+    counts = [rng.gauss(mean * scores, sqrt(mean * (1 - mean) * scores)) for mean in [*good, *bad]]
     sums = [0.0, *accumulate(counts)]
     return any(_alarms(plan, sums, end, scores) for end in range(max(HOURS) + 1, len(sums)))
 
@@ -48,13 +49,13 @@ def _alarms(plan: DropPlan, sums: Sequence[float], end: int, scores: int) -> boo
 
 
 @pytest.mark.parametrize(("scores", "hours"), [(1_000, 1), (200, 1), (200, 24), (20, 24), (20, 14 * 24), (5, 14 * 24)])
-def test_the_drop_that_is_told_alarms_half_of_the_time(scores: int, hours: int) -> None:
-    dice, told = random.Random(7), seen([scores], hours * HOUR_S).at_best
-    assert told is not None
+def test_the_drop_that_is_reported_alarms_half_of_the_time(scores: int, hours: int) -> None:
+    rng, result = random.Random(7), seen([scores], hours * HOUR_S).at_best
+    assert result is not None
 
     share, of_less = (
-        sum(alarms(planned(), scores=scores, drop=drop, hours=hours, dice=dice) for _ in range(SEEDS)) / SEEDS
-        for drop in (told, 0.7 * told)
+        sum(alarms(planned(), scores=scores, drop=drop, hours=hours, rng=rng) for _ in range(SEEDS)) / SEEDS
+        for drop in (result, 0.7 * result)
     )
 
     assert of_less < 0.5 < share + 0.1, (
@@ -64,9 +65,9 @@ def test_the_drop_that_is_told_alarms_half_of_the_time(scores: int, hours: int) 
 
 
 def test_fewer_scores_than_a_window_needs_see_nothing() -> None:
-    told = seen([1.2], 14 * DAY_S)  # 29 in the longest window
+    drop = seen([1.2], 14 * DAY_S)  # 29 in the longest window
 
-    assert told == SmallestDrop(within_s=14 * DAY_S, at_best=None, at_worst=None)
+    assert drop == SmallestDrop(within_s=14 * DAY_S, at_best=None, at_worst=None)
 
 
 def test_no_drop_is_larger_than_the_baseline() -> None:
@@ -87,7 +88,7 @@ def test_where_all_hours_are_alike_it_is_all_one_when_a_drop_begins() -> None:
 
 
 def test_a_drop_in_a_quiet_hour_waits_for_a_busy_one() -> None:
-    told = seen([0] * 12 + [500] * 12, 6 * HOUR_S)
+    drop = seen([0] * 12 + [500] * 12, 6 * HOUR_S)
 
-    assert told.at_best == pytest.approx(seen([500], 6 * HOUR_S).at_best)
-    assert told.at_worst is None
+    assert drop.at_best == pytest.approx(seen([500], 6 * HOUR_S).at_best)
+    assert drop.at_worst is None

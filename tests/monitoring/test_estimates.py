@@ -141,28 +141,28 @@ def test_the_interval_of_other_scores_covers_the_mean(law: str, size: int) -> No
 
 @pytest.mark.parametrize("mean_of_rest", [0.2, 0.9])
 def test_bounds_hold_the_truth_where_bad_answers_fail_more_often(mean_of_rest: float) -> None:
-    dice = np.random.default_rng(17)
+    rng = np.random.default_rng(17)
 
-    held = [_bounds_hold(dice, mean_of_rest) for _ in range(200)]
+    held = [_bounds_hold(rng, mean_of_rest) for _ in range(200)]
 
     assert np.mean(held) >= 0.95
 
 
-def _bounds_hold(dice: np.random.Generator, mean_of_bad: float) -> bool:
+def _bounds_hold(rng: np.random.Generator, mean_of_bad: float) -> bool:
     """A day of 4,000 units, a fifth of them bad: the judge fails on all of these, or on a few that all count as worst."""
-    bad = dice.random(4_000) < 0.2
-    y = np.where(bad, dice.random(4_000) < mean_of_bad, dice.random(4_000) < 0.95).astype(float)
-    p = np.where(dice.random(4_000) < 0.3, 0.5, 0.05)
-    taken = dice.random(4_000) < p
-    fails = np.where(y == 0.0, dice.random(4_000) < 0.98, dice.random(4_000) < 0.01)
+    bad = rng.random(4_000) < 0.2
+    y = np.where(bad, rng.random(4_000) < mean_of_bad, rng.random(4_000) < 0.95).astype(float)
+    p = np.where(rng.random(4_000) < 0.3, 0.5, 0.05)
+    taken = rng.random(4_000) < p
+    fails = np.where(y == 0.0, rng.random(4_000) < 0.98, rng.random(4_000) < 0.01)
     scored, lost = taken & ~fails, taken & fails
     bounds = missing_bounds(moments(zip(y[scored], p[scored], strict=True), lost=p[lost]))
     return bool(bounds.low <= 0.2 * mean_of_bad + 0.8 * 0.95 <= bounds.high)
 
 
 def test_bounds_hold_the_truth_where_bursts_are_worse_and_find_no_room() -> None:
-    dice = np.random.default_rng(18)
-    days = [_day_of_bursts(dice) for _ in range(200)]
+    rng = np.random.default_rng(18)
+    days = [_day_of_bursts(rng) for _ in range(200)]
 
     held, misled = ([low <= truth <= high for truth, (low, high) in pairs] for pairs in zip(*days, strict=True))
 
@@ -170,13 +170,13 @@ def test_bounds_hold_the_truth_where_bursts_are_worse_and_find_no_room() -> None
     assert np.mean(misled) == 0.0  # the mean of the scores alone, which are of quiet minutes
 
 
-def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], tuple[float, Interval]]:
+def _day_of_bursts(rng: np.random.Generator) -> tuple[tuple[float, Interval], tuple[float, Interval]]:
     """Every tenth of 300 minutes has ten times the traffic, and worse answers; half are sampled, 20 of which find room."""
     burst = np.arange(300) % 10 == 0
-    units = dice.poisson(np.where(burst, 100, 10))
-    chosen = dice.binomial(units, 0.5)
+    units = rng.poisson(np.where(burst, 100, 10))
+    chosen = rng.binomial(units, 0.5)
     scored = np.minimum(chosen, 20)
-    passed = dice.binomial(scored, np.where(burst, 0.4, 0.9))
+    passed = rng.binomial(scored, np.where(burst, 0.4, 0.9))
     scores = [(1.0, 0.5)] * int(passed.sum()) + [(0.0, 0.5)] * int((scored - passed).sum())
     sums = moments(scores, lost=[0.5] * int((chosen - scored).sum()))
     truth = float((units * np.where(burst, 0.4, 0.9)).sum() / units.sum())
@@ -185,13 +185,13 @@ def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], t
 
 def test_oversampled_failures_do_not_pull_the_weighted_mean_down() -> None:
     """Fast answers pass at 0.9 and are scored at 5 %, slow ones at 0.5 and 50 %: the plain mean would be 0.70."""
-    dice = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     means, covered = [], []
     for _ in range(300):
-        slow = dice.random(8_000) < 0.1
-        y = dice.random(8_000) < np.where(slow, 0.5, 0.9)
+        slow = rng.random(8_000) < 0.1
+        y = rng.random(8_000) < np.where(slow, 0.5, 0.9)
         p = np.where(slow, 0.5, 0.05)
-        taken = dice.random(8_000) < p
+        taken = rng.random(8_000) < p
         total = moments([(float(one), float(at)) for one, at in zip(y[taken], p[taken], strict=True)])
         means.append(mean(total))
         covered.append(abs(mean(total) - 0.86) < 1.96 * standard_error(total))

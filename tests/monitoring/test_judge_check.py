@@ -15,6 +15,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
+from spanscore.monitoring.watched_means import watched_means
 
 DROPS = {"faithfulness": AlertSettings(baseline=0.85, min_drop=0.1)}
 JUDGE_CHECK = JudgeCheck(golden_set="labelled.jsonl", metrics=["faithfulness", "tone"])
@@ -33,9 +34,9 @@ def described(file: str) -> list[str]:
 
 
 def test_drops_and_canaries_share_the_false_alarms() -> None:
-    plans = judge_check_plans(JUDGE_CHECK, DROPS, METRICS, Monitoring())
-    (drop,) = plans_of(DROPS, METRICS, Monitoring(), plans)
-    (alone,) = plans_of(DROPS, METRICS, Monitoring())
+    plans = judge_check_plans(JUDGE_CHECK, watched_means(DROPS, METRICS), Monitoring())
+    (drop,) = plans_of(watched_means(DROPS, METRICS), Monitoring(), plans)
+    (alone,) = plans_of(watched_means(DROPS, METRICS), Monitoring())
 
     shares = 5 + 2  # windows of a drop, and the judges of two metrics
     runs = 30 * 4
@@ -46,7 +47,7 @@ def test_drops_and_canaries_share_the_false_alarms() -> None:
 def test_where_runs_are_rare_a_change_is_still_no_coin_toss() -> None:
     rare = JudgeCheck(golden_set="labelled.jsonl", every="30d", metrics=["tone"])
 
-    assert judge_check_plans(rare, {}, METRICS, Monitoring())[0].below == 0.05
+    assert judge_check_plans(rare, watched_means({}, METRICS), Monitoring())[0].below == 0.05
 
 
 def test_without_a_judge_check_nothing_is_said_of_one() -> None:
@@ -94,7 +95,7 @@ def test_a_drop_says_whether_the_judge_has_changed(prometheus: ModuleType, tmp_p
     tests["tests"] = [drop]
     folder = write(tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)})
 
-    with pytest.raises(ValueError, match="SpanscoreQualityDrop") as told:
+    with pytest.raises(ValueError, match="SpanscoreQualityDrop") as raised:
         prometheus.promtool("test", "rules", folder / RULES_TEST)
 
-    assert said in str(told.value)
+    assert said in str(raised.value)

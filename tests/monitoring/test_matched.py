@@ -43,8 +43,8 @@ def test_hours_without_scores_of_either_release_are_left_out() -> None:
 
 
 def test_scores_that_repeat_each_other_within_a_quarter_of_an_hour_count_as_one() -> None:
-    dice = Random(3)
-    a, b = ({block: passing(float(dice.random() < share), 10) for block in range(400)} for share in (0.8, 0.6))
+    rng = Random(3)
+    a, b = ({block: passing(float(rng.random() < share), 10) for block in range(400)} for share in (0.8, 0.6))
 
     sums = matched(a, b)
 

@@ -67,14 +67,14 @@ def test_health_and_readiness_stand_beside_the_metrics() -> None:
         assert scorer.metrics_endpoint is not None
         up = [ask(port, path)[0].status for path in ("/healthz", "/readyz", "/readyz?x=1")]
         scorer.metrics_endpoint.unready = lambda: "draining"
-        response, told = ask(port, "/readyz")
+        response, result = ask(port, "/readyz")
 
         assert up == [200, 200, 200]
-        assert (response.status, told) == (503, "draining\n")
+        assert (response.status, result) == (503, "draining\n")
         assert ask(port, "/healthz")[0].status == 200
 
 
-def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_told() -> None:
+def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_reported() -> None:
     with serving() as (scorer, _, port):
         assert scorer.metrics_endpoint is not None
         before = ask(port, "/explain/7")[0].status
@@ -85,7 +85,7 @@ def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_to
         asked = [ask(port, path) for path in ("/status", "/explain/7", f"/explain/{7:032x}?x=1", "/other")]
 
     assert before == 404
-    assert [(response.status, told) for response, told in asked[:3]] == [
+    assert [(response.status, rows) for response, rows in asked[:3]] == [
         (200, "all is well\n"),
         (400, "'7' is not a trace id; allowed are 32 hex digits, or the number\n"),
         (200, "[]\n"),
@@ -294,7 +294,7 @@ def test_a_file_may_ask_for_it(tmp_path: Any) -> None:
 def test_a_forked_child_keeps_no_port_and_may_serve_on_its_own() -> None:
     with serving() as (scorer, _, port):
         run(scorer)
-        told, tell = os.pipe()
+        result, tell = os.pipe()
         go, wait = os.pipe()
         child = os.fork()
         if child == 0:
@@ -308,7 +308,7 @@ def test_a_forked_child_keeps_no_port_and_may_serve_on_its_own() -> None:
             finally:
                 os._exit(0)
         os.close(tell)  # a failing child ends the read
-        own, _, words = os.read(told, 200).decode().partition(" ")
+        own, _, words = os.read(result, 200).decode().partition(" ")
         assert sum(one.value for one in samples(port)["spanscore_scored_total"]) == 1
         scorer.shutdown(2)
 

@@ -69,12 +69,12 @@ def test_of_an_unchanged_judge_p_is_below_a_rate_at_most_so_often(rate: float) -
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])
 def test_false_alarms_of_a_noisy_judge_are_as_rare_as_stated(noise: float) -> None:
     """Runs of 60 labels every 6 h for 30 days against one first run, of a judge that answers otherwise by chance."""
-    dice, months, share = np.random.default_rng(7), 150, 1 / 12
+    rng, months, share = np.random.default_rng(7), 150, 1 / 12
     rate = 6 / 24 / 30 * share
     human = np.arange(60) % 5 > 0
     alarms = 0
     for _ in range(months):
-        answers = human ^ (dice.random((121, 60)) < noise)
+        answers = human ^ (rng.random((121, 60)) < noise)
         right = answers == human
         alarms += sum(_p(answers[0], answers[run], right[0], right[run]) < rate for run in range(1, 121))
 
@@ -103,13 +103,13 @@ def test_a_change_is_seen_as_often_as_the_page_says(labels: str, differs: str, s
 
 def _seen_within_a_day(labels: int, noise: float, turned: float) -> float:
     """Share of changes, from pass to fail, that one of four runs detects; with one drop alert of five windows."""
-    dice, changes, rate = np.random.default_rng(3), 150, 6 / 24 / 30 / 6
+    rng, changes, rate = np.random.default_rng(3), 150, 6 / 24 / 30 / 6
     human = np.arange(labels) % 5 > 0
     seen = 0
     for _ in range(changes):
-        first = human ^ (dice.random(labels) < noise)
-        changed = human & ~(dice.random(labels) < turned / 0.8)
-        runs = changed ^ (dice.random((4, labels)) < noise)
+        first = human ^ (rng.random(labels) < noise)
+        changed = human & ~(rng.random(labels) < turned / 0.8)
+        runs = changed ^ (rng.random((4, labels)) < noise)
         seen += min(_p(first, run, first == human, run == human) for run in runs) < rate
     return seen / changes
 

@@ -13,7 +13,7 @@ from tests.outputs.builders import score, unit
 from tests.outputs.memory import FixedCounts
 
 from spanscore import semconv
-from spanscore.core.score import Outcome
+from spanscore.core.score import Outcome, categorical
 from spanscore.monitoring import estimates, promql
 from spanscore.monitoring import promql as names
 from spanscore.monitoring.releases import (
@@ -37,8 +37,19 @@ pytestmark = pytest.mark.server
 
 
 def scores() -> list[tuple[float, float]]:
-    dice = np.random.default_rng(5)
-    return [(float(y), float(p)) for y, p in zip(dice.beta(8, 2, 400), dice.choice([0.05, 0.2, 1.0], 400), strict=True)]
+    rng = np.random.default_rng(5)
+    return [(float(y), float(p)) for y, p in zip(rng.beta(8, 2, 400), rng.choice([0.05, 0.2, 1.0], 400), strict=True)]
+
+
+INTENT = categorical("intent", ["refund", "order", "other"])
+
+
+def words() -> list[tuple[str, float]]:
+    dice = np.random.default_rng(7)
+    drawn = zip(
+        dice.choice(["refund", "order", "other"], 300, p=[0.1, 0.6, 0.3]), dice.choice([0.05, 1.0], 300), strict=True
+    )
+    return [(str(word), float(p)) for word, p in drawn]
 
 
 EVERY = estimates.moments(scores(), lost=[p for lost in LOST.values() for p in lost])
@@ -50,6 +61,8 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     replicas = {name: Telemetry(None, FixedCounts()) for name in ("a", "b")}
     for n, (y, p) in enumerate(scores()):
         replicas["ab"[n % 2]].record(None, score(value=y, probability=p, metric="polite"))
+    for n, (word, p) in enumerate(words()):
+        replicas["ab"[n % 2]].record(None, score(value=word, scale=INTENT, probability=p, metric="intent"))
     of = {promql.METRIC: "polite", "instance": "a", "job": "bot"}
     grown = backfill.read(replicas, SUMS)
     for instrument, power in ((semconv.MISSING_WEIGHT, 1), (semconv.MISSING_WEIGHT2, 2)):
@@ -65,7 +78,7 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def delegated() -> dict[str, list[tuple[dict[str, str], float]]]:
-    """An application that had 100 units and kept none of the 30 that the dice took, and the worker that scored these."""
+    """An application that had 100 units and kept none of the 30 that the sampler took, and the worker that scored these."""
 
     def ended(instance: str, outcome: Outcome) -> dict[str, str]:
         return {**of, "instance": instance, names.label(semconv.OUTCOME): outcome}
@@ -95,6 +108,18 @@ LIVE = promql.increases("1h", 'gen_ai_evaluation_name="polite"')
 def test_the_sums_of_all_replicas_and_labels_arrive(server: Any) -> None:
     assert value(server, LIVE(semconv.SCORED)) == pytest.approx(400, rel=1e-9)
     assert value(server, LIVE(semconv.WEIGHT2_QUALITY2)) == pytest.approx(EVERY.w2y2, rel=1e-9)
+
+
+@pytest.mark.parametrize("word", INTENT.categories)
+def test_the_share_of_a_category_and_its_interval_are_those_of_the_estimates(server: Any, word: str) -> None:
+    sums = promql.category_shares("1h", 'gen_ai_evaluation_name="intent"')
+
+    def of_word(expression: str) -> float:
+        (found,) = [one for one in server.query(expression, at=backfill.END) if one["metric"][promql.CATEGORY] == word]
+        return float(found["value"][1])
+
+    expected = estimates.category_shares(words(), INTENT.categories)[word]
+    assert [of_word(promql.mean(sums)), *map(of_word, promql.interval(sums))] == pytest.approx(list(expected), rel=1e-6)
 
 
 @pytest.mark.parametrize("estimate", ["mean", "standard_error", "n_eff"])
@@ -151,8 +176,8 @@ def releases(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     replicas = {value: Telemetry(None, FixedCounts(), compared=ComparedValues("service.version")) for value in sides}
     for n, (y, p) in enumerate(every):
         release = "1.4" if n < 250 else "1.5"
-        told = score(value=y if n < 250 else y * y, probability=p, metric="polite")
-        replicas[release].record(unit(resource={"service.version": release}), told)
+        result = score(value=y if n < 250 else y * y, probability=p, metric="polite")
+        replicas[release].record(unit(resource={"service.version": release}), result)
     grown = backfill.read(replicas, SUMS)
     for instrument, field in ((semconv.COMPARED_MISSING_WEIGHT, "lost"), (semconv.COMPARED_MISSING_WEIGHT2, "lost2")):
         grown[names.series(instrument)] = [

@@ -31,7 +31,7 @@ def comparison(
     )
 
 
-def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> None:
+def test_a_release_that_is_worse_is_reported_with_by_how_much_and_from_what() -> None:
     found = comparison(blocks(0.9, 412), blocks(0.7, 398))
 
     assert found.verdict is ReleaseVerdict.WORSE
@@ -87,10 +87,10 @@ def test_a_release_without_traffic_takes_no_time_that_is_known() -> None:
     assert (few.not_before_s, many.seconds_left) == (None, None)
 
 
-def test_lost_units_of_either_side_are_told_with_what_they_might_change() -> None:
+def test_lost_units_of_either_side_are_reported_with_what_they_might_change() -> None:
     found = comparison(blocks(0.9, 400), blocks(0.6, 400, lost=100))
 
-    assert "0.0% and 20.0% of the chosen units have no score: for any scores of these units, the difference is" in str(
+    assert "0.0% and 20.0% of the sampled units have no score: for any scores of these units, the difference is" in str(
         found
     )
     assert found.lost is not None

@@ -21,6 +21,7 @@ from spanscore.monitoring import estimates as budget
 from spanscore.monitoring.alert import OF_METRIC
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, alerts_of, links_of, rule_files
+from spanscore.monitoring.watched_means import watched_means
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 
@@ -85,13 +86,15 @@ def test_z_is_of_how_often_a_sliding_window_begins_to_alarm() -> None:
 def test_a_window_needs_30_scores_unless_the_settings_name_another_number() -> None:
     alerts = {**ALERTS, "noise": AlertSettings(baseline=0.4, min_scores=7)}
 
-    assert [plan.least for plan in plans_of(alerts, METRICS, QUICK)] == [30, 30, 7]  # faithfulness, harmless, noise
+    plans = plans_of(watched_means(alerts, METRICS), QUICK)
+
+    assert [plan.least for plan in plans] == [30, 30, 7]  # faithfulness, harmless, noise
 
 
 def test_metrics_and_segments_share_the_budget() -> None:
     one, two = {"harmless": ALERTS["harmless"]}, {name: ALERTS[name] for name in ("harmless", "faithfulness")}
-    (alone,) = plans_of(one, METRICS, Monitoring())
-    both = plans_of(two, METRICS, Monitoring(dimensions={"user_tier": ["gold"]}))
+    (alone,) = plans_of(watched_means(one, METRICS), Monitoring())
+    both = plans_of(watched_means(two, METRICS), Monitoring(dimensions={"user_tier": ["gold"]}))
 
     assert alone.windows[3_600] == pytest.approx(4.08, abs=0.01)
     assert [plan.windows[3_600] for plan in both] == [pytest.approx(4.4, abs=0.01)] * 2  # four streams
@@ -99,7 +102,7 @@ def test_metrics_and_segments_share_the_budget() -> None:
 
 def test_services_that_are_listed_share_the_budget() -> None:
     one = {"harmless": ALERTS["harmless"]}
-    (of_ten,) = plans_of(one, METRICS, Monitoring(services=[f"bot-{number}" for number in range(10)]))
+    (of_ten,) = plans_of(watched_means(one, METRICS), Monitoring(services=[f"bot-{number}" for number in range(10)]))
 
     assert of_ten.windows[3_600] == pytest.approx(4.61, abs=0.01)  # as of 50 windows of one service
 
@@ -140,7 +143,7 @@ def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, gen
 
     links = {
         one.labels["metric"]: links_of(one, shared)
-        for one in alerts_of(plans_of(ALERTS, METRICS, shared), ALERTS, METRICS, shared)
+        for one in alerts_of(plans_of(watched_means(ALERTS, METRICS), shared), watched_means(ALERTS, METRICS), shared)
     }
 
     assert links["all"] == {"dashboard_url": general}
@@ -184,7 +187,7 @@ def test_the_alert_on_a_condition_is_there_if_a_metric_has_one() -> None:
 def test_a_drop_is_one_alert_without_a_window() -> None:
     (drop,) = [one for one in alerts_in(made()) if one["alert"] == "SpanscoreQualityDrop"]
 
-    assert drop["expr"] == "min without (window) (spanscore:drop)"
+    assert drop["expr"] == 'min without (window) (spanscore:drop{gen_ai_evaluation_name!~".+=.+"})'
     assert drop["labels"].keys() == {"severity", "metric"}
 
 
@@ -218,7 +221,7 @@ def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words
         made(alerts=alerts)
 
 
-def test_segments_that_cannot_all_be_told_apart_are_refused() -> None:
+def test_segments_that_cannot_all_be_distinguished_are_refused() -> None:
     shared = Monitoring(dimensions={"user": [f"user-{number}" for number in range(800)]})
 
     with pytest.raises(ConfigurationError, match=r"801 of user \(other included\) make .* 1,500 fit"):
@@ -279,15 +282,15 @@ def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: Module
     ]  # so that promtool prints its actual values
     folder = write(tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)})
 
-    with pytest.raises(ValueError, match="got") as told:
+    with pytest.raises(ValueError, match="got") as raised:
         prometheus.promtool("test", "rules", folder / RULES_TEST)
 
     text = (
         "Quality of faithfulness for user_tier=gold fell from 0.85 (its baseline) to 0.725, since 1969-12-31 23:59 UTC, over "
         "20s 1m (service bot; 21000 scores). Check first for a release at that time."
     )
-    assert text in str(told.value)
-    assert 'trace_url=\\"http://jaeger/search?tags=faithfulness' in str(told.value).replace('"', '\\"')
+    assert text in str(raised.value)
+    assert 'trace_url=\\"http://jaeger/search?tags=faithfulness' in str(raised.value).replace('"', '\\"')
 
 
 @pytest.mark.server

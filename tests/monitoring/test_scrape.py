@@ -10,8 +10,11 @@ import pytest
 from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 from tests.servers.server import free_port, poll
 
-from spanscore import OnlineScorer
-from spanscore.config import Monitoring
+from spanscore import OnlineScorer, metric
+from spanscore.config import Monitoring, Units
+from spanscore.config.monitoring import AlertSettings
+from spanscore.config.units import InnerUnit
+from spanscore.monitoring.rules import RULES, rule_files
 
 SCRAPE = """
 global: {{scrape_interval: 1s}}
@@ -74,6 +77,28 @@ def test_a_scrape_and_remote_write_give_the_same_names_and_labels(
 
     assert by_scrape == by_write
     assert "spanscore_capture_units_total" in {dict(one)["__name__"] for one in by_scrape}
+
+
+def test_an_alert_on_inner_units_fires_on_them_alone(prometheus: ModuleType, tmp_path: Path) -> None:
+    @metric
+    def answered(sample: Any) -> bool:
+        return sample.response is not None  # true for the chain, false for its retriever
+
+    low = AlertSettings(threshold=0.5, min_scores=5)
+    also = [InnerUnit(kind="retriever", alerts={"answered": low})]
+    rules = rule_files({"answered": low}, [answered], Monitoring(interval=1, windows=[20]), also=also)[RULES]
+    with a_line(answered, units=Units(also=also)) as (scorer, _):
+        config = SCRAPE.format(port=scorer.serve_metrics(0))
+        with prometheus.running(tmp_path, config, {"rules.yml": rules}) as server:
+
+            def firing() -> list[dict[str, str]]:
+                run(scorer)
+                every = [alert["labels"] for alert in server.alerts() if alert["state"] == "firing"]
+                return [labels for labels in every if labels["alertname"] == "SpanscoreQualityBelowThreshold"]
+
+            alerts = poll(firing, deadline_s=60, what="the alert")
+
+    assert [alert["metric"] for alert in alerts] == ["answered (retriever)"]
 
 
 def series(server: Any, job: str) -> set[tuple[tuple[str, str], ...]]:

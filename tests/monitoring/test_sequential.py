@@ -17,7 +17,7 @@ from spanscore.monitoring.releases import (
     MatchedSums,
     at_every_look,
     at_one_look,
-    bounds_of_lost,
+    bounds_with_unscored,
     matched,
     seconds_until,
 )
@@ -45,7 +45,7 @@ def shares(draw: Callable[[int], simulated.Day]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", [name for name in simulated.WORLDS if name != simulated.BEYOND])
-def test_equal_releases_are_told_apart_in_at_most_one_of_twenty_days_in_each_world(name: str) -> None:
+def test_equal_releases_are_distinguished_in_at_most_one_of_twenty_days_in_each_world(name: str) -> None:
     assert shares(partial(simulated.world, of=simulated.WORLDS[name]))[0] <= MOST
 
 
@@ -59,7 +59,7 @@ def test_equal_releases_are_told_apart_in_at_most_one_of_twenty_days_in_each_wor
         ("rollout", "rules", "continuous .85", 0.2),
     ],
 )
-def test_equal_releases_are_told_apart_in_at_most_one_of_twenty_days(
+def test_equal_releases_are_distinguished_in_at_most_one_of_twenty_days(
     law: str, split: str, weighting: str, per_minute: float
 ) -> None:
     draw = partial(simulated.day, law=law, weighting=weighting, split=split, per_minute=per_minute)
@@ -122,11 +122,11 @@ def test_the_interval_of_one_look_is_narrower_and_that_of_both_means() -> None:
 
 
 def test_the_interval_of_one_look_holds_in_95_of_100() -> None:
-    dice = Random(8)
+    rng = Random(8)
     held = 0
     for _ in range(600):
         a, b = (
-            moments([(float(dice.random() < share), 1.0) for _ in range(n)]) for share, n in ((0.95, 60), (0.9, 200))
+            moments([(float(rng.random() < share), 1.0) for _ in range(n)]) for share, n in ((0.95, 60), (0.9, 200))
         )
         found = at_one_look(a, b)
         held += found.low <= -0.05 <= found.high
@@ -136,11 +136,11 @@ def test_the_interval_of_one_look_holds_in_95_of_100() -> None:
 
 def test_lost_units_widen_the_interval_by_what_they_might_have_scored() -> None:
     a, b = blocks(0.9, 1_000, lost=100), blocks(0.9, 1_000, lost=300)
-    every, bounds = at_every_look(matched(a, b)), bounds_of_lost(a, b)
+    every, bounds = at_every_look(matched(a, b)), bounds_with_unscored(a, b)
 
     assert bounds.low < every.low - 0.9 * 300 / 1_300 < every.high + 0.05 < bounds.high
     a, b = blocks(0.9, 1_000), blocks(0.8, 1_000)
-    assert bounds_of_lost(a, b) == at_every_look(matched(a, b))[1:]
+    assert bounds_with_unscored(a, b) == at_every_look(matched(a, b))[1:]
 
 
 def test_the_time_that_it_takes_is_that_after_which_it_holds() -> None:

@@ -34,8 +34,8 @@ class Metric:
 
 
 def counter(name: str, values: str, **labels: str) -> dict[str, str]:
-    told = ",".join(f'{key}="{value}"' for key, value in {"gen_ai_evaluation_name": "faithfulness", **labels}.items())
-    return {"series": f"{name}{{{told}}}", "values": values}
+    text = ",".join(f'{key}="{value}"' for key, value in {"gen_ai_evaluation_name": "faithfulness", **labels}.items())
+    return {"series": f"{name}{{{text}}}", "values": values}
 
 
 def growing(hours: float, per_hour: float = 60, start: float = 0) -> str:
@@ -62,9 +62,9 @@ def check(
         {
             "expr": f"count by (job, instance) ({fires})",
             "eval_time": f"{round(hours * 3_600)}s",
-            "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in told],
+            "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in result],
         }
-        for hours, told in expected.items()
+        for hours, result in expected.items()
     ]
     test = {"interval": f"{STEP_S}s", "input_series": series, "promql_expr_test": asked}
     tree = {"rule_files": ["r.yml"], "evaluation_interval": f"{STEP_S}s", "tests": [test]}
@@ -72,14 +72,14 @@ def check(
     assert "SUCCESS" in prometheus.promtool("test", "rules", folder / "t.yml")
 
 
-def test_a_service_that_dies_beside_another_is_told_within_the_hour_and_for_as_long_as_it_is_dead(
+def test_a_service_that_dies_beside_another_is_reported_within_the_hour_and_for_as_long_as_it_is_dead(
     prometheus: ModuleType, tmp_path: Path
 ) -> None:
     lives = counter(SCORES, growing(130), job="lives")
     dies = counter(SCORES, f"{growing(30)} stale", job="dies")
 
-    told = dict.fromkeys([31, 40, 54, 78, 102, 129], silent("dies"))
-    check(prometheus, tmp_path, [lives, dies], {30: [], 30.4: [], **told})
+    result = dict.fromkeys([31, 40, 54, 78, 102, 129], silent("dies"))
+    check(prometheus, tmp_path, [lives, dies], {30: [], 30.4: [], **result})
 
 
 def test_a_replica_is_silent_only_while_it_is_there_and_its_service_scores(
@@ -90,8 +90,8 @@ def test_a_replica_is_silent_only_while_it_is_there_and_its_service_scores(
     series += [counter(name, f"{growing(10)} stale", **gone) for name in (SCORES, ALIVE)]
     series += [counter(SCORES, f"{growing(20)} 1200x{20 * HOUR}", **stuck), counter(ALIVE, growing(30), **stuck)]
 
-    told = silent("bot", instance="stuck")
-    check(prometheus, tmp_path, series, {12: [], 20: [], 21.2: told, 29.8: told, 31: [], 39: []})
+    result = silent("bot", instance="stuck")
+    check(prometheus, tmp_path, series, {12: [], 20: [], 21.2: result, 29.8: result, 31: [], 39: []})
 
 
 def test_a_replica_to_which_nothing_comes_or_which_hands_it_over_is_not_silent(
@@ -119,7 +119,7 @@ def test_what_ends_before_it_is_handed_over_is_no_silence_where_nothing_is_score
     check(prometheus, tmp_path, series, {5: silent("worker")}, why='reason="unscored"')
 
 
-def test_replicas_that_end_with_their_service_are_told_once(prometheus: ModuleType, tmp_path: Path) -> None:
+def test_replicas_that_end_with_their_service_are_reported_once(prometheus: ModuleType, tmp_path: Path) -> None:
     stuck = [
         counter(
             name, f"{growing(20)} 1200x{10 * HOUR}" if name == SCORES else growing(30), job="bot", instance=instance

@@ -48,7 +48,7 @@ def files_of(metrics: list[Metric], **shared: object) -> dict[str, str]:
     return rule_files(alerts, metrics, Monitoring(interval=1, windows=[20], no_scores_after=30, **shared))  # type: ignore[arg-type]
 
 
-def told(
+def alert_texts(
     prometheus: ModuleType,
     folder: Path,
     files: Mapping[str, str],
@@ -69,8 +69,8 @@ def told(
 
 
 @pytest.mark.server
-def test_a_mean_is_told_on_the_scale_of_its_metric_too(prometheus: ModuleType, tmp_path: Path) -> None:
-    said = " ".join(told(prometheus, tmp_path, files_of([HEDGING, TONE, STARS, PASSED])))
+def test_a_mean_is_reported_on_the_scale_of_its_metric_too(prometheus: ModuleType, tmp_path: Path) -> None:
+    said = " ".join(alert_texts(prometheus, tmp_path, files_of([HEDGING, TONE, STARS, PASSED])))
 
     drop = "fell from 0.9 (its baseline) to 0.775, since 1969-12-31 23:59 UTC, over 20s (service bot; 20000 scores)."
     assert f"Quality of hedging (lower is better; raw mean 0.22) {drop}" in said
@@ -90,7 +90,7 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
     for case in tests["tests"]:
         case["input_series"].append(lost)
 
-    said = " ".join(told(prometheus, tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)}))
+    said = " ".join(alert_texts(prometheus, tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)}))
 
     assert "for a release at that time. At worst 0.62, if all units without a score failed. At most" in said
 
@@ -108,7 +108,7 @@ def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["unscored", "queue_full"])
-def test_units_are_told_as_whole_numbers(reason: str) -> None:
+def test_units_are_reported_as_whole_numbers(reason: str) -> None:
     rules = read_yaml(files_of([PASSED])[RULES])["groups"][0]["rules"]
 
     (text,) = [
@@ -121,8 +121,10 @@ def test_units_are_told_as_whole_numbers(reason: str) -> None:
 
 
 @pytest.mark.server
-def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_path: Path) -> None:
-    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewEvaluatorVersion", "another judge is announced")
+def test_another_judge_is_reported_with_both_names(prometheus: ModuleType, tmp_path: Path) -> None:
+    said = alert_texts(
+        prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewEvaluatorVersion", "another judge is announced"
+    )
 
     assert "info" in said
     (text,) = [one for one in said if one.startswith("passed has")]
@@ -136,7 +138,7 @@ def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_pat
 
 @pytest.mark.server
 def test_a_link_leads_to_metric_service_and_time(prometheus: ModuleType, tmp_path: Path) -> None:
-    said = told(prometheus, tmp_path, files_of([Metric("tone & all", PASSED.scale)]))
+    said = alert_texts(prometheus, tmp_path, files_of([Metric("tone & all", PASSED.scale)]))
 
     link = "http://localhost:3000/d/spanscore-metric?var-metric=tone+%26+all&var-service=bot&from=-3619000&to=now"
     assert (
@@ -145,13 +147,13 @@ def test_a_link_leads_to_metric_service_and_time(prometheus: ModuleType, tmp_pat
 
 
 @pytest.mark.server
-def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
+def test_names_and_segments_with_signs_of_templates_are_reported_as_they_are(
     prometheus: ModuleType, tmp_path: Path
 ) -> None:
     name = " ".join(HOSTILE)
     files = files_of([Metric(name, BINARY)], dimensions={"tier": HOSTILE})
 
-    said = told(prometheus, tmp_path, files)
+    said = alert_texts(prometheus, tmp_path, files)
 
     for value in HOSTILE:
         assert f"Quality of {name} for tier={value} fell from 0.9 (its baseline) to 0.775" in " ".join(said)

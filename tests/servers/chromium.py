@@ -30,7 +30,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
 )  # fmt: skip
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39, "1": 49, "2": 50, "n": 78, "s": 83, "u": 85}
 
 
 @dataclass(slots=True)

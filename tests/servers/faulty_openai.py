@@ -82,7 +82,7 @@ class FaultyOpenAI:
         self.inflight = self.most_inflight = 0
         self._answer, self._keep_bodies, self._random = answer, keep_bodies, Random(seed)
         self._began_s = monotonic()
-        self._door = _Door(limits or Limits())
+        self._limiter = _Limiter(limits or Limits())
         self._writers: set[asyncio.StreamWriter] = set()
         self._listener: asyncio.Server | None = None
         # Holds the port while the server does not listen, so that no other process gets it and no client connects to itself.
@@ -117,7 +117,7 @@ class FaultyOpenAI:
 
     def limit(self, limits: Limits) -> None:
         """Allow this from now on."""
-        self._door = _Door(limits)
+        self._limiter = _Limiter(limits)
 
     def refuse(self) -> None:
         """Close all connections, and stop listening."""
@@ -174,8 +174,8 @@ class FaultyOpenAI:
         if self._keep_bodies:
             self.requests.append(asking)
         with _Counted(self, asked):
-            async with self._door.admitted(exchange.reply["usage"]["total_tokens"]) as refused:
-                exchange.told = self._door.told()
+            async with self._limiter.admitted(exchange.reply["usage"]["total_tokens"]) as refused:
+                exchange.limit_headers = self._limiter.limit_headers()
                 await self._play(exchange, refused)
         return exchange.keeps_alive
 
@@ -224,7 +224,7 @@ class _Counted:
         self.asked.ended_s = self.server.now_s()
 
 
-class _Door:
+class _Limiter:
     """Applies the limits: it admits, queues or rejects requests."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
@@ -251,10 +251,10 @@ class _Door:
         finally:
             self._inside -= 1
 
-    def told(self) -> dict[str, str]:
+    def limit_headers(self) -> dict[str, str]:
         if not self._limits.tells:
             return {}
-        return {**self._requests.told("requests"), **self._tokens.told("tokens")}
+        return {**self._requests.limit_headers("requests"), **self._tokens.limit_headers("tokens")}
 
     def _refuses(self, tokens: int) -> bool:
         places = None if self._limits.queue else self._limits.places
@@ -281,7 +281,7 @@ class _Bucket:
     def take(self, amount: float) -> None:
         self._left = self._now() - amount
 
-    def told(self, what: str) -> dict[str, str]:
+    def limit_headers(self, what: str) -> dict[str, str]:
         """Return it as OpenAI's headers."""
         if self._per_s is None:
             return {}

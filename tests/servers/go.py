@@ -39,8 +39,8 @@ def module(name: str) -> Path:
     """Return the folder with the files of a module, ``path@version``; downloaded if it is missing."""
     asked = ["go", "mod", "download", "-json", name]
     environment = {**os.environ, "GOPROXY": _proxy(), "GOFLAGS": "-mod=mod"}
-    told = subprocess.run(asked, capture_output=True, check=True, text=True, env=environment, cwd="/").stdout
-    return Path(json.loads(told)["Dir"])
+    completed = subprocess.run(asked, capture_output=True, check=True, text=True, env=environment, cwd="/").stdout
+    return Path(json.loads(completed)["Dir"])
 
 
 def _proxy() -> str:

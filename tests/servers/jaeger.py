@@ -130,8 +130,8 @@ def running(folder: Path) -> Iterator[Jaeger]:
 
 def _write_module(work: Path, environment: Mapping[str, str]) -> None:
     asked = ["go", "mod", "download", "-json", f"{MODULE}@{MODULE_VERSION}"]
-    told = subprocess.run(asked, cwd=work, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    source = Path(json.loads(told.stdout)["Dir"])
+    completed = subprocess.run(asked, cwd=work, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    source = Path(json.loads(completed.stdout)["Dir"])
     theirs = (source / "go.mod").read_text(encoding="utf-8").split("\n", maxsplit=1)[1]
     ours = f"module spanscore.test/jaeger\n\nrequire {MODULE} {MODULE_VERSION}\n{theirs}"
     (work / "go.mod").write_text(ours, encoding="utf-8")

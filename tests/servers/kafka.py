@@ -43,8 +43,8 @@ class Kafka:
         self.with_password = f"127.0.0.1:{with_password}"
         self._folder = folder
         self._properties = folder / "server.properties"
-        told = {**_properties(folder, plain, with_password, controller), **properties}
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in told.items()), encoding="utf-8")
+        result = {**_properties(folder, plain, with_password, controller), **properties}
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in result.items()), encoding="utf-8")
         formatted = ["kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER, "-c", str(self._properties)]
         subprocess.run(_java(*formatted), cwd=folder, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         self._server: Server | None = None
@@ -80,8 +80,8 @@ class Kafka:
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
 
-        told = {name.replace("_", "."): value for name, value in configuration.items()}
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=told)
+        values = {name.replace("_", "."): value for name, value in configuration.items()}
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=values)
         admin = self._admin()  # its open requests end with it
         for created in admin.create_topics([wanted]).values():
             try:

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -57,10 +58,12 @@ class OpenAIServer(LoopbackServer):
 
     Attributes:
         requests: every request body, in order of arrival.
+        headers: the headers of every request, in the same order.
     """
 
     def __init__(self, answer: Answer, *, keep_alive: bool = True) -> None:
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[Message] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,6 +72,7 @@ class OpenAIServer(LoopbackServer):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.requests.append(body)
+                outer.headers.append(self.headers)
                 said = answer(body)
                 status, headers = said if isinstance(said, tuple) else (200, {})
                 reply = {"error": {"message": "no"}} if isinstance(said, tuple) else _reply(said, body)

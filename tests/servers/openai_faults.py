@@ -62,7 +62,7 @@ class Exchange:
     Attributes:
         reply: text of a successful answer.
         asked: record of the request.
-        told: headers of every response: the rest of the limits.
+        limit_headers: headers of every response: the rest of the limits.
     """
 
     body: dict[str, Any]
@@ -71,7 +71,7 @@ class Exchange:
     writer: asyncio.StreamWriter
     reply: dict[str, Any]
     asked: ServedRequest
-    told: Mapping[str, str] = field(default_factory=dict)
+    limit_headers: Mapping[str, str] = field(default_factory=dict)
     keeps_alive: bool = True
 
     async def send(self, payload: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
@@ -83,7 +83,7 @@ class Exchange:
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Send the status line and the headers."""
         self.asked.answered(status, self.reply["usage"])  # first: whoever has the answer finds it here
-        lines = {"Content-Type": "application/json", **self.told, **headers}
+        lines = {"Content-Type": "application/json", **self.limit_headers, **headers}
         text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         await self.write(f"HTTP/1.1 {status} Told\r\n{text}\r\n".encode())
 
@@ -119,10 +119,10 @@ def status(
         retry_after: the header's value: seconds, or a date.
     """
     error = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-    told = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
+    text = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
 
     async def play(exchange: Exchange) -> None:
-        await exchange.send(error, number, {**told, **(headers or {})})
+        await exchange.send(error, number, {**text, **(headers or {})})
 
     return play
 

@@ -115,7 +115,7 @@ class OtlpReceiver:
     def __init__(self, forward_to: str | None = None) -> None:
         self._forward_to = forward_to
         self._answers: dict[str, Answer] = {}
-        self._accepted: dict[str, bytes] = {}
+        self.accepted: dict[str, bytes] = {}
         self._changed = threading.Condition()
         self._refusing = False
         self.spans: list[ReceivedSpan] = []
@@ -156,7 +156,7 @@ class OtlpReceiver:
 
     def reject(self, number: int, why: str = "") -> None:
         """Answer every request from now on that so many of its spans, points or events are rejected; 0 = none."""
-        self._accepted = {path: partial(number, why).SerializeToString() for path, partial in _PARTIAL.items()}
+        self.accepted = {path: partial(number, why).SerializeToString() for path, partial in _PARTIAL.items()}
 
     def refuse(self) -> None:
         """Close the port: connections are refused from now on. Cannot be undone."""
@@ -182,7 +182,7 @@ class OtlpReceiver:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                status, answer = receiver._received(self.path, body, dict(self.headers.items()))
+                status, answer = receiver.receive(self.path, body, dict(self.headers.items()))
                 self.send_response(status)
                 self.send_header("Content-Type", "application/x-protobuf")
                 self.send_header("Content-Length", str(len(answer)))
@@ -194,7 +194,7 @@ class OtlpReceiver:
 
         return Handler
 
-    def _received(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def receive(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         with self._changed:
             if path not in _REQUESTS:
                 return 404, b""
@@ -206,7 +206,7 @@ class OtlpReceiver:
                 return int(answer), b""
             self._keep(_parse(path, body, headers))
             self._changed.notify_all()
-        return self._forward(path, body, headers) if self._forward_to else (200, self._accepted.get(path, b""))
+        return self._forward(path, body, headers) if self._forward_to else (200, self.accepted.get(path, b""))
 
     def _forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         passed = {name: value for name, value in headers.items() if name.lower().startswith("content-")}

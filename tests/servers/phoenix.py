@@ -85,10 +85,10 @@ class Phoenix:
         body = json.dumps({"query": FILTERED, "variables": {"filter": condition}}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=20) as answer:
-            told = json.load(answer)
-        if "errors" in told:
-            raise ValueError(f"{condition}: {told['errors']}")
-        projects = [project["node"] for project in told["data"]["projects"]["edges"]]
+            result = json.load(answer)
+        if "errors" in result:
+            raise ValueError(f"{condition}: {result['errors']}")
+        projects = [project["node"] for project in result["data"]["projects"]["edges"]]
         return [one["node"] for project in projects for one in project["spans"]["edges"]]
 
     def _all(self, project: str) -> Iterator[dict[str, Any]]:

@@ -52,8 +52,8 @@ def _send(kafka: Kafka, topic: str, value: bytes) -> None:
 
 def _first(brokers: str, topic: str, **configuration: str):
     """Return the first message of a topic, or the error in its place."""
-    told = {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest", **configuration}
-    consumer = Consumer(told)
+    values = {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest", **configuration}
+    consumer = Consumer(values)
     try:
         consumer.subscribe([topic])
         found = consumer.poll(60)

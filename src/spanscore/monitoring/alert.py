@@ -1,39 +1,41 @@
-"""An alert as plain values, before it is written in a tool's format: its query, duration, labels and texts."""
+"""``Alert``: query, labels and texts of an alert, independent of the tool's format; and functions that build its templates."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import UNIT_INTERVAL, Scale
+from spanscore.core.span import InnerKind
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.monitoring.promql import label
 from spanscore.monitoring.recorded import WINDOW
 
-PATIENCE = 1
-"""Evaluation intervals for which a condition must hold: near the start of a series ``increase()`` is wrong once."""
+FOR_INTERVALS = 1
+"""Evaluation intervals for which a condition must hold, because ``increase()`` near the start of a series may be wrong once."""
 ALL = "all"
-"""Value of the label ``metric`` for an alert that concerns no single metric."""
+"""Value of the alert's label ``metric`` if the alert concerns all metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertScope:
-    """The units that an alert covers: all of them, or one segment."""
+    """The units that an alert covers: all units, or one segment (the units with ``value`` in the dimension ``key``)."""
 
     key: str = ""
     value: str = ""
 
     @property
     def name(self) -> str:
-        """Name such as ``user_tier=gold``; empty for all units."""
+        """The scope's name, such as ``user_tier=gold``; empty for all units."""
         return f"{self.key}={self.value}" if self.key else ""
 
     @property
     def labels(self) -> dict[str, str]:
-        """Label of the segment's counters; empty for all units."""
+        """The Prometheus label of the segment's counters; empty for all units."""
         return {label(self.key): self.value} if self.key else {}
 
 
@@ -43,7 +45,7 @@ class AlertNumber:
 
     Attributes:
         expression: PromQL query of one value; ``promql.OWN`` and similar placeholders select the series of the alert.
-        form: ``printf`` format, or a fixed text without ``%``. Without a value the place stays empty.
+        form: ``printf`` format, or a fixed text without ``%``. The text is empty if the query has no result.
         pipe: template functions that format the value in place of ``printf``; empty = use ``form``.
     """
 
@@ -60,15 +62,17 @@ class AlertNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert: a condition that must hold for ``PATIENCE`` intervals, its labels and its texts.
+    """One alert: a condition that must hold for ``FOR_INTERVALS`` intervals, its labels and its texts.
 
     Attributes:
         expression: query that returns a value while the condition holds, otherwise an empty result.
-        labels: severity and metric; window and reason if there are several. The values are templates, like ``summary``.
+        labels: Prometheus labels of the alert: severity and metric; window and reason if there are several. The values are
+            templates.
         summary: one line for people; a template, so text from outside must go through ``literal``.
         text: description for people, also a template. Tools fill in ``{value}`` (``{count}`` for a whole number,
             ``{lasting}`` for seconds), ``{service}`` and ``{<figure>}``.
         figures: name → further number in the text.
+        metric: template expression of the name of the alert's metric, for links.
         runbook: address of the instructions, a template; empty = no runbook.
         keep_s: seconds for which the alert stays on after its condition has ended.
     """
@@ -79,17 +83,18 @@ class Alert:
     summary: str
     text: str
     figures: Mapping[str, AlertNumber] = field(default_factory=dict)
+    metric: str = f"$labels.{promql.METRIC}"
     runbook: str = ""
     keep_s: float = 0.0
 
 
 def literal(text: str) -> str:
-    """Return a template that yields exactly this text: braces open no action, and a dollar is no variable of Grafana."""
+    """Return a template that yields exactly this text: its braces and dollars are escaped for Go templates and Grafana."""
     return re.sub(r"[{$]", lambda found: f'{{{{ "\\x{ord(found[0]):02x}" }}}}', text)
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """Return a template with the names in braces replaced by their parts."""
+    """Return a template in which each ``{name}`` of ``parts`` is replaced by its part."""
     return _PLACE.sub(lambda found: parts.get(found[1], found[0]), template)
 
 
@@ -97,26 +102,58 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def streams_of(shared: Monitoring) -> list[AlertScope]:
-    """Return the scope of all units, then one scope for each listed segment."""
+    """Return the scope of all units, then the scope of each segment in ``monitoring.dimensions``."""
     return [AlertScope(), *(AlertScope(key, value) for key, values in shared.dimensions.items() for value in values)]
 
 
 def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:
-    """Return an alert's labels; without ``window`` it covers several windows."""
+    """Return the labels of an alert. If it covers several windows, ``window`` is empty."""
     return {"severity": severity, "metric": metric, **({WINDOW: window} if window else {})}
 
 
 OF_METRIC = f"{{{{ $labels.{promql.METRIC} }}}}"
-"""Template of the name of the alert's metric."""
+"""Template that yields the name of the alert's metric."""
+
+
+_PARTS_OF_SHARE = ("=.*", ".*=")
+METRIC_OF_SHARE, CATEGORY_OF_SHARE = (f'reReplaceAll "{rest}" "" $labels.{promql.METRIC}' for rest in _PARTS_OF_SHARE)
+"""Template expressions of the metric and the category of a share, whose name is ``metric=category``."""
+WITHOUT_UNITS = f' | reReplaceAll " [(]({"|".join(get_args(InnerKind))})( .*)?[)]$" ""'
+"""End of a template expression: removes the units from ``context_relevance (retriever)``."""
+OF_SHARE = f"{{{{ {CATEGORY_OF_SHARE} }}}} in {{{{ {METRIC_OF_SHARE} }}}}"
+"""Template that yields the name of a share: ``refund in intent``."""
+
+
+def share_labels(severity: str, window: str = "") -> dict[str, str]:
+    """Return the labels of an alert on shares, with the category. If it covers several windows, ``window`` is empty."""
+    metric, category = (f"{{{{ {name} }}}}" for name in (METRIC_OF_SHARE, CATEGORY_OF_SHARE))
+    return {**labels_of(severity, metric, window), "category": category}
+
+
+def worst_share(value: str, window: str) -> AlertNumber:
+    """Return the figure ``worst``: the share if all units without a score had the category. Empty if few units lack a score.
+
+    Args:
+        value: expression of the share, with ``promql.OWN``.
+        window: window for the share of units without a score.
+    """
+    missing = _missing(window)
+    at_worst = f"1 - (1 - {value}) * on ({', '.join(promql.GROUP)}) group_left () (1 - ({missing}))"
+    return AlertNumber(at_worst, " At worst %.2f, if all units without a score had it.")
+
+
+def _missing(window: str) -> str:
+    """Return the query of the share of units without a score; no result if that share is below 1 %."""
+    return f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
 
 
 def of_metric(texts: Mapping[str, str]) -> str:
-    """Return the template of a text that differs by metric; ``texts``: metric → template."""
+    """Return one template for texts that differ by metric; ``texts``: metric → template."""
     return by_label(promql.METRIC, texts)
 
 
 def by_label(name: str, texts: Mapping[str, str]) -> str:
-    """Return the template of a text that depends on a label; ``texts``: label value → template."""
+    """Return one template for texts that differ by a Prometheus label; ``texts``: label value → template."""
     by_text: dict[str, list[str]] = {}
     for value, text in texts.items():
         by_text.setdefault(text, []).append(value)
@@ -137,17 +174,18 @@ _SIGNS = frozenset('{}$"\\\n\r')
 
 
 def listed(metrics: Iterable[str]) -> str:
-    """Return the PromQL matcher of these metrics."""
+    """Return the PromQL label matcher of these metrics."""
     return f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
 
 
-# Alerts state a mean as quality, as baselines do. If the raw mean is a different number, the text contains both.
+# Texts of alerts contain the mean quality, the same number as in baselines. For a metric with another scale they also contain
+# the mean of its values (the raw mean).
 
 FOR_SEGMENT = f"{{{{ with $labels.{recorded.SEGMENT} }}}} for {{{{ . }}}}{{{{ end }}}}"
 
 
 def mean_of(scales: Mapping[str, Scale]) -> str:
-    """Return the subject of a text: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
+    """Return the subject of an alert's text: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
 
     Args:
         scales: metric → its scale.
@@ -162,18 +200,19 @@ def mean_of(scales: Mapping[str, Scale]) -> str:
 
 
 def figures_of(scales: Iterable[Scale], value: str, window: str) -> Mapping[str, AlertNumber]:
-    """Return the figures in ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
+    """Return the figures in the text of ``mean_of``, and ``worst``: the mean if all units without a score failed.
+
+    ``worst`` is empty if few units lack a score.
 
     Args:
         scales: scales of the metrics.
         value: expression of the alert's mean, with ``promql.OWN``.
         window: window for the share of units without a score.
     """
-    share = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
-    rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
+    rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({_missing(window)}))"
     figures = {"worst": AlertNumber(f"{value} * {rest}", " At worst %.2f, if all units without a score failed.")}
     for scale in (scale for scale in scales if not _is_quality(scale)):
-        low, high = _ends(scale)  # the value that has a quality: the inverse of ``Scale.quality``
+        low, high = _ends(scale)  # the inverse of ``Scale.quality``: quality → raw value
         begin, sign = (low, "+") if scale.direction == "higher" else (high, "-")
         figures[_raw_name(scale)] = AlertNumber(f"{begin:g} {sign} {high - low:g} * {value}", "%.2f")
     return figures
@@ -184,7 +223,7 @@ def _is_quality(scale: Scale) -> bool:
 
 
 def _raw_name(scale: Scale) -> str:
-    """Return the name of the figure of a raw mean; scales have different names."""
+    """Return the name of the figure with the raw mean; each scale has another name."""
     return re.sub(r"\W", "_", f"raw_{scale.direction}_{_ends(scale)}")
 
 

@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.hour_of_week import read_profile
 
 UNKNOWN = 0.95
-"""Level of a baseline that is not known yet. It is near 1: there a pass/fail metric needs the most scores."""
+"""Assumed level of a baseline that is not known yet: near 1, because a pass/fail metric needs the most scores there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Baseline:
 
     @property
     def strays(self) -> bool:
-        """Whether the normal mean has a variance of its own, beyond that of the scores."""
+        """Whether the normal mean has a variance in addition to that of the scores."""
         return bool(self.baseline_sd or self.offset_s or self.design_effect > 1)
 
     def baseline_sd_of(self, window_s: float) -> float:
@@ -91,7 +91,8 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
     """Return the normal quality of a metric; None if the configuration gives no baseline.
 
     Raises:
-        ConfigurationError: the file of an hour-of-week baseline is missing, lacks this metric, or its level is too low to drop.
+        ConfigurationError: the file of an hour-of-week baseline is missing, lacks this metric, or its level is too low to
+            drop.
     """
     baseline_sd = {} if alert.baseline_sd is None else {0.0: alert.baseline_sd}
     match alert.baseline:
@@ -100,7 +101,8 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
         case HourOfWeekBaseline(hour_of_week=path):
             return _hour_of_week(metric, alert, path, baseline_sd)
         case OffsetBaseline(offset=offset_s):
-            text = f", as {format_duration(offset_s)} before (a slow decline goes undetected),"
+            change = "rise" if alert.share_of else "decline"
+            text = f", as {format_duration(offset_s)} before (a slow {change} goes undetected),"
             return Baseline(level=UNKNOWN, text=text, offset_s=offset_s, baseline_sd=baseline_sd)
         case level:
             return Baseline(level=level, text=" (its baseline)", baseline_sd=baseline_sd)
@@ -109,15 +111,15 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
 def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Mapping[float, float]) -> Baseline:
     key = f"alerts.{metric}.baseline.hour_of_week"
     try:
-        found = read_profile(path, metric)
+        profile = read_profile(path, metric)
     except ConfigurationError as error:
         raise ConfigurationError(f"{key}: {error}") from None
     baseline = Baseline(
-        level=found.mean,
+        level=profile.mean,
         text=" (normal in these hours)",
-        hours=found.hours,
-        baseline_sd=baseline_sd or found.baseline_sd,
-        design_effect=found.design_effect,
+        hours=profile.hours,
+        baseline_sd=baseline_sd or profile.baseline_sd,
+        design_effect=profile.design_effect,
     )
     if baseline.lowest <= alert.min_drop:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Calibration of a judge against human labels: its sensitivity and specificity, and pass rates corrected by them."""
+"""Calibration of a judge against human labels: sensitivity, specificity, and pass rates that both correct."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import hypot, sqrt
+from math import ceil, hypot, sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, NamedTuple
@@ -31,7 +31,7 @@ class AnnotatedPair(NamedTuple):
     Attributes:
         human: whether the human passed the sample.
         judge: whether the judge passed the sample.
-        probability: probability with which the sample was drawn from the judged ones for labelling, (0, 1]; None = unknown.
+        probability: probability with which the sample was drawn from the judged samples for labelling, (0, 1]; None = unknown.
         weight: units of the traffic that the sample represents: 1 / sampling probability of the score.
     """
 
@@ -42,7 +42,7 @@ class AnnotatedPair(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The labels with one verdict of the human and one of the judge: their number, Σw and Σw²."""
+    """The number, Σw and Σw² of the labels with one verdict of the human and one of the judge."""
 
     n: int = 0
     w: float = 0.0
@@ -52,10 +52,11 @@ class Cell(NamedTuple):
         """Return the cell with one more label of weight ``w``."""
         return Cell(self.n + 1, self.w + w, self.w2 + w * w)
 
-    def unmixed(self, other: Cell, error: float) -> Cell:
+    def correct_errors(self, other: Cell, error: float) -> Cell:
         """Return the cell corrected for annotator errors.
 
-        Σw is that of the truth. Σw² is the variance of its estimate, so that the formulas for labels without errors hold.
+        Σw is the sum for the true verdicts. Σw² is the variance of this estimate, so that the formulas for labels without
+        errors hold.
 
         Args:
             other: cell with the same verdict of the judge and the opposite verdict of the human.
@@ -178,19 +179,19 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
 # Gladen with the annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new
 # dichotomous diagnostic tests*, give it for a test that is compared with an imperfect reference.
 #
-# Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed ones, count with
+# Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed units, count with
 # w = 1/π. With equal weights every formula here equals that of its source.
 
 LEAST_LABELS = 5
-"""Labels needed of each human verdict: with fewer, sensitivity or specificity is a guess."""
+"""Fewest labels of each human verdict. With fewer labels, sensitivity or specificity is a guess."""
 LEAST_J = 0.3
-"""Lowest usable J: at or below it the correction divides by so little that its interval is useless."""
+"""Lowest usable J. At or below it the correction divides by so small a number that its interval is useless."""
 _ROUNDING = 1e-9
 _MOST_ERROR = 0.49
 """Largest annotator error for which the uncertainty of the error is taken into account."""
 Z = NormalDist().inv_cdf(0.975)
 MORE = Z * Z / 2.0
-"""Passed units, and equally many failed ones, that a window's interval counts in addition to the observed units."""
+"""Number of passed units, and number of failed units, that a window's interval counts in addition to the observed units."""
 
 
 class Estimated(NamedTuple):
@@ -199,6 +200,17 @@ class Estimated(NamedTuple):
     value: float
     low: float
     high: float
+
+
+def labels_needed(labels: int, rate: Estimated, half_width: float) -> int:
+    """Return about how many labels a rate needs in all for an interval of ± ``half_width``; its width falls as 1/√labels.
+
+    Args:
+        labels: number of labels of the present estimate.
+        rate: the present estimate.
+        half_width: wanted half of the interval's width, above 0.
+    """
+    return ceil(labels * ((rate.high - rate.low) / 2.0 / half_width) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +242,11 @@ class Calibration:
                 pairs have a probability. The message has the counts.
         """
         pairs = list(pairs)
-        told = [pair.probability is not None for pair in pairs]
-        if any(told) and not all(told):
+        has_probability = [pair.probability is not None for pair in pairs]
+        if any(has_probability) and not all(has_probability):
             raise ConfigurationError(
-                f"{len(told) - sum(told)} of {len(told)} labels have no probability; give it for all labels or for none"
+                f"{has_probability.count(False)} of {len(has_probability)} labels have no probability; "
+                "give it for all labels or for none"
             )
         cells: dict[tuple[bool, bool], Cell] = {}
         for human, judge, probability, weight in pairs:
@@ -243,7 +256,7 @@ class Calibration:
             false_fail=cells.get((True, False), Cell()),
             false_pass=cells.get((False, True), Cell()),
             true_fail=cells.get((False, False), Cell()),
-            assumed_random=not any(told),
+            assumed_random=not any(has_probability),
             annotator_error=annotator_error,
         )
         made.refuse_too_little()
@@ -303,9 +316,9 @@ class Calibration:
 
     @property
     def informedness(self) -> Estimated:
-        """Youden's J, sensitivity + specificity − 1: a true drop of the pass rate shows as J × drop.
+        """Youden's J, sensitivity + specificity − 1. A true drop of the pass rate appears as J × drop in the judge's verdicts.
 
-        The interval combines the intervals of both, as Newcombe (1998) does for a difference (method 10).
+        The interval combines those of sensitivity and specificity, as Newcombe (1998) does for a difference (method 10).
         """
         right, wrong = self.sensitivity, self.specificity
         value = right.value + wrong.value - 1.0
@@ -315,7 +328,8 @@ class Calibration:
 
     @property
     def kappa(self) -> Estimated:
-        """Cohen's κ, the agreement beyond chance. It depends on the share of passes: to compare judges of other traffic, use J.
+        """Cohen's κ, the agreement beyond chance. It depends on the share of passes: to compare judges of other traffic, use
+        J.
 
         The interval is that of Fleiss, Cohen & Everitt (1969), with half a label added to each cell.
         """
@@ -341,13 +355,14 @@ class Calibration:
         variance = seen.variance + middle**2 * right.variance + (1.0 - middle) ** 2 * wrong.variance
         half = Z * sqrt(variance) / j
         value = (mean(raw) + self.specificity.value - 1.0) / self.informedness.value
-        return Estimated(_clipped(value), _clipped(middle + shift - half), _clipped(middle + shift + half))
+        return Estimated(_clip(value), _clip(middle + shift - half), _clip(middle + shift + half))
 
     def fresh(self, raw: Moments) -> Estimated:
-        """Return the pass rate of the window that the labels were drawn from: the labels' rate, made more precise by the judge.
+        """Return the pass rate of the window that the labels were drawn from: the labels' rate, made more precise by the
+        judge.
 
-        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. It holds for any judge, but
-        only for this window.
+        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. The method holds for any
+        judge, but only for this window.
 
         Args:
             raw: sums of the judge's verdicts in the window, including the labelled units; Σw > 0.
@@ -357,7 +372,7 @@ class Calibration:
         together = _mean(cells, lambda cell: cell.human * cell.judge)
         # PPI++'s λ, cov(human, judge) / var(judge): the weight of the judge's rate in addition to that of the labels
         power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
-        value, size = _clipped(human + power * (rate - judge)), self._size(power, raw)
+        value, size = _clip(human + power * (rate - judge)), self._size(power, raw)
         passed = size * value
         return Estimated(value, *interval(Moments(size, size, passed, size, passed, passed)))
 
@@ -366,7 +381,7 @@ class Calibration:
         cells = self._noisy_cells(0.5)
         rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
         if not self.annotator_error.rate:  # with an annotator error, a label drawn for certain varies too
-            # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a certain one adds 0.
+            # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a label that is drawn certainly adds 0.
             random = self.assumed_random
             sure = (cell.w2 * self.labels / raw.n if random else cell.w * raw.w2 / raw.w for cell in cells)
             drawn = [cell._replace(w2=max(0.0, cell.w2 - less)) for cell, less in zip(cells, sure, strict=True)]
@@ -380,15 +395,15 @@ class Calibration:
         return spread / (of_rest + spread / n_eff(raw) + of_error)
 
     def smoothed(self) -> tuple[Proportion, Proportion]:
-        """Return sensitivity and specificity with one right and one wrong label added, each of its verdict's typical weight."""
+        """Return sensitivity and specificity with a right and a wrong label added, each with its verdict's typical weight."""
         error = self.annotator_error
-        shares = self._smoothed(error.rate)
+        shares = self._smooth_rates(error.rate)
         if not error.variance:
             return shares
-        right, wrong = self._smoothed(min(error.rate + sqrt(error.variance), _MOST_ERROR))
+        right, wrong = self._smooth_rates(min(error.rate + sqrt(error.variance), _MOST_ERROR))
         return shares[0].or_at(right.share), shares[1].or_at(wrong.share)
 
-    def _smoothed(self, error: float) -> tuple[Proportion, Proportion]:
+    def _smooth_rates(self, error: float) -> tuple[Proportion, Proportion]:
         passed, failed = self._weights()
         of_passed, of_failed = self._classes(error)
         return Proportion.of(of_passed, 1.0, passed, failed), Proportion.of(of_failed, 1.0, failed, passed)
@@ -397,7 +412,9 @@ class Calibration:
         """Return the true and false passes, then the false and true fails of the judge, corrected for annotator errors."""
         error = self.annotator_error.rate if error is None else error
         pairs = ((self.true_pass, self.false_pass), (self.false_fail, self.true_fail))
-        (hit, miss), (lost, rightly) = ((one.unmixed(two, error), two.unmixed(one, error)) for one, two in pairs)
+        (hit, miss), (lost, rightly) = (
+            (one.correct_errors(two, error), two.correct_errors(one, error)) for one, two in pairs
+        )
         return hit, miss, lost, rightly
 
     def _classes(self, error: float | None = None) -> tuple[Moments, Moments]:
@@ -449,7 +466,7 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
     for unseen, weight, sign in ((0.0, w_zero, -1.0), (1.0, w_one, 1.0)):
         squares = (1.0 - value) ** 2 * of.w2y + value**2 * (of.w2 - of.w2y) + (weight * (unseen - value)) ** 2
         half = student(0.95, n_eff(of) - 1.0) * sqrt(squares)
-        ends.append(_clipped((of.wy + weight * unseen + sign * half) / (of.w + weight)))
+        ends.append(_clip((of.wy + weight * unseen + sign * half) / (of.w + weight)))
     return Estimated(value, *ends)
 
 
@@ -493,7 +510,7 @@ def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
     return (agreed - chance) / (1.0 - chance), _variance(cells, influence)
 
 
-def _clipped(value: float) -> float:
+def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
@@ -576,12 +593,12 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
     """
     found: dict[str, SavedCalibration] = {}
     for path in paths:
-        one = read_calibration(path)
-        if one.metric in found:
+        calibration = read_calibration(path)
+        if calibration.metric in found:
             raise ConfigurationError(
-                f"{path}: another file is for {one.metric!r}, too; name only the file of its present evaluator version"
+                f"{path}: another file is for {calibration.metric!r}, too; name only the file of its present evaluator version"
             )
-        found[one.metric] = one
+        found[calibration.metric] = calibration
     return found
 
 
@@ -601,7 +618,7 @@ _CELLS = ("true_pass", "false_fail", "false_pass", "true_fail")
 _SAVED = TypeAdapter(SavedCalibration)
 
 
-# The rules read the longest window. They record no value for a series that is not calibrated or no longer written.
+# The rules read the longest window, and record no value for a series that is not calibrated or no longer written.
 
 CORRECTED = "spanscore:corrected_pass_rate"
 LOW, HIGH = f"{CORRECTED}:low", f"{CORRECTED}:high"
@@ -625,7 +642,7 @@ def refuse_unknown(calibrations: Mapping[str, SavedCalibration], metrics: Sequen
 
 
 def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield the recording rules of one calibration; a rule reads the records of those before it."""
+    """Yield the recording rules of one calibration. A rule may read the records of earlier rules."""
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
     every = promql.increases(window, own, promql.BY_EVALUATOR)
@@ -658,7 +675,7 @@ def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
         every: sums over all judged units.
     """
     raw = f"{passed(semconv.WEIGHT)} / {every(semconv.WEIGHT)}"
-    return _clamped(f"({raw} - {1.0 - by.specificity.value:.9g}) / {by.informedness.value:.9g}")
+    return _clamp(f"({raw} - {1.0 - by.specificity.value:.9g}) / {by.informedness.value:.9g}")
 
 
 def smoothed_share(passed: promql.Sums, every: promql.Sums) -> str:
@@ -680,7 +697,7 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
     rate = f"(({share} - {1.0 - wrong.share:.9g}) / {j:.9g})"
     shift = f"{4.0 * MORE:.9g} * ({rate} * {right.variance:.9g} - (1 - {rate}) * {wrong.variance:.9g})"
     spread = f"{variance} + {rate} ^ 2 * {right.variance:.9g} + (1 - {rate}) ^ 2 * {wrong.variance:.9g}"
-    low, high = (_clamped(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
+    low, high = (_clamp(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
     return low, high
 
 
@@ -693,5 +710,5 @@ def _weight(every: promql.Sums) -> str:
     return f"({every(semconv.WEIGHT)} + 2 * {_more(every, 1)})"
 
 
-def _clamped(expression: str) -> str:
+def _clamp(expression: str) -> str:
     return f"clamp({expression}, 0, 1)"

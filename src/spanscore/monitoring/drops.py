@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, floor, prod, sqrt
@@ -11,12 +11,13 @@ from statistics import NormalDist
 from typing import Any
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
-from spanscore.core.score import Scale
+from spanscore.core.score import PASS_FAIL, Scale
 from spanscore.monitoring import estimates as budget
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import (
     FOR_SEGMENT,
     OF_METRIC,
+    OF_SHARE,
     Alert,
     AlertNumber,
     figures_of,
@@ -25,16 +26,19 @@ from spanscore.monitoring.alert import (
     literal,
     mean_of,
     of_metric,
+    share_labels,
     streams_of,
+    worst_share,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
-from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
-from spanscore.protocols import Metric
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, judge_check_placeholders
+from spanscore.monitoring.watched_means import IS_SHARE, WatchedMean
 
 # All expressions use quality (1 is good), so that a drop has one direction for each scale.
 
 KEPT = 72
-"""Share of the longest window for which an alert stays on after the last drop: a mean at the edge goes back and forth."""
+"""Share of the longest window for which an alert stays on after the last drop, because a mean near the limit fluctuates."""
+_DIGITS = 12
 _BEFORE_S = 3_600
 """Seconds before a drop that a dashboard link shows."""
 
@@ -44,28 +48,51 @@ class DropPlan:
     """The monitoring of one metric's drops.
 
     Attributes:
-        scale: scale of the metric's values.
+        watched: the mean: the quality of the metric, or the share of units without a category; of roots or of inner units.
         baseline: normal quality.
         windows: length in s → standard errors below the tolerated mean at which the window detects a drop.
         least: effective scores that a window needs.
     """
 
-    metric: str
-    settings: AlertSettings
-    scale: Scale
+    watched: WatchedMean
     baseline: Baseline
     windows: Mapping[float, float]
     least: int
 
     @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return self.watched.metric
+
+    @property
+    def name(self) -> str:
+        """Name in the recorded series, such as ``faithfulness``, ``intent=refund`` or ``faithfulness (agent)``."""
+        return self.watched.name
+
+    @property
+    def settings(self) -> AlertSettings:
+        """Alert settings of the metric, in quality."""
+        return self.watched.settings
+
+    @property
+    def scale(self) -> Scale:
+        """Scale of the values behind the mean."""
+        return self.watched.scale
+
+    @property
     def binary(self) -> bool:
-        """Whether the metric's only values are 0 and 1."""
-        return self.scale.kind == "binary"
+        """Whether the only qualities are 0 and 1."""
+        return self.scale.kind in PASS_FAIL
+
+    @property
+    def stated_baseline(self) -> float:
+        """The baseline as the configuration states it: the normal quality, or the normal share."""
+        return round(1 - self.baseline.level, _DIGITS) if self.watched.category else self.baseline.level
 
     @property
     def tolerated(self) -> float:
         """Permanent distance below the baseline that is tolerated, in quality."""
-        return budget.TOLERATED * self.settings.min_drop
+        return budget.TOLERATED * self.settings.least_change
 
     @property
     def null(self) -> float:
@@ -83,7 +110,7 @@ class DropPlan:
 
         Infinite if the mean varies by as much.
         """
-        return self.scores_to_see(self.settings.min_drop, max(self.windows), self.z)
+        return self.scores_to_see(self.settings.least_change, max(self.windows), self.z)
 
     def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
         """Return the effective scores with which a window of a length detects half of the drops."""
@@ -92,36 +119,33 @@ class DropPlan:
 
     @property
     def holds(self) -> bool:
-        """Whether the stated rate of false alarms holds; it is not proven for continuous metrics below 0.5."""
+        """Whether the stated rate of false alarms holds. The rate is not proven for continuous metrics below 0.5."""
         return self.binary or self.baseline.lowest >= 0.5  # noqa: PLR2004
 
 
 def plans_of(
-    alerts: Mapping[str, AlertSettings],
-    metrics: Sequence[Metric],
-    shared: Monitoring,
-    judge_checks: Sequence[JudgeCheckPlan] = (),
+    means: Sequence[WatchedMean], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()
 ) -> list[DropPlan]:
-    """Return the monitoring of drops for each metric with a baseline.
+    """Return the monitoring of drops for each mean with a baseline.
 
-    All metrics, judge checks and listed services share the budget of false alarms.
+    All means, judge checks and listed services share the budget of false alarms.
 
     Raises:
         ConfigurationError: a baseline's file is missing or lacks the metric, or a baseline does not fit the windows.
     """
-    known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
-    dropping = [(metric, alert) for metric, alert in known if alert.baseline is not None and metric.scale.range]
+    dropping = [mean for mean in means if mean.watches_drops]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(judge_checks)
     shares *= max(1, len(shared.services))
     plans = []
-    for metric, alert in dropping:
-        baseline = baseline_of(metric.name, alert)
-        assert baseline is not None  # metrics without a baseline were left out above
-        baseline.refuse_overlap(metric.name, max(shared.windows))
+    for mean in dropping:
+        alert = mean.settings
+        baseline = baseline_of(mean.metric, alert)
+        assert baseline is not None  # means without a baseline were left out above
+        baseline.refuse_overlap(mean.metric, max(shared.windows))
         every_s = alert.false_alarm_every
         z_of = partial(budget.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
         windows = {window: alert.z or z_of(window_s=window) for window in shared.windows}
-        plans.append(DropPlan(metric.name, alert, metric.scale, baseline, windows, least_of(alert)))
+        plans.append(DropPlan(mean, baseline, windows, least_of(alert)))
     return plans
 
 
@@ -139,21 +163,27 @@ def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict
     for window in shared.windows:
         labels = {recorded.WINDOW: promql.duration(window)}
         yield {"record": recorded.CRITICAL, "expr": "\nor ".join(_critical(plans, window)), "labels": labels}
-    pinned = {plan.metric: plan.settings.evaluator_version for plan in plans if plan.settings.evaluator_version}
-    yield {"record": recorded.WATCHED, "expr": recorded.watched(promql.duration(max(shared.windows)), pinned)}
-    if hourly := [plan.metric for plan in plans if plan.baseline.hours]:
+    pinned = _pinned_versions(plan.watched for plan in plans)
+    watched = recorded.watched(promql.duration(max(shared.windows)), pinned, [plan.watched for plan in plans])
+    yield {"record": recorded.WATCHED, "expr": watched}
+    if hourly := [plan.name for plan in plans if plan.baseline.hours]:
         yield from recorded.normal_by_hour_records(hourly, shared)
     offsets: dict[str, list[str]] = {}
     for plan in plans:
         if plan.baseline.offset_s:
-            offsets.setdefault(promql.duration(plan.baseline.offset_s), []).append(plan.metric)
+            offsets.setdefault(promql.duration(plan.baseline.offset_s), []).append(plan.name)
     strays = any(plan.baseline.strays for plan in plans)
     yield from recorded.drop_records(shared.windows, offsets, strays=strays, interval_s=shared.interval)
 
 
+def _pinned_versions(means: Iterable[WatchedMean]) -> dict[str, str]:
+    """Return name → the only evaluator version that is watched, for means with one."""
+    return {mean.name: version for mean in means if (version := mean.settings.evaluator_version)}
+
+
 def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
     """Yield the rules that record the numbers of a plan."""
-    baseline, metric = plan.baseline, plan.metric
+    baseline, metric = plan.baseline, plan.name
     yield recorded.constant(recorded.TOLERANCE, plan.tolerated, metric)
     if baseline.hours:
         own = {promql.METRIC: metric}
@@ -171,41 +201,82 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
     """Yield z² of a window, once per group of metrics with the same value."""
     by_z: dict[float, list[str]] = {}
     for plan in plans:
-        by_z.setdefault(plan.windows[window], []).append(plan.metric)
+        by_z.setdefault(plan.windows[window], []).append(plan.name)
     for z, metrics in by_z.items():
         where = f"{{{listed(metrics)}}}" if len(by_z) > 1 else ""
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
 def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
-    """Return the alert on a drop: one per metric, service, evaluator version and segment, for all windows together."""
-    own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
-    one_of = f"without ({recorded.WINDOW})"
-    names = map(promql.duration, lengths)
-    seen = {window: f'{recorded.DROP}{{{recorded.WINDOW}="{window}",{promql.OWN}}}' for window in names}
-    scales = {plan.metric: plan.scale for plan in plans}
+    """Return the alert on a drop, which fires per metric, service, evaluator version and segment, for all windows together."""
+    scales = {plan.name: plan.scale for plan in plans}
     return Alert(
         name="SpanscoreQualityDrop",
-        expression=f"min without ({recorded.WINDOW}) ({recorded.DROP})",
-        labels=labels_of(of_metric({plan.metric: literal(plan.settings.severity) for plan in plans}), OF_METRIC),
+        expression=f'min without ({recorded.WINDOW}) ({recorded.DROP}{{{promql.METRIC}!~"{IS_SHARE}"}})',
+        labels=labels_of(of_metric({plan.name: literal(plan.settings.severity) for plan in plans}), OF_METRIC),
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
-        text=f"{mean_of(scales)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
-        f"{{value}}, since {{since}} UTC, over{''.join(f'{{window_{one}}}' for one in seen)} ({{service}}; {{scores}} scores). "
-        f"Check first for a release at that time.{told_by(judge_checks)}{{worst}} "
-        f"{of_metric({plan.metric: _promise(plan) for plan in plans})}",
+        text=f"{mean_of(scales)} fell {_story(plans, shared, judge_check_placeholders(judge_checks))}",
         figures={
-            "normal": AlertNumber(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
-            "since": AlertNumber(
-                f"{recorded.SINCE}{{{promql.OWN}}}", pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'
-            ),
-            **{f"window_{one}": AlertNumber(expression, f" {one}") for one, expression in seen.items()},
-            "scores": AlertNumber(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
-            "from": AlertNumber(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
-            **figures_of(scales.values(), f"min {one_of} ({own})", recorded.steady_window(shared)),
+            "normal": AlertNumber(f"max {_ONE_OF} ({recorded.NORMAL}{{{promql.OWN}}} and {_OWN_DROP})"),
+            **_figures(shared),
+            **figures_of(scales.values(), f"min {_ONE_OF} ({_OWN_DROP})", recorded.steady_window(shared)),
             **judge_check_figures(judge_checks),
         },
-        keep_s=max(lengths) // (KEPT * shared.interval) * shared.interval,
+        keep_s=_kept_s(shared),
     )
+
+
+def rise(plans: Sequence[DropPlan], shared: Monitoring) -> Alert:
+    """Return the alert on a rise of the share of a category: one per share, service, evaluator version and segment."""
+    value = f"(1 - min {_ONE_OF} ({_OWN_DROP}))"
+    return Alert(
+        name="SpanscoreShareRise",
+        expression=f'1 - min without ({recorded.WINDOW}) ({recorded.DROP}{{{promql.METRIC}=~"{IS_SHARE}"}})',
+        labels=share_labels(of_metric({plan.name: literal(plan.settings.severity) for plan in plans})),
+        summary=f"the share of {OF_SHARE} has risen{FOR_SEGMENT}",
+        text=f"The share of {OF_SHARE}{FOR_SEGMENT} rose {_story(plans, shared)}",
+        figures={
+            "normal": AlertNumber(f"1 - max {_ONE_OF} ({recorded.NORMAL}{{{promql.OWN}}} and {_OWN_DROP})"),
+            **_figures(shared),
+            "worst": worst_share(value, recorded.steady_window(shared)),
+        },
+        keep_s=_kept_s(shared),
+    )
+
+
+_ONE_OF = f"without ({recorded.WINDOW})"
+_OWN_DROP = f"{recorded.DROP}{{{promql.OWN}}}"
+
+
+def _story(plans: Sequence[DropPlan], shared: Monitoring, judge: str = "") -> str:
+    """Return the text on a change from its normal level on."""
+    windows = "".join(f"{{window_{promql.duration(length)}}}" for length in sorted(shared.windows))
+    return (
+        f"from {{normal}}{of_metric({plan.name: plan.baseline.text for plan in plans})} to "
+        f"{{value}}, since {{since}} UTC, over{windows} ({{service}}; {{scores}} scores). "
+        f"Check first for a release at that time.{judge}{{worst}} "
+        f"{of_metric({plan.name: _promise(plan) for plan in plans})}"
+    )
+
+
+def _figures(shared: Monitoring) -> dict[str, AlertNumber]:
+    """Return the start, windows and scores of a change."""
+    seen = {
+        window: f'{recorded.DROP}{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
+        for window in map(promql.duration, sorted(shared.windows))
+    }
+    return {
+        "since": AlertNumber(
+            f"{recorded.SINCE}{{{promql.OWN}}}", pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'
+        ),
+        **{f"window_{window}": AlertNumber(expression, f" {window}") for window, expression in seen.items()},
+        "scores": AlertNumber(f"max {_ONE_OF} ({recorded.N_EFF}{{{promql.OWN}}} and {_OWN_DROP})", "%.0f"),
+        "from": AlertNumber(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
+    }
+
+
+def _kept_s(shared: Monitoring) -> float:
+    return max(shared.windows) // (KEPT * shared.interval) * shared.interval
 
 
 def _promise(plan: DropPlan) -> str:
@@ -218,22 +289,16 @@ def _promise(plan: DropPlan) -> str:
     return f"{text} Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else text
 
 
-def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
+def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Alert:
     """Return the alert on metrics below their threshold."""
     window = recorded.steady_window(shared)
-    where = f'{{{recorded.WINDOW}="{window}"}}'
-    lowest, least = (f"on ({promql.METRIC}) group_left () {name}" for name in (recorded.THRESHOLD, recorded.MIN_SCORES))
-    below = f"{recorded.MEAN}{where} < {lowest}\nand {recorded.N_EFF}{where} >= {least}"
     own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
-    named = of_metric({metric.name: f"{settings[metric.name].threshold:g}" for metric in metrics})
-    pinned = {metric.name: one for metric in metrics if (one := settings[metric.name].evaluator_version)}
-    scales = {metric.name: metric.scale for metric in metrics}
+    named = of_metric({mean.name: f"{mean.settings.threshold:g}" for mean in means})
+    scales = {mean.name: mean.scale for mean in means}
     return Alert(
         name="SpanscoreQualityBelowThreshold",
-        expression=recorded.among(recorded.spoken(pinned), below),
-        labels=labels_of(
-            of_metric({one.name: literal(settings[one.name].severity) for one in metrics}), OF_METRIC, window
-        ),
+        expression=_beyond(f"{recorded.MEAN}{{where}} < {{limit}}", recorded.THRESHOLD, means, shared),
+        labels=labels_of(of_metric({mean.name: literal(mean.settings.severity) for mean in means}), OF_METRIC, window),
         summary=f"{OF_METRIC} is below {named}{FOR_SEGMENT}",
         text=f"{mean_of(scales)} is {{value}} over {window}, below its threshold of {named} ({{service}}; {{scores}} scores)."
         "{worst}",
@@ -242,6 +307,33 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
             **figures_of(scales.values(), recorded.MEAN + own, window),
         },
     )
+
+
+def above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Alert:
+    """Return the alert on shares above their highest acceptable value."""
+    window = recorded.steady_window(shared)
+    own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
+    named = of_metric({mean.name: f"{mean.settings.max:g}" for mean in means})
+    return Alert(
+        name="SpanscoreShareAboveMax",
+        expression=_beyond(f"1 - {recorded.MEAN}{{where}} > {{limit}}", recorded.MAX_SHARE, means, shared),
+        labels=share_labels(of_metric({mean.name: literal(mean.settings.severity) for mean in means}), window),
+        summary=f"the share of {OF_SHARE} is above {named}{FOR_SEGMENT}",
+        text=f"The share of {OF_SHARE}{FOR_SEGMENT} is {{value}} over {window}, above its max of {named} ({{service}}; "
+        "{scores} scores).{worst}",
+        figures={
+            "scores": AlertNumber(recorded.N_EFF + own, "%.0f"),
+            "worst": worst_share(f"(1 - {recorded.MEAN}{own})", window),
+        },
+    )
+
+
+def _beyond(comparison: str, record: str, means: Sequence[WatchedMean], shared: Monitoring) -> str:
+    """Return the steady window's means beyond a recorded limit, with enough scores, of the present evaluator versions."""
+    where = f'{{{recorded.WINDOW}="{recorded.steady_window(shared)}"}}'
+    limit, least = (f"on ({promql.METRIC}) group_left () {name}" for name in (record, recorded.MIN_SCORES))
+    beyond = f"{comparison.format(where=where, limit=limit)}\nand {recorded.N_EFF}{where} >= {least}"
+    return recorded.among(recorded.spoken(_pinned_versions(means)), beyond)
 
 
 # A window contains a drop of d in the share of its scores that came since: d̄ = d · share. With ``scores_to_see(d̄)``

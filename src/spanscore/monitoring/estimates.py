@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, exp, fsum, hypot, inf, log, nan, sqrt
@@ -21,7 +22,7 @@ from spanscore.core.score import Scale
 # Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
 
 WORTH_TELLING = 0.01
-"""Share of the chosen units without a score from which on it is reported."""
+"""Share of the sampled units without a score from which on it is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ def format_signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
 
 
+def format_shares(shares: Mapping[str, tuple[float, float, float]]) -> str:
+    """Return shares of categories with their intervals for people, the largest first: ``refund 12 % (8 to 18)``."""
+    largest = sorted(shares.items(), key=lambda share: -share[1][0])
+    return ", ".join(
+        f"{word} {100 * mean:.0f} % ({100 * low:.0f} to {100 * high:.0f})" for word, (mean, low, high) in largest
+    )
+
+
 class MeanInterval(NamedTuple):
     """A mean of quality, [0, 1], or a difference of two means, [−1, 1], with its interval."""
 
@@ -104,9 +113,9 @@ def mean(of: Moments) -> float:
 
 
 def standard_error(of: Moments) -> float:
-    """Return the standard error of the mean as a statement about the system: V = Σw²(y−ȳ)²/(Σw)² (superpopulation).
+    """Return the standard error of the mean of a superpopulation, the square root of V = Σw²(y−ȳ)²/(Σw)².
 
-    It is 0 if all scores are equal, also at n = 1, so show the number of scores with it. NaN without scores.
+    It is 0 if all scores are equal, even at n = 1, so show the number of scores with it. NaN without scores.
     """
     if not of.w:
         return nan
@@ -121,14 +130,13 @@ def n_eff(of: Moments) -> float:
 
 
 def interval(of: Moments, *, level: float = 0.95) -> Interval:
-    """Return the confidence interval of the mean; one formula for every kind of metric and every number of scores.
+    """Return the confidence interval of the mean, by one formula for every kind of metric and every number of scores.
 
-    Each end is computed from the scores and one additional unseen score. Near 1 a few scores show too little of the variation:
-    with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86. For the low end, the distance of
-    the unseen score from 1 is the mean distance of the scores and of one score at 0, each weighted by its distance. So the
-    unseen score is 0 for pass/fail and if all scores are 1; otherwise it approaches them as scores are many and close.
-    Pseudo-observations are Agresti and Coull's idea (1998); this one was chosen by coverage and width:
-    ``benchmarks/intervals.md``.
+    Each end is computed from the scores and one additional unseen score. Near 1 a few scores show too little of the
+    variation: with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86. With d = 1 − y, the
+    unseen score for the low end is 1 − (Σw²d² + s)/(Σw²d + s), with s = Σw²/n_eff. It is 0 for pass/fail and if all scores
+    are 1; otherwise it approaches the scores as they are many and close. Pseudo-observations are Agresti and Coull's idea
+    (1998); this unseen score was selected by coverage and width (``benchmarks/intervals.md``).
 
     Args:
         level: coverage, [0.7, 1).
@@ -158,10 +166,11 @@ def _end(of: Moments, unseen: float, t: float) -> float:
 
 
 def missing_bounds(of: Moments, *, level: float = 0.95) -> Interval:
-    """Return the bounds of the mean for any scores of the lost units: they are missing, not zero.
+    """Return the bounds of the mean for any scores of the lost units, because these are missing, not zero.
 
-    The low bound is that of the interval if all lost units had the worst score, the high bound if all had the best; scored and
-    lost units together are one sample. Without lost units this is the interval. (0, 1) without scores and lost units.
+    The low bound is the low end of the interval if all lost units had the worst score, the high bound the high end if all had
+    the best; scored and lost units together are one sample. Without lost units this is the interval. (0, 1) without scores and
+    lost units.
     """
     return Interval(interval(if_worst(of), level=level).low, interval(if_best(of), level=level).high)
 
@@ -178,7 +187,7 @@ def if_best(of: Moments) -> Moments:
 
 
 def missing_share(of: Moments) -> float:
-    """Return the share of the chosen units that have no score but should, [0, 1]; 0 without units."""
+    """Return the share of the sampled units that have no score but should, [0, 1]; 0 without units."""
     return of.lost / (of.w + of.lost) if of.lost else 0.0
 
 
@@ -195,7 +204,7 @@ WEIGHTED = {
     "w2y": semconv.WEIGHT2_QUALITY,
     "w2y2": semconv.WEIGHT2_QUALITY2,
 }
-"""Field of ``Moments`` with weights of scores → its instrument; lost units have no score."""
+"""Field of ``Moments`` with weights of scores → its instrument."""
 SUMMED = {"n": semconv.SCORED, **WEIGHTED}
 """Field of ``Moments`` → its instrument, including the number of scores."""
 ReadSums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
@@ -203,10 +212,10 @@ ReadSums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float
 
 
 class MissingShare(NamedTuple):
-    """The chosen units that have no score but should.
+    """The sampled units that have no score but should.
 
     Attributes:
-        share: share of the chosen units without a score of the configured judge, (0, 1].
+        share: share of the sampled units without a score of the configured judge, (0, 1].
         low: lower bound of the mean of all units if the missing ones had the worst score, with sampling error, [0, 1].
         high: upper bound of the mean of all units if the missing ones had the best score, with sampling error, [0, 1].
     """
@@ -217,33 +226,67 @@ class MissingShare(NamedTuple):
 
 
 def running_mean(metric: str, scale: Scale, sums: ReadSums) -> MeanInterval | None:
-    """Return the mean of all eligible traffic from the scores so far; None without scores, or if the scale is open.
+    """Return the mean of all eligible traffic from the scores so far; None without scores or a quality.
 
     Scores of a fallback judge are left out.
     """
     of = _population(metric, sums)
-    return None if scale.range is None or not of.w else MeanInterval(mean(of), *interval(of))
+    return None if not scale.has_quality or not of.w else MeanInterval(mean(of), *interval(of))
 
 
 def missing_so_far(metric: str, scale: Scale, sums: ReadSums, lost: Weights) -> MissingShare | None:
-    """Return the share and the effect of units without a score; None if there are no such units, or the scale is open.
+    """Return the share and the effect of units without a score; None if there are no such units, or no quality.
 
     Args:
         lost: weights of the units that should have a score and have none.
     """
     of = _population(metric, sums) + Moments(lost=lost.w, lost2=lost.w2)
-    return None if scale.range is None or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
+    return None if not scale.has_quality or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
+
+
+def indicator(of: Moments, part: Moments) -> Moments:
+    """Return the sums of y = 1 for the units in ``part`` and 0 for the other units in ``of``; the mean is a share of units."""
+    return replace(of, wy=part.w, w2y=part.w2, w2y2=part.w2)
+
+
+def running_shares(metric: str, scale: Scale, sums: ReadSums) -> Mapping[str, MeanInterval]:
+    """Return category → share of all eligible traffic from the scores so far; empty without scores or categories.
+
+    Scores of a fallback judge are left out. The intervals are those of each share by itself.
+    """
+    return _shares(_sums_by_label(metric, sums), scale.categories)
+
+
+def category_shares(scores: Iterable[tuple[str, float]], categories: Iterable[str]) -> Mapping[str, MeanInterval]:
+    """Return category → share of all traffic from (category, probability) pairs, with its interval; empty without pairs."""
+    chances = defaultdict[str, list[float]](list)
+    for word, chance in scores:
+        chances[word].append(chance)
+    return _shares({word: moments((1.0, chance) for chance in own) for word, own in chances.items()}, categories)
+
+
+def _shares(parts: Mapping[str, Moments], categories: Iterable[str]) -> Mapping[str, MeanInterval]:
+    every = sum(parts.values(), Moments())
+    if not every.w:
+        return {}
+    shares = {word: indicator(every, parts.get(word, Moments())) for word in categories}
+    return {word: MeanInterval(mean(of), *interval(of)) for word, of in shares.items()}
 
 
 def _population(metric: str, sums: ReadSums) -> Moments:
     """Return the sums of a metric's scores by the configured judge, without other sources."""
-    totals = dict.fromkeys(SUMMED, 0.0)
+    return sum(_sums_by_label(metric, sums).values(), Moments())
+
+
+def _sums_by_label(metric: str, sums: ReadSums) -> Mapping[str, Moments]:
+    """Return label → the sums of a metric's scores with it, by the configured judge. Empty label: scores without a label."""
+    totals = defaultdict[str, dict[str, float]](lambda: dict.fromkeys(SUMMED, 0.0))
     for field, instrument in SUMMED.items():
         for labels, value in sums(instrument).items():
             named = dict(labels)
             if named[semconv.EVALUATION_NAME] == metric and semconv.EVALUATION_SOURCE not in named:
-                totals[field] += value
-    return Moments(**totals)
+                totals[str(named.get(semconv.EVALUATION_SCORE_LABEL, ""))][field] += value
+    return {label: Moments(**fields) for label, fields in totals.items()}
 
 
 # A window that slides on by a minute repeats nearly the same information. So the rate of false alarms depends on how often
@@ -262,11 +305,11 @@ TOLERATED = 0.25
 RECOVERED_Z = 3.5
 """Standard errors by which a shorter window must be better than a window with a drop; during a real drop this is rare."""
 OFFSET_SCORES = 200
-"""Least effective scores of an ``offset`` baseline, whose mean has an error of its own. A pass/fail metric at ten scores a
-minute has 10 false alarms in 30 days with 30 of them, .5 with 200 (`benchmarks/baselines.py`)."""
+"""Fewest effective scores of an ``offset`` baseline, whose mean has an error, too. A pass/fail metric at ten scores a minute
+has 10 false alarms in 30 days with 30 effective scores, .5 with 200 (`benchmarks/baselines.py`)."""
 MIN_SCORES = 30
-"""Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. For 30 pass/fail scores,
-the exact size of the test is 0.31 to 1.9 of the nominal one."""
+"""Fewest effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. For 30 pass/fail scores,
+the exact size of the test is 0.31 to 1.9 times the nominal size."""
 BEGUN, STEPPED = 2.0, 1.4
 """Coefficients of the formula."""
 LOWEST_Z, HIGHEST_Z = 1.0, 40.0
@@ -298,8 +341,18 @@ def scores_to_see(
 ) -> float:
     """Return the effective scores of a pass/fail metric with which a window alerts on half of the drops.
 
-    Infinite if the mean varies by as much as the drop (``baseline_sd``); ``design_effect`` scores count as one. A continuous
-    metric needs fewer, by the ratio of its variance to null·(1 − null).
+    A continuous metric needs fewer scores, by the ratio of its variance to null·(1 − null).
+
+    Args:
+        drop: distance of the mean below the baseline.
+        null: the baseline minus the tolerated distance.
+        tolerated: distance below the baseline that is no drop.
+        z: standard errors below ``null`` at which a window alerts.
+        baseline_sd: standard deviation of the true mean around its baseline.
+        design_effect: number of dependent scores that have the information of one independent score.
+
+    Returns:
+        Infinite if ``baseline_sd`` is so large that no number of scores suffices.
     """
     mean = max(0.0, null - (drop - tolerated))
     if drop <= tolerated:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -25,14 +26,15 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
+from spanscore.monitoring.watched_means import WatchedMean
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 # --- silence ----------------------------------------------------------------------------------------------------------
 
 # The silence of a service is a recording rule that reads its own last value: each rule run adds the interval if no score came,
-# and yields 0 if one did. So the record outlives the counters, which a store forgets after minutes. Time without rule runs adds
-# 0. The record of a replica continues only while its counters arrive: a replica that has stopped is part of its service's
+# and yields 0 if one did. So the record outlives the counters, which a store forgets after minutes. Time without rule runs
+# adds 0. The record of a replica continues only while its counters arrive: a replica that has stopped is part of its service's
 # silence.
 
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
@@ -40,14 +42,14 @@ UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
 EVALUATED = 10
 """Units due for evaluation, all without a score, that rule out chance."""
 EXPECTED = 15
-"""Scores expected during a silence: at 30 an hour, half an hour without a score happens by chance 0.007 times in 30 days."""
+"""Scores expected during a silence. At 30 an hour, half an hour without a score happens by chance 0.007 times in 30 days."""
 SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
 """Shortest and longest silence, in s, after which the alert fires, if it is computed from the scores per hour."""
 SEEN_S = 300.0
 """Seconds for which a score counts as recent: exporters send once a minute or more often."""
 DAY = "1d"
 MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
-"""Longest gap between rule runs over which a record keeps its last value: of services, and of replicas."""
+"""Longest gaps between rule runs over which a record keeps its last value: for services, and for replicas."""
 SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
 REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
     "spanscore:replica_silent_seconds",
@@ -74,28 +76,26 @@ def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
     for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
         now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
         a_day = promql.increase(semconv.SCORED, DAY, by=by)
-        # Frozen at the value of the last scores: a rate that falls with the silence would delay the alert, and end it.
+        # Frozen at the value of the last scores, because a rate that falls with the silence would delay the alert, and end it.
         yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){remembered})"
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
 
 
-def unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
-    """Return the alert on metrics with ended units and no score."""
+def unscored(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+    """Return the alert on metrics with ended units and no score; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
     by_condition: dict[bool, list[str]] = {}
     for metric in metrics:
         by_condition.setdefault(is_conditional(metric), []).append(metric.name)
     to_score: list[str] = []
     for conditional, names in by_condition.items():
-        # a condition that never holds has its own alert
-        nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
-        where = f'{listed(names)},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
-        to_score.append(promql.increase(semconv.EVALUATIONS, window, where, REPLICAS))
+        to_score.append(_to_score(window, f"{listed(names)},{promql.POPULATION}", conditional=conditional))
+    to_score += _of_inner(inner, lambda own: _to_score(window, own.matchers, conditional=is_conditional(own.of)))
     ended = " or ".join(to_score)
     to_be_scored = f"sum by ({', '.join(promql.GROUP)}) (({ended})\nunless {_hands_over(window)}) >= {EVALUATED}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window)} == 0",
+        expression=f"{to_be_scored}\nand {_with_inner(inner, partial(promql.increase, semconv.SCORED, window))} == 0",
         labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
         summary=f"{OF_METRIC} has no scores",
         text=f"{{count}} units were due for evaluation by {OF_METRIC} over {window}, and none got a score "
@@ -103,10 +103,34 @@ def unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     )
 
 
+def _to_score(window: str, where: str, *, conditional: bool) -> str:
+    """Return the number of ended units of each replica that should have a score."""
+    # a condition that never holds has its own alert
+    nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
+    where = f'{where},{label(semconv.OUTCOME)}!~"{nothing}"'
+    return promql.increase(semconv.EVALUATIONS, window, where, REPLICAS)
+
+
+def _of_inner(inner: Sequence[WatchedMean], query: Callable[[WatchedMean], str]) -> Iterator[str]:
+    """Yield the query of each watched mean of inner units, under the name of the mean."""
+    return (own.under(own.subject, query(own)) for own in inner)
+
+
+def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> str:
+    """Return a query of all metrics on the roots' units, and of each watched mean of inner units.
+
+    Args:
+        inner: the watched means of inner units.
+        query: matchers → PromQL expression.
+    """
+    each = [query(""), *_of_inner(inner, lambda own: query(own.matchers))]
+    return f"({' or '.join(each)})" if inner else each[0]
+
+
 def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on metrics whose scores stopped or never started."""
     where = listed(metric.name for metric in metrics)
-    absent = "\nor ".join(map(_is_absent, shared.services or [""]))
+    absent = "\nor ".join(_is_absent(where, service) for service in shared.services or [""])
     why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
     no_score = f"No score of {OF_METRIC} for {{lasting}}"
     texts = {
@@ -155,15 +179,16 @@ def _of(counter: str, where: str, services: Sequence[str]) -> str:
     named = promql.any_of(services)
     # the label of a scrape, and that of remote write, which has the service's namespace as a prefix
     matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
-    return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
+    return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{matcher}}}' for matcher in matchers)})"
 
 
-def _is_absent(service: str) -> str:
+def _is_absent(where: str, service: str) -> str:
     """Return the metrics of a service without scores and without a record of silence; empty name = all services."""
     named = [service] if service else []
     here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
     nothing = "".join(f" unless on ({promql.METRIC}) {counter}" for counter in here)
-    job = f'label_replace({MIN_SCORES}, "job", "{promql.replacement(service)}", "", "")' if service else MIN_SCORES
+    every = f"{MIN_SCORES}{{{where}}}"  # the shares of categories have this record, too
+    job = f'label_replace({every}, "job", "{promql.replacement(service)}", "", "")' if service else every
     return f"{job}{nothing}"
 
 
@@ -171,13 +196,18 @@ def _is_absent(service: str) -> str:
 
 
 def refused_evaluator_versions(
-    alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
+    alerts: Mapping[str, AlertSettings],
+    metrics: Iterable[Metric],
+    shadows: Iterable[Metric] = (),
+    place: str = "alerts",
 ) -> Iterator[str]:
-    """Yield the alerts that watch an evaluator version that their metric does not have, because they would never fire.
+    """Yield the alerts that would never fire, because their metric does not have the watched evaluator version.
 
     Args:
+        alerts: metric → its alert settings.
         metrics: metrics with their configured judges.
         shadows: metrics with their second judges.
+        place: key of the configuration with the settings, for messages.
     """
     beside = {shadow.name: shadow.evaluator_version for shadow in shadows}
     for metric in metrics:
@@ -185,7 +215,7 @@ def refused_evaluator_versions(
         if pinned is not None and pinned != metric.evaluator_version:
             shadow = ", which is its shadow's; no alert reads it" if pinned == beside.get(metric.name) else ""
             yield (
-                f"alerts.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
+                f"{place}.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
                 f"{metric.name} has {metric.evaluator_version!r}{shadow}"
             )
 
@@ -193,13 +223,13 @@ def refused_evaluator_versions(
 WAS = "was"
 """Label with the most frequent earlier evaluator version."""
 VERSION_MEMORY = "7d"
-"""An evaluator version that was written within this time is not new: one that pauses over a weekend causes no notice on Monday,
-and two versions written by turns cause none.
+"""An evaluator version that was written within this time is not new. So a version that pauses over a weekend, and two versions
+that are written by turns, cause no notice.
 """
 
 
 def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
-    """Return the notice of an additional, new evaluator version; it ends by itself after ``steady_window``.
+    """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``.
 
     Args:
         settings: metric → its alerts, for every metric.
@@ -243,7 +273,7 @@ _CHANGES = (
 
 ENOUGH: Final = 300
 """Effective sample size that, without a single applicable unit, puts the share below 1 % (95 %), by the rule of three.
-For a condition that holds for 3 % of traffic this happens once in 9,000 times, for one of 1 % once in 20."""
+For a condition that holds for 3 % of traffic this happens once in 9,000 times, for a condition of 1 % once in 20."""
 WINDOW_S: Final = 86_400.0
 """Seconds of the window: a day, because questions differ by the hour."""
 _APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
@@ -264,9 +294,10 @@ class Applicability(NamedTuple):
 
     Attributes:
         share: weighted share among the units that the judge decided, [0, 1].
-        low: lower end of the 95 % interval, [0, 1]; if 1 % or more of the units are undecided, any answer of theirs is covered.
+        low: lower end of the 95 % interval, [0, 1]; if 1 % or more of the units are undecided, any answer of theirs is
+            covered.
         high: upper end, by the same rule, [0, 1].
-        undecided: share of the chosen units without an answer of the configured judge, [0, 1].
+        undecided: share of the sampled units without an answer of the configured judge, [0, 1].
     """
 
     share: float
@@ -277,7 +308,7 @@ class Applicability(NamedTuple):
     def __str__(self) -> str:
         digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (whole percents are too coarse)
         share, low, high = (f"{100 * one:.{digits}f}" for one in (self.share, self.low, self.high))
-        missing = f" (undecided for {100 * self.undecided:.0f} % of the chosen units)"
+        missing = f" (undecided for {100 * self.undecided:.0f} % of the sampled units)"
         return f"applies to {share} % of traffic, {low}–{high} %{missing if self.undecided >= WORTH_TELLING else ''}"
 
 
@@ -439,17 +470,19 @@ BINDING_S, BINDING = 21_600.0, 0.5
 """Seconds for which a budget must remove more than half of the scores, and the corresponding factor on the rates."""
 
 
-def failing(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
-    """Return the alert on a judge that fails."""
+def failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+    """Return the alert on a judge that fails; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
     by_weight: dict[bool, list[str]] = {}
     for metric in metrics:
-        by_weight.setdefault(metric.scale.range is not None, []).append(metric.name)
-    shares = (promql.failed_share(window, listed(names), weighted=weighted) for weighted, names in by_weight.items())
+        by_weight.setdefault(_is_weighted(metric), []).append(metric.name)
+    shares = [promql.failed_share(window, listed(names), weighted=weighted) for weighted, names in by_weight.items()]
+    shares += _of_inner(inner, lambda own: promql.failed_share(window, own.matchers, weighted=_is_weighted(own.of)))
     share = f"({' or '.join(shares)})"
     return Alert(
         name="SpanscoreJudgeFailing",
-        expression=f"{share} > {shared.max_failed:g}\nand {promql.failures(window)} >= {FAILURES}",
+        expression=f"{share} > {shared.max_failed:g}\n"
+        f"and {_with_inner(inner, partial(promql.failures, window))} >= {FAILURES}",
         labels=labels_of("warning", OF_METRIC, window),
         summary=f"evaluations of {OF_METRIC} fail",
         text=f"A share of {{value}} of the evaluations of {OF_METRIC} failed over {window} ({{service}}), more than "
@@ -457,6 +490,11 @@ def failing(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
         "spanscore.evaluation.outcome of "
         "spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
+
+
+def _is_weighted(metric: Metric) -> bool:
+    """Whether the scores of a metric have weights in the sums."""
+    return metric.scale.has_quality or bool(metric.scale.categories)
 
 
 def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
@@ -545,8 +583,8 @@ def mixed(shared: Monitoring) -> Alert:
         expression=f"{unknown}\n/ {stated} > {WORTH_TELLING:g} < {1 / WORTH_TELLING:g}",
         labels=labels_of("warning", ALL, window),
         summary="units of unknown weight are in the means",
-        text=f"{{value}} chosen units without ot=th arrived for each unit with it over {window} ({{service}}). They count as if"
-        " no head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
+        text=f"{{value}} sampled units without ot=th arrived for each unit with it over {window} ({{service}}). They count as "
+        "if no head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
         "sampling.head_sampling_rate.by_service, with its share; 1 = no sampler.",
     )
 

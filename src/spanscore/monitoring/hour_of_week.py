@@ -34,7 +34,7 @@ LEAST_BLOCKS = 7
 LEAST_SCORES = 100
 """Effective scores that a window needs to be counted."""
 DESIGN_EFFECT = 2.0
-"""Scores that count as one, from which on this is reported: a smaller number may be chance."""
+"""Design effect from which on it is reported, because a smaller value may be chance."""
 
 DAY_S = 86_400
 _HOUR_S, _WEEK_S = 3_600, 604_800
@@ -80,12 +80,12 @@ class LearnedBaseline:
 
     @property
     def is_autocorrelated(self) -> bool:
-        """Whether the residual of an hour predicts that of the next: the mean drifts, which no profile covers."""
+        """Whether the residual of an hour predicts that of the next, because the mean drifts, which no profile covers."""
         return self.autocorrelation > 3 * self.autocorrelation_error
 
     @property
     def min_scores(self) -> int | None:
-        """Scores in bursts that carry the information of ``MIN_SCORES`` independent ones; None = about ``MIN_SCORES``."""
+        """Number of scores in bursts that tell as much as ``MIN_SCORES`` independent scores; None if about ``MIN_SCORES``."""
         return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
 
 
@@ -233,10 +233,10 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
 def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
     """Return number of a window → the residual of its scores; windows with too few scores are left out."""
     found: dict[int, _Residual] = {}
-    for start, one in residuals.items():
+    for start, residual in residuals.items():
         number = start // length_s
-        found[number] = found[number].plus(one) if number in found else one
-    return {number: one for number, one in found.items() if one.size >= least}
+        found[number] = found[number].plus(residual) if number in found else residual
+    return {number: residual for number, residual in found.items() if residual.size >= least}
 
 
 def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
@@ -254,8 +254,10 @@ def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
 
 def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
     """Return the variance of one score as estimated from windows, and the mean number of scores in the window of a score."""
-    weight2 = fsum(one.weight2 for one in windows)
-    return fsum(one.profile**2 for one in windows) / weight2, fsum(one.weight**2 for one in windows) / weight2
+    weight2 = fsum(window.weight2 for window in windows)
+    return fsum(window.profile**2 for window in windows) / weight2, fsum(
+        window.weight**2 for window in windows
+    ) / weight2
 
 
 def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
@@ -328,19 +330,19 @@ def read_profile(path: str, metric: str) -> Profile:
     try:
         hours = tuple(float(value) for day in DAYS for value in _day(entry["hours"], day))
         baseline_sd = {parse_duration(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
-        found = Profile(float(entry["mean"]), hours, baseline_sd, float(entry.get("design_effect", 1)))
+        profile = Profile(float(entry["mean"]), hours, baseline_sd, float(entry.get("design_effect", 1)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{error}{' is missing' * isinstance(error, KeyError)}"
         raise ConfigurationError(
             f"{path} is no baseline of {metric!r}: {fault}; make it with `spanscore baseline`"
         ) from None
-    qualities = all(0 <= value <= 1 for value in (found.mean, *found.hours))
-    if not (qualities and all(s >= 0 for s in baseline_sd.values()) and found.design_effect >= 1):
+    qualities = all(0 <= value <= 1 for value in (profile.mean, *profile.hours))
+    if not (qualities and all(s >= 0 for s in baseline_sd.values()) and profile.design_effect >= 1):
         raise ConfigurationError(
             f"{path}: the mean and the hours of {metric!r} must be qualities in [0, 1], its baseline SD at least 0, its "
             "design effect at least 1"
         )
-    return found
+    return profile
 
 
 def _day(hours: Any, day: str) -> list[Any]:

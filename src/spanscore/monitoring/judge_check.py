@@ -1,9 +1,9 @@
 """Judge check: the alert on a changed judge, and the sentence about the judge in the alert on a drop.
 
 A scorer exports the exact p-value of the changes since the first run (``judge_check_runs.py``); the alert compares it with a
-rate. Each of the n runs in ``false_alarm_every`` is one look, so it may alarm falsely with 1 ⁄ n of the judge check's share of
-that rate: a watched metric has one share, like each window and segment of a drop. Replicas have separate runs; their smallest
-p, multiplied by their number, is compared.
+rate. Each of the n runs in ``false_alarm_every`` is one look, so a run may alarm falsely with 1 ⁄ n of the judge check's share
+of that rate. A watched metric has one share, and so has each window and segment of a drop. Replicas have separate runs; their
+smallest p, multiplied by the number of replicas, is compared.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanscore import semconv
-from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
+from spanscore.config.monitoring import JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Alert, AlertNumber, labels_of, literal, of_metric, streams_of
 from spanscore.monitoring.promql import label, series
+from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
 from spanscore.protocols import Metric
 
 KEPT_S = 900.0
-"""Seconds for which the alert stays on without a value: a restarted process has no value before its first run has ended."""
+"""Seconds for which the alert stays on without a value, because a restarted process has none until its first run ends."""
 HIGHEST = 0.05
 """Upper limit of the compared p-value, because runs may be rarer than the allowed false alarms."""
 
@@ -49,56 +50,61 @@ def watched_by(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[s
     """Return the metrics that a judge check watches, by name.
 
     Raises:
-        ConfigurationError: it names an unknown metric or one with an open scale, or the scorer has no metric to watch.
+        ConfigurationError: ``metrics`` has an unknown metric or one with an open scale, or the scorer has no metric to watch.
     """
     for name in judge_check.metrics:
         if name not in metrics:
             raise ConfigurationError(
                 f"judge_check.metrics names {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
             )
-        if metrics[name].scale.range is None:
-            raise ConfigurationError(
-                f"judge_check.metrics names {name!r}, which has an open scale: give the metric range="
+        if not metrics[name].scale.has_quality:
+            how = (
+                "categories without a quality: name the bad ones in bad"
+                if metrics[name].scale.categories
+                else ("an open scale: give the metric range=")
             )
+            raise ConfigurationError(f"judge_check.metrics names {name!r}, which has {how}")
     asking = (
         name
-        for name, one in metrics.items()
-        if getattr(one, "_judge", None) is not None and one.scale.range is not None
+        for name, metric in metrics.items()
+        if getattr(metric, "_judge", None) is not None and metric.scale.has_quality
     )
     names = list(judge_check.metrics or asking)
     if not names:
         raise ConfigurationError(
-            "judge check: no metric with a closed scale uses a judge; name the metrics to watch in judge_check.metrics"
+            "judge check: no metric with a quality uses a judge; name the metrics to watch in judge_check.metrics"
         )
     return {name: metrics[name] for name in names}
 
 
 def judge_check_plans(
     judge_check: JudgeCheck | None,
-    alerts: Mapping[str, AlertSettings],
-    metrics: Sequence[Metric],
+    means: Sequence[WatchedMean],
     shared: Monitoring,
 ) -> list[JudgeCheckPlan]:
     """Return the monitoring of each watched judge; empty without a judge check.
+
+    Args:
+        judge_check: the scorer's judge check; None = no judge check.
+        means: all watched means, with one of each metric on the roots' units.
+        shared: windows, dimensions and services.
 
     Raises:
         ConfigurationError: the judge check names no metric that can be watched.
     """
     if judge_check is None:
         return []
-    watched = watched_by(judge_check, {metric.name: metric for metric in metrics})
-    dropping = [one for one in metrics if alerts.get(one.name, _UNWATCHED).baseline is not None and one.scale.range]
+    of_roots = {mean.metric: mean for mean in means_of_roots(means)}
+    watched = watched_by(judge_check, {name: mean.of for name, mean in of_roots.items()})
+    dropping = [mean for mean in means if mean.watches_drops]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(watched)
     shares *= max(1, len(shared.services))
     plans = []
     for name in watched:
-        alert = alerts.get(name, _UNWATCHED)
+        alert = of_roots[name].settings
         below = min(HIGHEST, judge_check.every / (alert.false_alarm_every * shares))
         plans.append(JudgeCheckPlan(name, judge_check.every, below, alert.false_alarm_every, alert.severity))
     return plans
-
-
-_UNWATCHED = AlertSettings()
 
 
 def judge_check_records(plans: Sequence[JudgeCheckPlan]) -> Iterator[dict[str, Any]]:
@@ -132,13 +138,13 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
     )
 
 
-def told_by(plans: Sequence[JudgeCheckPlan]) -> str:
+def judge_check_placeholders(plans: Sequence[JudgeCheckPlan]) -> str:
     """Return the placeholders for the result of the judge check in the text of a drop; empty without a judge check."""
     return "{judge_changed}{judge_steady}" if plans else ""
 
 
 def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, AlertNumber]:
-    """Return the figures for these placeholders: at most one has a value; none before the first run has ended."""
+    """Return the figures for these placeholders. At most one has a value; before the end of the first run all are empty."""
     if not plans:
         return {}
     p = _p(f"{_JUDGE_CHECK},{promql.OWN_EVALUATOR}")
@@ -157,5 +163,5 @@ _LIMIT = f"on ({promql.METRIC}) group_left () {recorded.JUDGE_P}"
 
 
 def _p(where: str) -> str:
-    told, by = f"{series(semconv.JUDGE_CHECK_P)}{{{where}}}", ", ".join(promql.BY_EVALUATOR)
-    return f"(min by ({by}) ({told}) * count by ({by}) ({told}))"
+    p_values, by = f"{series(semconv.JUDGE_CHECK_P)}{{{where}}}", ", ".join(promql.BY_EVALUATOR)
+    return f"(min by ({by}) ({p_values}) * count by ({by}) ({p_values}))"

@@ -44,7 +44,7 @@ class FirstAnswers:
         return self._first.get(metric, {}).get(evaluator_version, {})
 
     def keep(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
-        """Keep the answers to samples that have none yet. Never raises.
+        """Keep the answers to samples that have no kept answer yet. Never raises.
 
         If the file cannot be read or written, that is logged, and the answers are kept in memory.
         """
@@ -157,7 +157,7 @@ class PairedRuns:
 
 
 def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
-    """Return the comparison of a run with the first one; ``samples``: number of labelled samples, answered or not."""
+    """Return the comparison of a run with the first run. ``samples`` is the number of labelled samples, answered or not."""
     return PairedRuns(
         samples=samples,
         answered=len(answers),
@@ -186,12 +186,12 @@ def least_turned(below: float) -> int:
 
 
 # The difference of two means is uncertain if their intervals overlap. In the difference of pairs the variation between
-# units cancels out, so it shows whether and by how much the judges differ.
+# units cancels out, so the difference shows whether and by how much the judges differ.
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeComparison:
-    """The sums of units with a quality from both judges; ``+`` adds those of other units.
+    """The sums of units with a quality from both judges; ``+`` adds the sums of other units.
 
     Attributes:
         own: sums of the metric's own judge.

@@ -1,14 +1,15 @@
 """Scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
-``/healthz`` answers as long as the process runs, and ``/readyz`` is 503 while the process must not get work. The caller may add
-further pages.
+``/healthz`` answers as long as the process runs, and ``/readyz`` is 503 while the process must not get work. The caller may
+add further pages.
 
-The endpoint has a meter provider of its own, because a reader is an argument of the provider, and the application creates its
-own provider. So the numbers exist before the first run, and the application's provider gets them too.
+The endpoint has a separate meter provider, because a reader is an argument of the provider, and the application creates its
+own provider. So the numbers exist before the first run, and the application's provider also gets them.
 
-The server is ours because ``prometheus_client.start_http_server`` (0.26, measured) harms the application. It prints a traceback
-if a client hangs up or a collection fails, and keeps a thread for ever for a silent client. On 0.0.0.0 it queries a name server
-for the host name: 10 s if no server answers. It also returns the metrics under any path and refuses HEAD.
+The server is not that of ``prometheus_client.start_http_server`` (0.26, measured), which harms the application. That server
+prints a traceback if a client hangs up or a collection fails, and keeps a thread for ever for a silent client. On 0.0.0.0 it
+queries a name server for the host name: 10 s if no server answers. It also returns the metrics under any path and refuses
+HEAD.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from socketserver import TCPServer
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spanscore.core.http_server import QuietHandler, QuietServer
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 PATH = "/metrics"
 HEALTH, READINESS = "/healthz", "/readyz"
-CLIENT_TIMEOUT_S = 10.0
-"""Seconds after which the connection of a silent client is closed."""
 
 
 class Sums(Protocol):
@@ -67,9 +65,9 @@ class ScrapeEndpoint:
         port: the port that is listened on.
         url: address of the page with metrics.
         meter: meter whose measurements are served.
-        unready: reason why the process must not get work; empty = it may get work. Any thread.
-        pages: first part of a path → function from the rest of the path to the page. Any thread. A ``ConfigurationError`` is
-            reported to the client as its error.
+        unready: reason why the process must not get work; empty = it may get work. Called on any thread.
+        pages: first part of a path → function from the rest of the path to the page. Called on any thread. A
+            ``ConfigurationError`` is reported to the client as its error.
     """
 
     def __init__(
@@ -91,8 +89,8 @@ class ScrapeEndpoint:
         self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][-1], found[0][0], self)
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            self._server = _Server(addresses[0][-1], addresses[0][0], self)
         except OSError as error:
             raise ConfigurationError(
                 f"metrics cannot be served on {host}:{port} ({error.strerror or error}). Is another worker of the application "
@@ -119,14 +117,14 @@ class ScrapeEndpoint:
         return ip_address(str(self._server.server_address[0]).partition("%")[0]).is_loopback
 
     def close(self) -> None:
-        """Stop serving at once and release the address."""
+        """Stop serving immediately, and release the address."""
         with suppress(OSError):  # some systems know no shutdown of a listening socket
             self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which otherwise polls twice a second
         self._server.shutdown()
         self._server.server_close()
 
     def close_in_child(self) -> None:
-        """In a forked child: close the inherited socket, because otherwise the port stays taken after the parent's end."""
+        """Close the inherited socket in a forked child. Otherwise the port stays taken after the parent's end."""
         self._server.socket.close()
         for each in self._sums:
             each.abandon(self.meter)
@@ -141,41 +139,20 @@ class ScrapeEndpoint:
             return page
 
 
-class _Server(ThreadingHTTPServer):
-    """A server that prints nothing: the application need not see that a client hangs up."""
-
-    daemon_threads = True
-
+class _Server(QuietServer):
     def __init__(self, address: Any, family: socket.AddressFamily, endpoint: ScrapeEndpoint) -> None:
-        self.address_family = family
         self.endpoint = endpoint
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        """Bind without the look-up of the own host name that ``HTTPServer`` does."""
-        TCPServer.server_bind(self)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing."""
+        super().__init__(address, family, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Server
-    timeout = CLIENT_TIMEOUT_S
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing, because stderr belongs to the application."""
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  (called by the server)
         status, body, content_type = self._answer()
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.send(status, body, {"Content-Type": content_type})
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802  (called by the server)
         self.do_GET()
 
     def _answer(self) -> tuple[HTTPStatus, bytes, str]:

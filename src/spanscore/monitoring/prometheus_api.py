@@ -86,8 +86,8 @@ class PrometheusApi:
         raise ConfigurationError(f"the server at {self.url} is not a Prometheus; {_HOW}")
 
 
-# The sums are differences of the raw counters per replica, added up. They are exact, unlike ``increase()`` around a restart.
-# The five minutes of a restart, and of a replica's first scores, are left out of all sums alike.
+# The sums are differences of the raw counters per replica, added up. Such sums are exact, unlike ``increase()`` around a
+# restart. The five minutes of a restart, and of a replica's first scores, are left out of all sums.
 
 
 class ScoredEvaluator(NamedTuple):
@@ -117,7 +117,7 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
     by = (promql.METRIC, promql.EVALUATOR_VERSION)
     for day in range(days, 0, -1):
         begin, end = last - day * DAY_S, last - (day - 1) * DAY_S
-        sums = _grown(api, WEIGHTED.items(), by, promql.matching(where), begin, end, STEP_S)
+        sums = _query_increases(api, WEIGHTED.items(), by, promql.matching(where), begin, end, STEP_S)
         yield {
             ScoredEvaluator(*labels): {
                 time: Moments(**parts)
@@ -128,7 +128,7 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
         }
 
 
-def _grown(
+def _query_increases(
     api: PrometheusApi,
     instruments: Iterable[tuple[str, str]],
     by: Sequence[str],
@@ -211,7 +211,7 @@ def read_history(
     end_s: float,
     is_fixed: bool,
     where: Mapping[str, str],
-    told: Callable[[list[tuple[str, str]]], Iterable[tuple[str, str]]] = list,
+    progress: Callable[[list[tuple[str, str]]], Iterable[tuple[str, str]]] = list,
 ) -> ReleaseHistory:
     """Return the scores of all releases in a Prometheus.
 
@@ -221,7 +221,7 @@ def read_history(
         end_s: end, seconds since the epoch.
         is_fixed: whether the start is the same at a later look.
         where: label → required value.
-        told: wraps the list of sums (fields and instruments) to show progress; one sum is queried at a time.
+        progress: wraps the list of sums (fields and instruments) to show progress; one sum is queried at a time.
 
     Raises:
         ConfigurationError: Prometheus does not answer, or refuses; or the time range is too long.
@@ -232,7 +232,7 @@ def read_history(
         raise ConfigurationError(f"--since: at most {_MOST_STEPS * step // 86_400} days can be compared at once")
     by = (RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)  # the weights of lost units have no evaluator version
     matchers = ",".join(filter(None, (promql.matching(where), f'{RELEASE}!=""')))
-    sums = _grown(api, told([*SUMMED.items(), *_LOST.items()]), by, matchers, begin, end, step)
+    sums = _query_increases(api, progress([*SUMMED.items(), *_LOST.items()]), by, matchers, begin, end, step)
     scored: defaultdict[str, defaultdict[str, dict[str, Steps]]] = defaultdict(lambda: defaultdict(dict))
     lost: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
     for (value, metric, evaluator_version), parts in sums.items():

@@ -86,11 +86,11 @@ class Exposition:
     def _keep_exemplars(self, point: HistogramDataPoint, keys: list[tuple[str, ...]]) -> None:
         from prometheus_client.samples import Exemplar
 
-        for one in point.exemplars:
-            if one.trace_id and one.span_id:
-                ids = {"trace_id": f"{one.trace_id:032x}", "span_id": f"{one.span_id:016x}"}
-                key = keys[bisect_left(point.explicit_bounds, one.value)]
-                self._latest[key] = Exemplar(ids, one.value, one.time_unix_nano / 1e9)
+        for exemplar in point.exemplars:
+            if exemplar.trace_id and exemplar.span_id:
+                ids = {"trace_id": f"{exemplar.trace_id:032x}", "span_id": f"{exemplar.span_id:016x}"}
+                key = keys[bisect_left(point.explicit_bounds, exemplar.value)]
+                self._latest[key] = Exemplar(ids, exemplar.value, exemplar.time_unix_nano / 1e9)
 
 
 def _key(family: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:

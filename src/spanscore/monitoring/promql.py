@@ -1,11 +1,11 @@
-"""PromQL expressions: the formulas of ``estimates.py`` on counters, and the Prometheus names of our instruments."""
+"""PromQL expressions: the formulas of ``estimates.py`` on counters, and the Prometheus names of spanscore's instruments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from spanscore import semconv
 from spanscore.core.score import Outcome
@@ -28,22 +28,22 @@ def label(attribute: str) -> str:
 def family(name: str, unit: str) -> str:
     """Return the name of a metric family, without ``_total`` or ``_bucket``."""
     spelled = _UNITS.get(unit, "" if unit.startswith("{") else label(unit))
-    told = label(name)
-    return f"{told}_{spelled}" if spelled and not told.endswith(f"_{spelled}") else told
+    base = label(name)
+    return f"{base}_{spelled}" if spelled and not base.endswith(f"_{spelled}") else base
 
 
 def series(instrument: str) -> str:
-    """Return the Prometheus name of an instrument; for a histogram without ``_bucket``, ``_sum`` or ``_count``.
+    """Return the Prometheus name of an instrument; a histogram's name lacks ``_bucket``, ``_sum`` and ``_count``.
 
     Raises:
-        KeyError: we have no such instrument.
+        KeyError: spanscore has no such instrument.
     """
     about = INSTRUMENTS[instrument]
     return family(instrument, about.unit) + ("_total" if about.kind == "counter" else "")
 
 
-# The formulas of ``estimates.py`` as PromQL on counters, for dashboards and for alerts on shares. They map text to text.
-# ``recorded.py`` has the rules of means and drops, which use recorded sums.
+# The formulas of ``estimates.py`` as PromQL on counters, for dashboards and for alerts on shares. The functions map text to
+# text. ``recorded.py`` has the rules of means and drops, which use recorded sums.
 #
 # Each formula takes ``Sums``, the source of a sum, as in ``mean(increases("1h"))``. Every operand is summed by the same labels,
 # because otherwise the two sides of an operator do not match.
@@ -52,6 +52,9 @@ Sums: TypeAlias = Callable[[str], str]
 """Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""
 
 METRIC = label(semconv.EVALUATION_NAME)
+CATEGORY = label(semconv.EVALUATION_SCORE_LABEL)
+"""Label with the category of a score, or with ``pass`` or ``fail``."""
+_NO_CATEGORY = "pass|fail|"
 GROUP = (METRIC, "service_name", "job")
 """Labels of a metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a missing label is empty."""
 EVALUATOR_VERSION = label(semconv.EVALUATOR_VERSION)
@@ -63,7 +66,7 @@ INSTANCE = "instance"
 POPULATION = f'{label(semconv.EVALUATION_SOURCE)}=""'
 """Matcher of the scores of the configured judge; scores of a fallback have another source."""
 OWN_SERVICE, OWN_EVALUATOR, OWN = "\nown service", "\nown evaluator", "\nown segment"
-"""Placeholders for matchers of the alert's metric and service, also of its evaluator version, or also of its segment.
+"""Placeholders for matchers of the alert's metric and service; of its evaluator version, too; of its segment, too.
 Prometheus fills in the values when the alert is sent. Each begins with a line break, which no value in a matcher contains."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """Name of the record of ``lowest_factor()``."""
@@ -81,8 +84,14 @@ of any source may lack a score."""
 _OF_UNITS = frozenset(
     {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.MISSING_WEIGHT, semconv.MISSING_WEIGHT2}
 )
-"""Counts of units, of every source except sources that judge the same units again, or no units."""
-_BESIDE = (semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK, semconv.SOURCE_EXTERNAL, semconv.SOURCE_SHADOW)
+"""Counts of units, of every source except sources that judge the same units again, other units, or no units."""
+_BESIDE = (
+    semconv.SOURCE_JUDGE_CHECK,
+    semconv.SOURCE_FEEDBACK,
+    semconv.SOURCE_EXTERNAL,
+    semconv.SOURCE_SHADOW,
+    semconv.SOURCE_INNER,
+)
 _NOT_BESIDE = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_BESIDE)}"'
 """Matcher of sampled units: those of the configured judge and of a fallback."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -132,17 +141,19 @@ def grown_in(instrument: str, window: str, where: str = "") -> str:
 
 def labelled(name: str, expressions: Mapping[str, str]) -> str:
     """Return the union of expressions; each gets its key as the value of label ``name``."""
-    return "\nor ".join(f'label_replace({one}, "{name}", "{value}", "", "")' for value, one in expressions.items())
+    return "\nor ".join(
+        f'label_replace({expression}, "{name}", "{value}", "", "")' for value, expression in expressions.items()
+    )
 
 
-def population(instrument: str) -> str:
+def population(instrument: str, where: str = "") -> str:
     """Return the counters of an instrument that the estimates use."""
-    return series(instrument) + _where(POPULATION)
+    return series(instrument) + _where(_of_population(where))
 
 
 def grown(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return the increase of the counters in a step per group: each counter's difference, left out across a restart."""
-    counter = series(instrument) + _where(",".join(filter(None, (where, POPULATION))))
+    """Return the increase of the counters in a step per group: each counter's difference, without counters that restarted."""
+    counter = population(instrument, where)
     return f"sum by ({', '.join(by)}) ({counter} - {counter} offset {step} >= 0)"
 
 
@@ -158,8 +169,34 @@ def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
     return lambda instrument: increase(instrument, window, where, labels)
 
 
+ONES: Final = {
+    semconv.WEIGHT_QUALITY: semconv.WEIGHT,
+    semconv.WEIGHT2_QUALITY: semconv.WEIGHT2,
+    semconv.WEIGHT2_QUALITY2: semconv.WEIGHT2,
+}
+"""Sum of an indicator → the same sum of the units with 1: y is 0 or 1, so that Σwy is the Σw of these units."""
+
+
+def category_shares(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
+    """Return the sums from which ``mean`` and ``interval`` compute the share of each category, per group and category.
+
+    y is 1 for the units with the category, else 0, so that Σwy and Σw²y are Σw and Σw² of these units.
+    """
+    words = ",".join(filter(None, (where, f'{CATEGORY}!~"{_NO_CATEGORY}"')))
+    groups, of_category = tuple(by), (*by, CATEGORY)
+
+    def total(name: str) -> str:
+        every = f"on ({', '.join(groups)}) group_left () {increase(name, window, words, groups)}"
+        return f"(0 * {increase(name, window, words, of_category)} + {every})"
+
+    def of(name: str) -> str:
+        return increase(ONES[name], window, words, of_category) if name in ONES else total(name)
+
+    return of
+
+
 def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return the number of units that entered, each once: a delegated unit also enters in the process that scores it."""
+    """Return the number of eligible units. A delegated unit, which is eligible in two processes, is counted once."""
     delegated = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.DELEGATED}))))
     return f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, delegated, by)})"
 
@@ -203,7 +240,7 @@ def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
 
 
 def missing_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of the mean for any scores of the lost units. Not for segments, because lost units have none."""
+    """Return the bounds of the mean for any scores of the lost units. Not for segments: lost units have no segment."""
     return interval(if_worst(sums), level=level)[0], interval(if_best(sums), level=level)[1]
 
 
@@ -224,7 +261,7 @@ _IF_BEST = {
     semconv.WEIGHT2_QUALITY: semconv.MISSING_WEIGHT2,
     semconv.WEIGHT2_QUALITY2: semconv.MISSING_WEIGHT2,
 }
-"""Sum → the sum of lost units that is added to it."""
+"""Sum of scores → the sum of lost units that is added to it."""
 
 
 def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
@@ -232,7 +269,7 @@ def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
 
 
 def missing_share(window: str, where: str = "", *, weighted: bool = True) -> str:
-    """Return the share of the chosen units that have no score of the configured judge, [0, 1].
+    """Return the share of the sampled units that have no score of the configured judge, [0, 1].
 
     Args:
         weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
@@ -246,7 +283,7 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     Args:
         weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
     """
-    return _share(window, where, FAILED, _ended_as(FAILED, where), weighted=weighted)
+    return _share(window, where, FAILED, _outcome_matchers(FAILED, where), weighted=weighted)
 
 
 def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted: bool) -> str:
@@ -254,19 +291,19 @@ def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted:
     if weighted:
         part, scored = increase(semconv.MISSING_WEIGHT, window, of_weights), increase(semconv.WEIGHT, window, where)
     else:
-        part = increase(semconv.EVALUATIONS, window, _ended_as(outcomes, where))
+        part = increase(semconv.EVALUATIONS, window, _outcome_matchers(outcomes, where))
         scored = increase(semconv.SCORED, window, where)
     return f"(1 / (1 + {scored} / {part}))"
 
 
 def failures(window: str, where: str = "") -> str:
     """Return the number of failed evaluations by the configured judge."""
-    return increase(semconv.EVALUATIONS, window, _ended_as(FAILED, where))
+    return increase(semconv.EVALUATIONS, window, _outcome_matchers(FAILED, where))
 
 
 def declined_share(window: str, where: str = "") -> str:
     """Return the share of the evaluations sent to a judge that the judge declined, [0, 1]."""
-    asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"', POPULATION)))
+    asked = _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"'))))
     return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
 
 
@@ -282,17 +319,23 @@ def unaccounted(where: str = "") -> str:
     return f"{eligible} - {ended} - {pending}"
 
 
-def _ended_as(outcomes: str, where: str) -> str:
-    """Return the matchers of the configured judge's evaluations with one of these outcomes."""
-    return ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"', POPULATION)))
+def _outcome_matchers(outcomes: str, where: str) -> str:
+    """Return the matchers of evaluations with one of these outcomes, of the source in the matchers or the configured judge."""
+    return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"'))))
+
+
+def _of_population(where: str) -> str:
+    """Return matchers with that of the configured judge, unless they have a matcher of the source."""
+    return where if label(semconv.EVALUATION_SOURCE) in where else ",".join(filter(None, (where, POPULATION)))
 
 
 def _of_source(instrument: str, where: str) -> str:
     """Return ``where`` with the matcher of the sources that an instrument is read for."""
-    if label(semconv.EVALUATION_SOURCE) in where:
+    if instrument in _OF_SOURCES:
+        return _of_population(where)
+    if instrument not in _OF_UNITS or label(semconv.EVALUATION_SOURCE) in where:
         return where
-    own = POPULATION if instrument in _OF_SOURCES else _NOT_BESIDE if instrument in _OF_UNITS else ""
-    return ",".join(filter(None, (where, own)))
+    return ",".join(filter(None, (where, _NOT_BESIDE)))
 
 
 def _where(matchers: str) -> str:

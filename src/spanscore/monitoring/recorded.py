@@ -1,14 +1,15 @@
 """Recording rules for the alerts on means: the sums of each window, then one formula for all windows, metrics and segments.
 
 ``window`` and ``segment`` are labels of the recorded series: ``spanscore:mean{window="1h",segment="tier=gold"}``; a series
-without a segment covers all units. A window detects a drop if its mean is significantly below the tolerated mean. A long window
-would show a drop long after its end. So a long window is ignored for its own length if the next shorter window has recovered,
-and is significantly better than the long one.
+without a segment covers all units. A window detects a drop if its mean is significantly below the tolerated mean. A long
+window would show a drop long after its end. So a long window is ignored for its own length if the next shorter window has
+recovered, and is significantly better than the long window.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,19 +18,20 @@ from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import estimates as budget
 from spanscore.monitoring import promql
 from spanscore.monitoring.promql import label
+from spanscore.monitoring.watched_means import WatchedMean
 
 WINDOW, SEGMENT, SUM = "window", "segment", "of"
 """Labels of recorded series; ``of`` names the sum."""
 SUMS = "spanscore:sums"
 MEAN, N_EFF, STANDARD_ERROR = "spanscore:mean", "spanscore:n_eff", "spanscore:standard_error"
 MISSING_SHARE = "spanscore:missing_share"
-"""Record of the share per metric of a service, over the steady window; lost units have no segment and no evaluator version."""
+"""Record of the share of lost units per metric and service, over the steady window. Lost units have no segment or version."""
 SCORED, WRITTEN, WATCHED = "spanscore:scored", "spanscore:written", "spanscore:watched"
 """Records of evaluator versions: those with scores in a window, those written now, and those whose drops are watched."""
-MIN_SCORES, BASELINE, TOLERANCE, THRESHOLD = (
-    f"spanscore:{name}" for name in ("min_scores", "baseline", "tolerance", "threshold")
+MIN_SCORES, BASELINE, TOLERANCE, THRESHOLD, MAX_SHARE = (
+    f"spanscore:{name}" for name in ("min_scores", "baseline", "tolerance", "threshold", "max_share")
 )
-"""Records with a number per metric. Each metric of the file has ``MIN_SCORES``, which therefore also lists the metrics."""
+"""Records with a number per metric or share. Each metric of the file, and each share, has ``MIN_SCORES``."""
 CRITICAL, DESIGN_EFFECT, BASELINE_VARIANCE = "spanscore:z2", "spanscore:design_effect", "spanscore:baseline_variance"
 """Records: z² per metric and window; design effect minus 1; variance of the normal mean per window."""
 JUDGE_P = "spanscore:judge_p"
@@ -44,7 +46,7 @@ RECOVERED, OVER = "spanscore:recovered", "spanscore:over"
 EDGE: Final = 1e-9
 """Smallest distance of a mean from 0 and 1, so that its logarithm is finite."""
 LITTLE_VARIED: Final = 16.0
-"""Highest number of pass/fail scores for one effective score: a low standard deviation counts as a quarter of the maximum."""
+"""Highest number of pass/fail scores for one effective score. A lower standard deviation counts as a quarter of the maximum."""
 STEP: Final = 4
 """Evaluations over which a counter's growth is visible at any usual scrape interval."""
 _SEEN = 0.9
@@ -71,15 +73,20 @@ def among(recorded: str, expression: str) -> str:
 # --- estimates --------------------------------------------------------------------------------------------------
 
 
-def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
+def estimate_records(shared: Monitoring, means: Sequence[WatchedMean] = ()) -> Iterator[dict[str, Any]]:
     """Yield the rules that record the sums of each window, the estimates, the share of lost units, and the written versions.
+
+    ``means`` are the watched means; each of a category and of inner units is recorded as a metric of its own.
 
     One rule records all sums of a window, so that they are increases over the same samples even if a scrape arrives meanwhile.
     """
+    own = [mean for mean in means if mean.has_own_records]
     for window in map(promql.duration, shared.windows):
-        every = _sums(window, budget.SUMMED)
-        dimensions = (_segment_sums(window, budget.WEIGHTED, *values) for values in shared.dimensions.items())
-        yield {"record": SUMS, "expr": "\nor ".join([every, *dimensions]), "labels": {WINDOW: window}}
+        each = [partial(_each, window), *(partial(_each_of_mean, window, mean) for mean in own)]
+        sums = [_sums(increases(budget.SUMMED, "")) for increases in each]
+        for key, values in shared.dimensions.items():
+            sums += [_segment_sums(increases(budget.WEIGHTED, _match_values(key, values)), key) for increases in each]
+        yield {"record": SUMS, "expr": "\nor ".join(sums), "labels": {WINDOW: window}}
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
     q0, q1, q2 = map(_sum, ("w2", "w2y", "w2y2"))
@@ -87,31 +94,50 @@ def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
     squares = f"{q2} - {but} 2 * {MEAN} * {but} {q1} + {but} {MEAN} ^ 2 * {but} {q0}"
     yield {"record": STANDARD_ERROR, "expr": f"sqrt(clamp_min({squares}, 0)) / {but} {_sum('w')}"}
     steady = steady_window(shared)
-    yield {"record": MISSING_SHARE, "expr": promql.missing_share(steady), "labels": {WINDOW: steady}}
+    lost = [promql.missing_share(steady)]
+    lost += (mean.under(mean.name, promql.missing_share(steady, mean.matchers)) for mean in own)
+    yield {"record": MISSING_SHARE, "expr": "\nor ".join(lost), "labels": {WINDOW: steady}}
     yield {"record": SCORED, "expr": f"sum without ({SUM}) ({_sum('n')} > 0)"}
     yield {"record": WRITTEN, "expr": written([promql.duration(one) for one in sorted(shared.windows)])}
 
 
 def steady_window(shared: Monitoring) -> str:
     """Return the shortest window of at least an hour, otherwise the shortest window; for shares and thresholds."""
-    return promql.duration(min((one for one in shared.windows if one >= _HOUR_S), default=min(shared.windows)))
+    return promql.duration(min((window for window in shared.windows if window >= _HOUR_S), default=min(shared.windows)))
 
 
-def _sums(window: str, instruments: Mapping[str, str], where: str = "") -> str:
-    """Return the sums of a window per evaluator version."""
-    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({_each(window, instruments, where)})"
+def _sums(each: str) -> str:
+    """Return sums per evaluator version; ``each``: the increases of the counters."""
+    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({each})"
 
 
-def _segment_sums(window: str, instruments: Mapping[str, str], key: str, values: Sequence[str], where: str = "") -> str:
-    """Return the sums of a window per evaluator version and listed value of a segment's key."""
-    listed = f'{label(key)}=~"{promql.any_of(values)}"'
-    each = _each(window, instruments, ",".join(filter(None, (where, listed))))
+def _segment_sums(each: str, key: str) -> str:
+    """Return sums per evaluator version and value of a segment's key; ``each``: the increases of the listed values."""
     named = f'"{SEGMENT}", "{promql.replacement(f"{key}=")}$1", "{label(key)}", "(?s)(.*)"'
     return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR, SEGMENT))}) (label_replace({each}, {named}))"
 
 
+def _match_values(key: str, values: Sequence[str]) -> str:
+    return f'{label(key)}=~"{promql.any_of(values)}"'
+
+
 def _each(window: str, instruments: Mapping[str, str], where: str) -> str:
-    return promql.labelled(SUM, {name: promql.grown_in(one, window, where) for name, one in instruments.items()})
+    return promql.labelled(
+        SUM, {name: promql.grown_in(instrument, window, where) for name, instrument in instruments.items()}
+    )
+
+
+def _each_of_mean(window: str, mean: WatchedMean, instruments: Mapping[str, str], where: str) -> str:
+    """Return the increases of the counters of a mean, under its name; for a share, y is 1 for each unit of another category."""
+    every = ",".join(filter(None, (mean.matchers, where)))
+    others = f'{every},{promql.CATEGORY}!="{mean.category}"'
+    grown = {}
+    for name, instrument in instruments.items():
+        ones = promql.ONES.get(instrument) if mean.category else None
+        grown[name] = promql.grown_in(ones or instrument, window, every)
+        if ones is not None:  # 0 if every unit has the category
+            grown[name] = f"({promql.grown_in(ones, window, others)} or 0 * {grown[name]})"
+    return mean.under(mean.name, promql.labelled(SUM, grown))
 
 
 def _sum(name: str, **labels: str) -> str:
@@ -133,7 +159,7 @@ def _scored(window: str) -> str:
     return f'sum without ({WINDOW}) ({SCORED}{{{WINDOW}="{window}"}})'
 
 
-def watched(longest: str, pinned: Mapping[str, str]) -> str:
+def watched(longest: str, pinned: Mapping[str, str], means: Sequence[WatchedMean] = ()) -> str:
     """Return the evaluator versions whose drops are watched.
 
     A metric's only version is watched. If there are several, versions are watched if they are written now and are older than
@@ -142,17 +168,25 @@ def watched(longest: str, pinned: Mapping[str, str]) -> str:
     Args:
         longest: longest window, in PromQL.
         pinned: metric → the only evaluator version that is watched.
+        means: the watched means.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     now = _but(pinned)
-    before = f"last_over_time({promql.population(semconv.SCORED)}[{longest}] offset {longest})"
-    old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({before}) > 0"
+    before = [f"last_over_time({promql.population(semconv.SCORED)}[{longest}] offset {longest})"]
+    before += (
+        mean.under(
+            mean.name, f"last_over_time({promql.population(semconv.SCORED, mean.matchers)}[{longest}] offset {longest})"
+        )
+        for mean in means
+        if mean.has_own_records
+    )
+    old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({' or '.join(before)}) > 0"
     several = f'count by ({", ".join(promql.GROUP)}) ({SCORED}{{{WINDOW}="{longest}"}}) > 1'
     return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_only(pinned)])
 
 
 def spoken(pinned: Mapping[str, str]) -> str:
-    """Return the evaluator versions that are written now; of a pinned metric (metric → version) only the pinned one."""
+    """Return the evaluator versions that are written now; of a pinned metric (metric → version) only the pinned version."""
     return f"({' or '.join([_but(pinned), *_only(pinned)])})" if pinned else WRITTEN
 
 
@@ -181,13 +215,15 @@ def normal_by_hour(hours: Sequence[float]) -> str:
 def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield the rules that record the normal quality over each window, for the metrics with a record ``NORMAL_NOW``.
 
-    The mean is weighted by the scores in each part of the window: if quiet hours are better or worse than busy ones, the plain
-    mean over the window is different.
+    The mean is weighted by the scores in each part of the window, because quiet hours may be better or worse than busy hours.
     """
     step = promql.duration(STEP * shared.interval)
     named = f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
-    dimensions = (_segment_sums(step, _WEIGHT, *values, where=named) for values in shared.dimensions.items())
-    yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(step, _WEIGHT, named), *dimensions])}
+    dimensions = (
+        _segment_sums(_each(step, _WEIGHT, f"{named},{_match_values(key, values)}"), key)
+        for key, values in shared.dimensions.items()
+    )
+    yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(_each(step, _WEIGHT, named)), *dimensions])}
     yield {"record": NORMAL_WEIGHT, "expr": f"{STEP_WEIGHT} * {_OF_METRIC} {NORMAL_NOW}"}
     for length in shared.windows:
         window = promql.duration(length)

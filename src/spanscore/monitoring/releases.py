@@ -30,7 +30,10 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.promql import label
 
-# Sums of two releases per quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
+# --- same traffic ----------------------------------------------------------------------------------------------------
+
+# ``matched`` makes the quarter-hour sums of two releases comparable: each hour has equal weight in both, and the squares are
+# multiplied by the design effect. w = 1 / sampling probability of a unit; y = its quality.
 #
 # If quality varies with the day and traffic moves from one release to the other, the plain means of two equal releases
 # differ. So releases are compared within each hour: the scores of a release are weighted by the other release's share of
@@ -39,15 +42,16 @@ from spanscore.monitoring.promql import label
 #
 # Scores close in time may repeat each other, such as a burst of one question or the turns of a conversation. The variance of
 # the difference is measured from one quarter of an hour to the next, and between neighbours (Newey & West 1987, lag 1). Its
-# ratio to the variance of independent scores is the number of scores that count as one (the design effect: Kish 1965; Rao &
-# Scott 1992). ``benchmarks/compare.py`` counts how often the interval of these sums misses.
+# ratio to the variance of independent scores is the design effect (Kish 1965; Rao & Scott 1992): the number of dependent scores
+# that have the information of one independent score. ``benchmarks/compare.py`` counts how often the interval of these sums does
+# not contain the true difference.
 
 BLOCK_S: Final = 900
 """Length of a block, in s."""
 _PER_HOUR: Final = 4
 _FEW_BLOCKS: Final = 6.0
-"""Correction for few blocks, whose variance may be far too small: it is raised by this number of blocks' share in them. With 6
-the interval of ten blocks holds; without the correction, bursts and conversations make it miss on .06 of the days."""
+"""With n blocks the measured variance is multiplied by 1 + 6/n, because few blocks may show far too little variance. So the
+interval of ten blocks holds; without the correction, bursts and conversations make it miss on .06 of the days."""
 
 Blocks: TypeAlias = Mapping[int, Moments]
 """Number of a block → the sums of its scores; blocks 0 to 3 are the first hour."""
@@ -57,10 +61,10 @@ class MatchedSums(NamedTuple):
     """The sums of two releases over the hours in which both have scores, with the same weight in each hour.
 
     Attributes:
-        a: sums of the first release; Σw², Σw²y and Σw²y² are those of clusters.
-        b: sums of the second release; Σw², Σw²y and Σw²y² are those of clusters.
+        a: sums of the first release; Σw², Σw²y and Σw²y² are multiplied by ``design_effect``.
+        b: sums of the second release; Σw², Σw²y and Σw²y² are multiplied by ``design_effect``.
         blocks: number of blocks with scores.
-        design_effect: number of scores that count as one, at least 1.
+        design_effect: number of dependent scores that have the information of one independent score, at least 1.
     """
 
     a: Moments
@@ -70,7 +74,7 @@ class MatchedSums(NamedTuple):
 
 
 def matched(a: Blocks, b: Blocks) -> MatchedSums:
-    """Return the sums of two releases over the same traffic; both are empty if the releases share no hour.
+    """Return the sums of two releases over the same traffic. If the releases share no hour, all sums are empty.
 
     Args:
         a: blocks of the first release.
@@ -83,7 +87,7 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         of_a, of_b = hours_a[hour], hours_b[hour]
         share_a, share_b = of_b.w / (of_a.w + of_b.w), of_a.w / (of_a.w + of_b.w)
         hours[hour] = share_a, share_b, (mean(of_a) + mean(of_b)) / 2
-        sums_a, sums_b = sums_a + _weighted(of_a, share_a), sums_b + _weighted(of_b, share_b)
+        sums_a, sums_b = sums_a + _weigh_sums(of_a, share_a), sums_b + _weigh_sums(of_b, share_b)
     if not hours:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
@@ -96,27 +100,27 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
     """Return the sums of each hour with scores."""
     hours: defaultdict[int, Moments] = defaultdict(Moments)
-    for number, of in blocks.items():
-        if of.w > 0:
-            hours[number // _PER_HOUR] += of
+    for number, sums in blocks.items():
+        if sums.w > 0:
+            hours[number // _PER_HOUR] += sums
     return hours
 
 
-def _weighted(of: Moments, share: float) -> Moments:
+def _weigh_sums(sums: Moments, share: float) -> Moments:
     square = share * share
-    return Moments(of.n, share * of.w, share * of.wy, square * of.w2, square * of.w2y, square * of.w2y2)
+    return Moments(sums.n, share * sums.w, share * sums.wy, square * sums.w2, square * sums.w2y, square * sums.w2y2)
 
 
 def _residuals(
     a: Blocks, b: Blocks, hours: Mapping[int, tuple[float, float, float]], difference: float
 ) -> dict[int, float]:
-    """Return number of a block → its weighted difference of the scores, beyond the difference of both means.
+    """Return block number → residual: the block's weighted score difference minus the difference of the means.
 
     Args:
         a: blocks of the first release.
         b: blocks of the second release.
-        hours: number of an hour → the factors of the weights of a and of b, and the middle of both means.
-        difference: difference of both means.
+        hours: number of an hour → the factors of the weights of a and of b, and the middle between their means.
+        difference: mean of b minus mean of a.
     """
     residuals, nothing = {}, Moments()
     for number in a.keys() | b.keys():
@@ -143,12 +147,14 @@ def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
     return max(1.0, (1 + _FEW_BLOCKS / len(residuals)) * measured / independent)
 
 
-def _with_design_effect(of: Moments, design_effect: float) -> Moments:
-    return replace(of, w2=design_effect * of.w2, w2y=design_effect * of.w2y, w2y2=design_effect * of.w2y2)
+def _with_design_effect(sums: Moments, design_effect: float) -> Moments:
+    return replace(sums, w2=design_effect * sums.w2, w2y=design_effect * sums.w2y, w2y2=design_effect * sums.w2y2)
 
 
-# People watch a release: at one look per minute, an interval of 95 % will miss sooner or later. The interval of
-# ``at_every_look`` covers the difference at all looks together with probability ``level``, for any number of looks and any
+# --- interval at every look ------------------------------------------------------------------------------------------
+
+# People watch a release. At one look per minute, an interval of 95 % will sometimes exclude the true difference. The interval
+# of ``at_every_look`` covers the difference at all looks together with probability ``level``, for any number of looks and any
 # rule for stopping.
 #
 # S = Σw(y − μ), the scores of one side minus those of the other, is a martingale with variance V = Σw²(y − μ)². So for any λ,
@@ -158,18 +164,18 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
 #
 # which ever exceeds 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
 # ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
-# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched``: within the
-# hour, V by quarters of an hour. V includes two unseen scores, one at either end (``unseen``): near 1 a few scores show
-# none of the failures to come. ``benchmarks/compare.py`` counts how often the interval misses.
+# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums come from ``matched`` (means within hours,
+# V from quarters of an hour). V also includes two assumed scores (``unseen``), one at either end of the scale, because
+# at a mean near 1 few scores contain no failure yet. ``benchmarks/compare.py`` counts how often the interval misses.
 
 LEAST_BLOCKS = 10
 """Quarters of an hour that the first interval needs: fewer do not show how scores repeat each other."""
 LEAST_SCORES = 20
-"""Effective scores of either side that the first interval needs, because the interval is asymptotic. With two unseen scores it
+"""Effective scores of either side that the first interval needs, because the interval is asymptotic. With two assumed scores it
 held from this number on, in every cell of the benchmark."""
 PLANNED_SCORES = 500
-"""Effective scores of a side for which the interval is nearly as narrow as possible: 3.1 standard errors. At 50 it is four
-tenths wider, at 50,000 a seventh."""
+"""Effective scores of a side for which the interval is nearly as narrow as possible: 3.1 standard errors. At 50 scores the
+interval is 40 % wider in standard errors, at 50,000 it is 14 % wider."""
 _AT_PLANNED = 5.0
 """ρ²V at ``PLANNED_SCORES``. The half-width in standard errors is smallest between 4 and 6."""
 _UNSEEN = 2
@@ -188,19 +194,21 @@ def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
         return MeanInterval(middle, -inf, inf)
     x = _AT_PLANNED * 2 / (1 / n_eff(a) + 1 / n_eff(b)) / PLANNED_SCORES
     allowed = log(1 / (1 - level)) + log1p(x) / 2
-    half = sqrt(2 * allowed * (1 + 1 / x) * (_error2(a) + _error2(b)))
+    half = sqrt(2 * allowed * (1 + 1 / x) * (_squared_error(a) + _squared_error(b)))
     return MeanInterval(middle, max(-1.0, middle - half), min(1.0, middle + half))
 
 
-def _error2(of: Moments) -> float:
-    """Return the squared standard error of a mean, with two unseen scores included."""
-    worst, best = unseen(of)
-    away = max(mean(of) - worst, best - mean(of))
-    return standard_error(of) ** 2 + _UNSEEN * (of.w2 / n_eff(of)) * away**2 / of.w**2
+def _squared_error(sums: Moments) -> float:
+    """Return the squared standard error of a mean, with the two assumed scores included."""
+    worst, best = unseen(sums)
+    distance = max(mean(sums) - worst, best - mean(sums))
+    return standard_error(sums) ** 2 + _UNSEEN * (sums.w2 / n_eff(sums)) * distance**2 / sums.w**2
 
 
 def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
-    """Return the difference with the narrower interval that holds at one look, chosen beforehand; PromQL can compute it.
+    """Return the difference of the means, b − a, with the narrower interval that holds at one look, chosen beforehand.
+
+    PromQL can compute it.
 
     The intervals of both means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
     """
@@ -210,20 +218,23 @@ def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
     return MeanInterval(middle, max(-1.0, middle - below), min(1.0, middle + above))
 
 
-def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
-    """Return the bounds of the difference for any scores of the lost units of both sides; they hold at every look."""
+def bounds_with_unscored(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
+    """Return the bounds of the difference, whatever scores the units without a score would have had in both releases.
+
+    The bounds hold at every look.
+    """
     worst, best = (
-        matched({number: one(of) for number, of in a.items()}, {number: other(of) for number, of in b.items()})
-        for one, other in ((if_best, if_worst), (if_worst, if_best))
+        matched({number: of_a(sums) for number, sums in a.items()}, {number: of_b(sums) for number, sums in b.items()})
+        for of_a, of_b in ((if_best, if_worst), (if_worst, if_best))
     )
     return Interval(at_every_look(worst, level=level).low, at_every_look(best, level=level).high)
 
 
-def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
+def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
     """Return the seconds at this traffic until a condition holds; None if that is over 30 days, or unknown.
 
     Args:
-        holds: condition on the sums of both sides; once true, it stays true as the sums grow.
+        condition: condition on the sums of both releases; once true, it stays true as the sums grow.
         sums: the sums so far.
         seconds: time in which the sums arrived, in s; 0 = no more will arrive.
     """
@@ -232,8 +243,10 @@ def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, secon
 
     def later(after: float) -> bool:
         factor = 1 + after / seconds
-        a, b = (Moments(**{name: getattr(of, name) * factor for name in Moments.__slots__}) for of in (sums.a, sums.b))
-        return holds(MatchedSums(a, b, int(sums.blocks * factor), sums.design_effect))
+        a, b = (
+            Moments(**{name: getattr(side, name) * factor for name in Moments.__slots__}) for side in (sums.a, sums.b)
+        )
+        return condition(MatchedSums(a, b, int(sums.blocks * factor), sums.design_effect))
 
     if not later(LONGEST_S):
         return None
@@ -243,6 +256,8 @@ def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, secon
         shortest, longest = (shortest, middle) if later(middle) else (middle, longest)
     return longest
 
+
+# --- comparison ------------------------------------------------------------------------------------------------------
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3_600.0
@@ -277,7 +292,7 @@ class Release:
 
     @property
     def excluded(self) -> float:
-        """Share of the chosen units without a score, [0, 1]."""
+        """Share of the sampled units without a score, [0, 1]."""
         return missing_share(sum(self.blocks.values(), Moments()))
 
 
@@ -291,7 +306,8 @@ class ReleaseComparison:
         b: the release that may be worse.
         since_s: start of the comparison, seconds since the epoch.
         end_s: end of the comparison, seconds since the epoch.
-        obstacle: reason why the time of the verdict is unknown; empty if both get more scores.
+        obstacle: reason why no forecast is possible: a release has no scores or no traffic, or the evaluator versions differ.
+            Empty if a forecast is possible.
         tolerance: tolerated decrease of the mean quality, [0, 1].
         level: confidence level of the interval.
         notes: further facts about the comparison, a sentence each.
@@ -319,11 +335,11 @@ class ReleaseComparison:
 
     @cached_property
     def difference(self) -> MeanInterval:
-        """Quality of b minus that of a, with the interval that holds at every look; infinite ends with too few scores."""
+        """Quality of b minus that of a, with the interval that holds at every look. For few scores its ends are infinite."""
         return at_every_look(self.sums, level=self.level)
 
     @property
-    def is_enough(self) -> bool:
+    def has_interval(self) -> bool:
         """Whether there are enough scores for an interval."""
         return isfinite(self.difference.low)
 
@@ -334,14 +350,17 @@ class ReleaseComparison:
 
     @cached_property
     def lost(self) -> Interval | None:
-        """Bounds of the difference for any scores of the lost units; None if both sides lost less than 1 % of the units."""
+        """Bounds of the difference, whatever scores the units without a score would have had.
+
+        None if such units are less than 1 % of the sampled units of each release.
+        """
         if max(self.a.excluded, self.b.excluded) < WORTH_TELLING:
             return None
-        return bounds_of_lost(self.a.blocks, self.b.blocks, level=self.level)
+        return bounds_with_unscored(self.a.blocks, self.b.blocks, level=self.level)
 
     @property
     def not_before_s(self) -> int | None:
-        """Time of the earliest interval, seconds since the epoch; None if there is one, or if no more scores will come."""
+        """Time of the earliest interval, seconds since the epoch; None if there is an interval, or no forecast is possible."""
         missing = LEAST_BLOCKS - self.sums.blocks
         if missing <= 0 or self.obstacle:
             return None
@@ -349,7 +368,7 @@ class ReleaseComparison:
 
     @cached_property
     def seconds_left(self) -> float | None:
-        """Seconds until the verdict at this traffic, if the difference stays; None if over 30 days, or unknown."""
+        """Seconds until the verdict if traffic and difference stay; None if over 30 days, or if no forecast is possible."""
 
         def decided(sums: MatchedSums) -> bool:
             return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
@@ -359,18 +378,18 @@ class ReleaseComparison:
         return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
 
     def __str__(self) -> str:
-        lacking = []
+        unscored = []
         if self.lost is not None:
             a, b = f"{self.a.excluded:.1%}", f"{self.b.excluded:.1%}"
-            lacking = [f"{a} and {b} of the chosen units have no score"]
-            if self.is_enough:
+            unscored = [f"{a} and {b} of the sampled units have no score"]
+            if self.has_interval:
                 low, high = map(format_signed, self.lost)
-                lacking[0] += f": for any scores of these units, the difference is within {low} to {high}"
-        return "; ".join([self._said(), *lacking, *self.notes])
+                unscored[0] += f": for any scores of these units, the difference is within {low} to {high}"
+        return "; ".join([self._sentence(), *unscored, *self.notes])
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as JSON types; unknown numbers are null."""
-        enough, once = self.is_enough, at_one_look(self.sums.a, self.sums.b, level=self.level)
+        enough, once = self.has_interval, at_one_look(self.sums.a, self.sums.b, level=self.level)
         not_before = self.not_before_s
         return {
             "metric": self.metric,
@@ -392,16 +411,16 @@ class ReleaseComparison:
             "sentence": str(self),
         }
 
-    def _side(self, of: Release, sums: Moments) -> dict[str, Any]:
+    def _side(self, release: Release, sums: Moments) -> dict[str, Any]:
         return {
-            "name": of.name,
+            "name": release.name,
             "mean": mean(sums) if sums.n else None,
             "effective_scores": n_eff(sums),
-            "missing_share": of.excluded,
-            "sums": asdict(sum(of.blocks.values(), Moments())),
+            "missing_share": release.excluded,
+            "sums": asdict(sum(release.blocks.values(), Moments())),
         }
 
-    def _said(self) -> str:
+    def _sentence(self) -> str:
         by, low, high = self.difference
         if self.sums.blocks < LEAST_BLOCKS:
             blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
@@ -410,8 +429,10 @@ class ReleaseComparison:
                 outlook = f"; the first answer is due at {_utc(self.not_before_s)}, if both keep their traffic"
             return f"not yet on {self.metric}: {blocks}{outlook}"
         evidence = "{:,.0f} and {:,.0f} effective scores".format(*self.scores)
-        if not self.is_enough:
-            return f"too little data on {self.metric}, {evidence}: {LEAST_SCORES} of each are needed; {self._time()}"
+        if not self.has_interval:
+            return (
+                f"too little data on {self.metric}, {evidence}: {LEAST_SCORES} of each are needed; {self._forecast()}"
+            )
         evidence = f"from {evidence}"
         if high < 0:
             text = f"{self.b.name} is worse on {self.metric} by {-by:.2f}, {-high:.2f} to {-low:.2f}, {evidence}"
@@ -422,11 +443,11 @@ class ReleaseComparison:
             text = f"{self.b.name} differs on {self.metric} by {middle}, {below} to {above}, {evidence}"
         allowed = f"the tolerance of {self.tolerance:g}"
         if self.verdict is ReleaseVerdict.UNDECIDED:
-            return f"{text}: whether it is worse by more than {allowed} is not decided yet; {self._time()}"
+            return f"{text}: whether it is worse by more than {allowed} is not decided yet; {self._forecast()}"
         is_within = self.verdict is ReleaseVerdict.NO_WORSE and low < 0
         return f"{text}: within {allowed}" if is_within else text
 
-    def _time(self) -> str:
+    def _forecast(self) -> str:
         left = self.seconds_left
         if left is not None:
             time = f"{max(1.0, left / _MINUTE_S):.0f} minutes"
@@ -438,15 +459,17 @@ class ReleaseComparison:
         return "at this traffic that takes over 30 days: set a larger --tolerance, or raise the sampling rate"
 
 
-def _verdict(of: MeanInterval, tolerance: float) -> ReleaseVerdict:
-    if of.high < -tolerance:
+def _verdict(difference: MeanInterval, tolerance: float) -> ReleaseVerdict:
+    if difference.high < -tolerance:
         return ReleaseVerdict.WORSE
-    return ReleaseVerdict.NO_WORSE if of.low >= -tolerance else ReleaseVerdict.UNDECIDED
+    return ReleaseVerdict.NO_WORSE if difference.low >= -tolerance else ReleaseVerdict.UNDECIDED
 
 
 def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
+
+# --- scores of a release ---------------------------------------------------------------------------------------------
 
 _QUIET_S: Final = 900
 """Seconds by which a release's last score may be older than the other's while the release still counts as having traffic."""
@@ -462,7 +485,8 @@ class ReleaseScores:
     Attributes:
         name: the compared value.
         scored: metric → evaluator version → sums by step.
-        lost: metric → ``lost`` and ``lost2`` by step, of the units that its means lack; they have no evaluator version.
+        lost: metric → ``lost`` and ``lost2`` by step, of the sampled units without a score. Without a score there is no
+            evaluator version.
     """
 
     name: str
@@ -483,7 +507,8 @@ class ReleaseScores:
         since_s, whole = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
         blocks: defaultdict[int, Moments] = defaultdict(Moments)
         scored = self.scored.get(metric, {})
-        for steps in (*(scored[one] for one in evaluator_versions if one in scored), self.lost.get(metric, {})):
+        of_versions = (scored[version] for version in evaluator_versions if version in scored)
+        for steps in (*of_versions, self.lost.get(metric, {})):
             for start, sums in steps.items():
                 number = (start - since_s) // BLOCK_S
                 if 0 <= number < whole:
@@ -509,12 +534,12 @@ class ReleasePair:
 
     @property
     def since_s(self) -> int:
-        """Start of the comparison: the first score of the later release, which is a fixed time at later looks."""
+        """Start of the comparison: the first score of the later release. Later looks have the same start."""
         return max((side.span_s[0] for side in (self.a, self.b) if side.span_s), default=self.end_s)
 
     @property
     def ended(self) -> str:
-        """Name of the release without traffic while the other still has some; empty if both or neither have traffic."""
+        """Name of the release without traffic while the other still has traffic; empty if both or neither have traffic."""
         last = {side.name: side.span_s[1] for side in (self.a, self.b) if side.span_s}
         earliest = min(last, key=lambda name: last[name], default="")
         return earliest if earliest and last[earliest] < max(last.values()) - _QUIET_S else ""
@@ -561,17 +586,22 @@ def compared(
 def _in_common(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
     """Return the evaluator version with the most scores in both; empty if they have none in common."""
     both = sorted(a.keys() & b.keys())
-    return {max(both, key=lambda one: min(a[one], b[one]))} if both else set()
+    return {max(both, key=lambda version: min(a[version], b[version]))} if both else set()
 
 
 def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_versions: Set[str]) -> str:
-    """Return the reason why the time of the next scores of both is unknown; empty if both get scores."""
-    lacking = [side.name for side, of in ((pair.a, a), (pair.b, b)) if not of]
-    if lacking:
-        return f"no scores yet from {' and '.join(lacking)}"
+    """Return why no forecast is possible (a release has no scores or no traffic, or the evaluator versions differ).
+
+    Empty if a forecast is possible.
+    """
+    unscored = [side.name for side, scores in ((pair.a, a), (pair.b, b)) if not scores]
+    if unscored:
+        return f"no scores yet from {' and '.join(unscored)}"
     if not evaluator_versions:
-        told = f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
-        return f"{told}: score both with the same metric version and judge"
+        difference = (
+            f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
+        )
+        return f"{difference}: score both with the same metric version and judge"
     return f"{pair.ended} has no traffic any more" if pair.ended else ""
 
 
@@ -581,11 +611,14 @@ def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
 
 
 def _listed(evaluator_versions: Iterable[str]) -> str:
-    return ", ".join(one or "an unknown evaluator version" for one in sorted(evaluator_versions))
+    return ", ".join(version or "an unknown evaluator version" for version in sorted(evaluator_versions))
 
 
-# A dashboard panel is for one look: its interval is ``at_one_look``, over a sliding window. Watched for a day it misses sooner
-# or later. For a decision use ``spanscore compare``, whose interval holds at every look.
+# --- PromQL ----------------------------------------------------------------------------------------------------------
+
+# A dashboard panel is for one look: its interval is ``at_one_look``, over a sliding window. If the panel is watched
+# continuously, its interval will sometimes exclude the true difference. For a decision use ``spanscore compare``, whose
+# interval holds at every look.
 
 RELEASE: Final = label(semconv.COMPARED)
 """Label of the compared value."""
@@ -608,7 +641,7 @@ _OF_RELEASES: Final = {
     semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
     semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
 }
-"""Sum of lost units of all releases → the sum that is kept for each release."""
+"""Sum of the units without a score in all releases → the sum for each release."""
 
 
 def difference(a: promql.Sums, b: promql.Sums) -> str:
@@ -626,13 +659,13 @@ def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) 
 
 
 def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of the difference, at one look, for any scores of the lost units of both."""
+    """Return the bounds of the difference, at one look, whatever scores the units without a score would have had."""
     low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
     _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
     return low, high
 
 
-def missing_of(of: promql.Sums) -> str:
-    """Return the share of a release's chosen units without a score of the configured judge, [0, 1]."""
-    lost = of(semconv.MISSING_WEIGHT)
-    return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"
+def missing_of(sums: promql.Sums) -> str:
+    """Return the share of a release's sampled units without a score of the configured judge, [0, 1]."""
+    lost = sums(semconv.MISSING_WEIGHT)
+    return f"({lost} / ({lost} + {sums(semconv.WEIGHT)}))"

@@ -1,6 +1,7 @@
 """Unit tests for promtool: each alert must fire on the traffic that it is for, and no alert on good traffic.
 
-The traffic is artificial: 1,000 units per evaluation and stream, all with one mean. A test reads firing alerts from ``ALERTS``.
+The traffic is artificial: 1,000 units per evaluation and stream, all with one mean. A test reads firing alerts from
+``ALERTS``.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from math import ceil, sqrt
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spanscore import semconv
-from spanscore.config.monitoring import AlertSettings, Monitoring
+from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.printable import parse_duration
-from spanscore.core.score import Outcome
+from spanscore.core.score import Outcome, Scale
 from spanscore.monitoring import health, promql
-from spanscore.monitoring.alert import ALL, PATIENCE, AlertScope, streams_of
+from spanscore.monitoring.alert import ALL, FOR_INTERVALS, AlertScope, streams_of
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
+from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
 from spanscore.outputs.aggregates import is_conditional
-from spanscore.protocols import Metric
 
-STEPS: Final = 2 * health.AT_REST + PATIENCE
-"""Evaluations after which every alert has held for long enough."""
+STEPS: Final = 2 * health.AT_REST + FOR_INTERVALS
+"""Number of evaluations after which every alert has held for long enough."""
 MOST_STEPS: Final = 2_000
 """Evaluations above which a test of hours takes promtool minutes."""
 _JOB: Final = "bot"
 _DROP: Final = "SpanscoreQualityDrop"
+_RISE: Final = "SpanscoreShareRise"
+_CHANGES: Final = f"{_DROP}|{_RISE}"
 UNITS = 1_000
 """Units per evaluation of the rules."""
 SPREAD = 0.04
@@ -69,8 +72,7 @@ class RuleTest(NamedTuple):
 def unit_tests(
     rules: str,
     plans: Sequence[DropPlan],
-    alerts: Mapping[str, AlertSettings],
-    metrics: Sequence[Metric],
+    means: Sequence[WatchedMean],
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
@@ -79,12 +81,11 @@ def unit_tests(
     Args:
         rules: name of the rule file in the same folder.
         plans: monitoring of the drops.
-        alerts: metric → its alert settings.
-        metrics: metrics of the scorer.
+        means: all watched means.
         shared: settings for all alerts.
         judge_checks: monitoring of the judges.
     """
-    cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, judge_checks)]
+    cases = [*_Traffic(plans, means, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
 
@@ -112,7 +113,7 @@ def unit_test(case: RuleTest, shared: Monitoring) -> dict[str, Any]:
 
 
 def series_of(instrument: str, labels: Mapping[str, str]) -> str:
-    """Return a series of an instrument; its service is that of the tests unless the labels name another."""
+    """Return a series of an instrument, with the service of the tests unless the labels name another."""
     return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
@@ -121,43 +122,47 @@ class _Traffic:
     """The counters of one service, for each test."""
 
     _plans: Sequence[DropPlan]
-    _alerts: Mapping[str, AlertSettings]
-    _metrics: Sequence[Metric]
+    _watched: Sequence[WatchedMean]
     _shared: Monitoring
     _first: str = field(init=False)
     _streams: Sequence[AlertScope] = field(init=False)
-    _each_kind: Sequence[Metric] = field(init=False)
-    """A metric of each scale and kind of settings, for tests of hours, because promtool evaluates every rule at every step."""
+    _means: Mapping[str, WatchedMean] = field(init=False)
+    """Name of a metric and its units → the mean that its alerts watch."""
+    _of_roots: Sequence[WatchedMean] = field(init=False)
+    _each_kind: Sequence[WatchedMean] = field(init=False)
+    """A mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step."""
 
     def __post_init__(self) -> None:
         self._first = steady_window(self._shared)
         self._streams = streams_of(self._shared)[1:] or streams_of(self._shared)
-        by_kind = {f"{metric.scale} {self._alerts.get(metric.name)}": metric for metric in self._metrics}
+        self._means = {mean.subject: mean for mean in self._watched}
+        self._of_roots = [*means_of_roots(self._watched)]
+        by_kind = {f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in self._watched}
         self._each_kind = list(by_kind.values())
 
     def cases(self) -> Iterator[RuleTest]:
         yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
         yield from self._drops()
-        low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
+        low = {name: level / 2 for name in self._means if (level := self._lowest(name)) and not self._baseline(name)}
         if low:
             yield RuleTest(
                 "a mean below its threshold is seen", self._all(low, streams=self._streams), self._below(low)
             )
-        failing = self._each("SpanscoreJudgeFailing", window=self._first)
+        failing = self._each("SpanscoreJudgeFailing", self._watched, window=self._first)
         yield RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
-        declining = failing + self._each("SpanscoreJudgeDeclining", window=self._first)
+        declining = failing + self._each("SpanscoreJudgeDeclining", self._of_roots, window=self._first)
         yield RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
         reasons = [{**lost, "reason": reason} for reason in health.REMEDIES]
         yield RuleTest("lost units are seen", self._all(lost=1), reasons)
         mixed = {"alertname": "SpanscoreHeadSamplingUnknown", "metric": ALL, "window": self._first}
         yield RuleTest("units of unknown weight are seen", self._all(unknown=UNITS), [mixed])
-        mute = self._each("SpanscoreNoScores", window=self._first, reason=health.UNSCORED)
+        mute = self._each("SpanscoreNoScores", self._watched, window=self._first, reason=health.UNSCORED)
         yield RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
         yield self._silence()
         yield from self._changed()
         long = promql.duration(health.shortest(self._shared))
-        absent = self._each("SpanscoreNoScores", window=long, reason=health.ABSENT)
+        absent = self._each("SpanscoreNoScores", self._of_roots, window=long, reason=health.ABSENT)
         yield RuleTest("nothing at all is seen", iter(()), absent)
         yield self._away(absent)
         if health.BINDING_S / self._shared.interval <= MOST_STEPS:
@@ -165,20 +170,21 @@ class _Traffic:
         yield _lost_messages(self._shared, absent)
         if health.WAITED_S / self._shared.interval <= MOST_STEPS:
             yield _backlog(self._shared.interval)
-        if any(map(is_conditional, self._metrics)):
+        if any(is_conditional(mean.of) for mean in self._of_roots):
             yield _never_applied()
         at_rest = promql.duration(health.AT_REST * self._shared.interval)
-        missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
+        missing = self._each("SpanscoreOutcomesDoNotAddUp", self._of_roots, window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
     def _drops(self) -> Iterator[RuleTest]:
-        known = [plan for plan in self._plans if not plan.baseline.is_recorded]
-        if known:
-            drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
+        plans = [plan for plan in self._plans if not plan.baseline.is_recorded]
+        if plans:
+            drops = {plan.watched.subject: max(0.0, plan.baseline.level - _fall(plan)) for plan in plans}
             dropped = self._dropped([*drops]) + self._below(drops)
             windows = len(self._shared.windows)  # each window must detect the drop of each stream
             streams = [
-                ({promql.METRIC: stream.pop("metric"), **stream}, windows) for stream in self._streamed([*drops])
+                ({promql.METRIC: self._means[stream.pop("metric")].name, **stream}, windows)
+                for stream in self._streamed([*drops])
             ]
             seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": streams}
             low = self._all(drops, streams=self._streams)
@@ -186,18 +192,18 @@ class _Traffic:
             # the judge changes, and the scores of the new judge are as far below the baseline as a drop
             more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
             traffic = [*self._in_turn({}, drops, more, {promql.EVALUATOR_VERSION: "another"})]
-            yield RuleTest("lower scores of another judge are not a drop", traffic, [], STEPS + more, of=_DROP)
+            yield RuleTest("lower scores of another judge are not a drop", traffic, [], STEPS + more, of=_CHANGES)
             # the shortest window is good again; of the longest, most is still of the drop
             shortest, longest = min(self._shared.windows), max(self._shared.windows)
             more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
             traffic = [*self._in_turn(drops, {}, more, {"instance": "another"})]
-            yield RuleTest("a drop that is over no longer alerts", traffic, [], STEPS + more, of=_DROP)
+            yield RuleTest("a drop that is over no longer alerts", traffic, [], STEPS + more, of=_CHANGES)
         for plan in self._plans:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
 
     def _away(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """A breaker that is open or half-open at every collection, and one that closes now and then."""
+        """A breaker that is open or half-open at every collection, and a breaker that closes now and then."""
         steps = ceil(health.OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
@@ -228,7 +234,7 @@ class _Traffic:
         interval = self._shared.interval
         by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
         due = max(health.shortest(self._shared), by_rate)
-        steps = STEPS + ceil((due + health.looked_back(self._shared)) / interval) + PATIENCE
+        steps = STEPS + ceil((due + health.looked_back(self._shared)) / interval) + FOR_INTERVALS
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
         replicas = {  # units, and scores
             ("lives", "a"): (grows, grows),
@@ -236,44 +242,47 @@ class _Traffic:
             ("dies", "c"): (f"{ends} stale", f"{ends} stale"),
         }
         traffic = [
-            _series(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}, values)
-            for metric, ((job, instance), both) in product(self._metrics, replicas.items())
+            _series(counter, {**mean.labels, "job": job, promql.INSTANCE: instance}, values)
+            for mean, ((job, instance), both) in product(self._of_roots, replicas.items())
             for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), both, strict=True)
         ]
         window, reasons = promql.duration(health.shortest(self._shared)), (health.SILENT, health.REPLICA)
-        fires = [alert for why in reasons for alert in self._each("SpanscoreNoScores", window=window, reason=why)]
+        fires = [
+            alert
+            for why in reasons
+            for alert in self._each("SpanscoreNoScores", self._of_roots, window=window, reason=why)
+        ]
         return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
     def _changed(self) -> Iterator[RuleTest]:
         """An evaluator version that replaces one of long standing; the notice ends by itself."""
         interval, window = self._shared.interval, parse_duration(self._first)
-        before, told = STEPS + ceil(window / interval), PATIENCE + 2
-        over = before + ceil(window / interval) + told
+        before, notice_steps = STEPS + ceil(window / interval), FOR_INTERVALS + 2
+        over = before + ceil(window / interval) + notice_steps
         grows = f"0+{UNITS}x{over}"
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
-            _series(semconv.SCORED, {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: version}, grown)
-            for metric, (version, grown) in product(self._each_kind, values.items())
+            _series(semconv.SCORED, {**mean.labels, promql.EVALUATOR_VERSION: version}, grown)
+            for mean, (version, grown) in product(self._each_kind, values.items())
         ]
-        of_kinds = [metric.name for metric in self._each_kind]
-        notices = self._each("SpanscoreNewEvaluatorVersion", window=self._first)
-        notices = [notice for notice in notices if notice["metric"] in of_kinds]
-        of = f"SpanscoreNewEvaluatorVersion|{_DROP}"
-        yield RuleTest("another judge is announced", traffic, notices, before + told, of)
+        of_kinds = [*means_of_roots(self._each_kind)]
+        notices = self._each("SpanscoreNewEvaluatorVersion", of_kinds, window=self._first)
+        of = f"SpanscoreNewEvaluatorVersion|{_CHANGES}"
+        yield RuleTest("another judge is announced", traffic, notices, before + notice_steps, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
 
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
         """Yield the sums of processes, then of their successors: metric → mean, a good mean if none is given."""
-        for metric in self._each_kind:
-            good = self._good(metric.name)
-            yield from self._scores(metric, before.get(metric.name, good), UNITS)
-            for one in self._scores(metric, after.get(metric.name, good), UNITS, changed):
-                yield {**one, "values": f"_x{STEPS} {one['values'].rpartition('x')[0]}x{more}"}
+        for watched in self._each_kind:
+            good = self._good(watched.subject)
+            yield from self._scores(watched, before.get(watched.subject, good), UNITS)
+            for score in self._scores(watched, after.get(watched.subject, good), UNITS, changed):
+                yield {**score, "values": f"_x{STEPS} {score['values'].rpartition('x')[0]}x{more}"}
 
-    def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
-        return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
+    def _each(self, alert: str, means: Sequence[WatchedMean], **labels: str) -> list[dict[str, str]]:
+        return [{"alertname": alert, "metric": mean.subject, **labels} for mean in means]
 
     def _streamed(self, metrics: Sequence[str], **labels: str) -> list[dict[str, str]]:
         return [
@@ -282,11 +291,29 @@ class _Traffic:
         ]
 
     def _dropped(self, metrics: Sequence[str]) -> list[dict[str, str]]:
-        return self._streamed(metrics, alertname=_DROP)
+        return self._alert_labels(metrics, _DROP, _RISE)
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
-        below = [name for name, mean in means.items() if mean < (self._alerts[name].threshold or 0.0)]
-        return self._streamed(below, alertname="SpanscoreQualityBelowThreshold", window=self._first)
+        below = [name for name, mean in means.items() if mean < self._lowest(name)]
+        return self._alert_labels(below, "SpanscoreQualityBelowThreshold", "SpanscoreShareAboveMax", window=self._first)
+
+    def _alert_labels(
+        self, metrics: Sequence[str], of_quality: str, of_share: str, **labels: str
+    ) -> list[dict[str, str]]:
+        """Return the labels of the alerts on metrics: ``of_share`` for a metric whose alerts watch a share."""
+        return [
+            {"alertname": of_share if self._means[name].category else of_quality, **stream}
+            for name in metrics
+            for stream in self._streamed([name], **labels)
+        ]
+
+    def _lowest(self, metric: str) -> float:
+        """Return the lowest acceptable mean of a metric; 0 without one."""
+        own = self._means[metric].settings
+        return own.threshold or (0.0 if own.max is None else 1 - own.max)
+
+    def _baseline(self, metric: str) -> bool:
+        return bool(self._means[metric].settings.baseline)
 
     def _all(
         self,
@@ -301,10 +328,10 @@ class _Traffic:
         streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
         """Yield the values of all counters; ``streams``: segments with scores."""
-        for metric in self._metrics:
-            failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
+        for watched in self._watched:
+            name = watched.labels
+            failures = {**name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
             yield _counter(semconv.MISSING_WEIGHT, failures, UNITS * failed)
-            name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
                 Outcome.NO_SAMPLE: 0 if scored else UNITS,
@@ -316,60 +343,56 @@ class _Traffic:
             yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
             yield _counter(semconv.DECLINED, name, UNITS * declined)
             yield _series(semconv.PENDING, name, f"0x{STEPS}")
-            mean = (means or {}).get(metric.name, self._good(metric.name))
+            mean = (means or {}).get(watched.subject, self._good(watched.subject))
             units = UNITS * (1 - failed) if scored else 0
-            yield from self._scores(metric, mean, units, streams=streams)
+            yield from self._scores(watched, mean, units, streams=streams)
         yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
         yield _counter(semconv.HOLD_LOST, {}, lost)
         yield _counter(semconv.HEAD_SAMPLING, {"reason": STATED}, UNITS)
         yield _counter(semconv.HEAD_SAMPLING, {"reason": UNKNOWN}, unknown)
 
     def _good(self, metric: str) -> float:
-        alert = self._alerts.get(metric, AlertSettings())
-        normal = [plan.baseline.highest for plan in self._plans if plan.metric == metric]
-        return max(*normal, alert.threshold or 0.5, 0.0)
+        normal = [plan.baseline.highest for plan in self._plans if plan.watched.subject == metric]
+        return max(*normal, self._lowest(metric) or 0.5, 0.0)
 
     def _scores(
         self,
-        metric: Metric,
+        watched: WatchedMean,
         mean: float,
         units: float,
         labels: Mapping[str, str] | None = None,
         streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment, for the watched evaluator version unless the labels name another."""
-        alert = self._alerts.get(metric.name, AlertSettings())
-        own = {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: alert.evaluator_version or "1", **(labels or {})}
+        own = {**watched.labels, **_version(watched), **(labels or {})}
         for stream in streams:
-            labels = {**own, **stream.labels}
-            for instrument, rate in _rates(metric, mean, units):
-                yield _counter(instrument, labels, rate)
+            for instrument, score, rate in _rates(watched, mean, units):
+                yield _counter(instrument, {**own, **score, **stream.labels}, rate)
 
     def _recorded(self, plan: DropPlan) -> Iterator[RuleTest]:
         """Normal means at each time, and then lower ones, for a baseline that varies with time."""
-        interval, name = self._shared.interval, plan.metric
+        interval, name = self._shared.interval, plan.watched.subject
         windows = _watched(plan, self._shared)
         if not windows:
             return
-        less_for = ceil(max(windows) / interval) + PATIENCE
+        less_for = ceil(max(windows) / interval) + FOR_INTERVALS
         steps = ceil(plan.baseline.offset_s / interval) + less_for + STEPS
         normal = [_normal(plan, (step - 0.5) * interval) for step in range(1, steps + 1)]
         fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
-        less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
+        less = self._changing(plan.watched, normal[:-less_for] + fallen[-less_for:])
         fires = self._dropped([name])
-        yield RuleTest(f"{name}: a normal mean at this time", self._changing(name, normal), [], steps, of=_DROP)
-        yield RuleTest(f"{name}: a mean below normal at this time", less, fires, steps, of=_DROP)
+        usual = self._changing(plan.watched, normal)
+        yield RuleTest(f"{name}: a normal mean at this time", usual, [], steps, of=_CHANGES)
+        yield RuleTest(f"{name}: a mean below normal at this time", less, fires, steps, of=_CHANGES)
 
-    def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
+    def _changing(self, watched: WatchedMean, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric with a different mean at each evaluation."""
-        (metric,) = (metric for metric in self._metrics if metric.name == name)
-        own = {promql.METRIC: name, promql.EVALUATOR_VERSION: self._alerts[name].evaluator_version or "1"}
+        own = {**watched.labels, **_version(watched)}
         for stream in self._streams:
-            labels = {**own, **stream.labels}
-            by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
-            for instrument in by_mean[means[0]]:
-                rates = [by_mean[mean][instrument] for mean in means]
-                yield _series(instrument, labels, _growing(rates))
+            by_mean = {mean: [*_rates(watched, mean, UNITS)] for mean in means}
+            for place, (instrument, score, _) in enumerate(by_mean[means[0]]):
+                rates = [by_mean[mean][place][2] for mean in means]
+                yield _series(instrument, {**own, **score, **stream.labels}, _growing(rates))
 
 
 def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> RuleTest:
@@ -410,7 +433,7 @@ def _series_by_job(values: Mapping[tuple[str, str], str]) -> Iterator[dict[str, 
 
 
 def _never_applied() -> RuleTest:
-    """A condition that never held, one that sometimes held, and two with too few judged units."""
+    """A condition that never held, a condition that sometimes held, and two conditions with too few judged units."""
     many = health.ENOUGH
     grows = {  # job → Σw and Σw² of units without the condition, Σw and Σw² of units with it, per evaluation
         "never": (many, many, 0, 0),
@@ -444,16 +467,48 @@ def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
     return RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of="SpanscoreJudgeChanged")
 
 
-def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:
-    """Yield the growth of each sum of a metric per evaluation."""
-    yield semconv.SCORED, units
+_Rate: TypeAlias = tuple[str, Mapping[str, str], float]
+"""Instrument, its label of the score, and its growth per evaluation."""
+
+
+def _version(watched: WatchedMean) -> Mapping[str, str]:
+    """Return the label of the watched evaluator version."""
+    return {promql.EVALUATOR_VERSION: watched.settings.evaluator_version or "1"}
+
+
+def _rates(watched: WatchedMean, mean: float, units: float) -> Iterator[_Rate]:
+    """Yield the growth of each sum of a metric per evaluation; ``mean``: the watched mean."""
+    metric = watched.of
+    if metric.scale.categories:
+        yield from _rates_of_categories(metric.scale, watched, mean, units)
+        return
+    yield semconv.SCORED, {}, units
     if metric.scale.range is None:
         return
     square = mean if metric.scale.kind == "binary" else min(mean, mean * mean + SPREAD)
+    yield from _rates_of_weights({}, units, mean, square)
+
+
+def _rates_of_categories(scale: Scale, watched: WatchedMean, mean: float, units: float) -> Iterator[_Rate]:
+    """Yield the growth of each sum of two categories: the watched or a bad one, and another one."""
+    low = watched.category or next(iter(scale.bad), scale.categories[0])
+    other = next(word for word in scale.categories if word != low and (watched.category or word not in scale.bad))
+    for category, share in ((low, 1 - mean), (other, mean)):
+        of = {promql.CATEGORY: category}
+        yield semconv.SCORED, of, units * share
+        quality = scale.quality(category)
+        if quality is not None:
+            yield from _rates_of_weights(of, units * share, quality, quality)
+            continue
+        for power in (semconv.WEIGHT, semconv.WEIGHT2):
+            yield power, of, units * share
+
+
+def _rates_of_weights(score: Mapping[str, str], units: float, mean: float, square: float) -> Iterator[_Rate]:
     for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
-        yield power, units
-        yield f"{power}.quality", units * mean
-    yield semconv.WEIGHT2_QUALITY2, units * square
+        yield power, score, units
+        yield f"{power}.quality", score, units * mean
+    yield semconv.WEIGHT2_QUALITY2, score, units * square
 
 
 def _growing(rates: Sequence[float]) -> str:
@@ -467,7 +522,7 @@ def _growing(rates: Sequence[float]) -> str:
 
 
 def _watched(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
-    """Return the windows for which a test can wait: a window returns no result before it is full."""
+    """Return the windows for which a test can wait, because a window returns no result before it is full."""
     most = SOME_STEPS * shared.interval
     if plan.baseline.offset_s:  # an offset baseline needs a second full window
         return shared.windows if plan.baseline.offset_s + max(shared.windows) <= most else []
@@ -484,7 +539,7 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 def _fall(plan: DropPlan) -> float:
     """Return a distance below the normal quality that is certainly detected as a drop."""
     clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
-    return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    return plan.tolerated + plan.settings.least_change + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:

@@ -13,45 +13,65 @@ from typing import Any
 import yaml
 
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
+from spanscore.config.units import InnerUnit
 from spanscore.core.printable import parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import health, promql
-from spanscore.monitoring.alert import ALL, PATIENCE, Alert, AlertNumber, filled, literal, of_metric
+from spanscore.monitoring.alert import (
+    ALL,
+    FOR_INTERVALS,
+    METRIC_OF_SHARE,
+    WITHOUT_UNITS,
+    Alert,
+    AlertNumber,
+    filled,
+    literal,
+    of_metric,
+)
 from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
-from spanscore.monitoring.drops import DropPlan, drop, least_of, plan_records, plans_of, threshold
+from spanscore.monitoring.drops import DropPlan, above_max, drop, least_of, plan_records, plans_of, rise, threshold
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
-from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
+from spanscore.monitoring.recorded import MAX_SHARE, MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
+from spanscore.monitoring.watched_means import (
+    WatchedMean,
+    alerts_by_key,
+    means_of_inner_units,
+    means_of_roots,
+    refuse_unwatchable,
+    watched_means,
+)
 from spanscore.outputs.aggregates import is_conditional, refuse_too_many
 from spanscore.protocols import Metric
 
 
 def alerts_of(
     plans: Sequence[DropPlan],
-    alerts: Mapping[str, AlertSettings],
-    metrics: Sequence[Metric],
+    means: Sequence[WatchedMean],
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[Alert]:
-    """Return every alert, each for all metrics: on drops, thresholds, judges, silence, accounts, budgets and backlogs.
+    """Return all alerts, on drops, thresholds, judges, silence, accounts, budgets and backlogs. Each covers all metrics.
 
     The alert on a condition that never holds is left out if no metric has a condition.
     """
-    settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
-    watched = {plan.metric for plan in plans}
-    bound = [metric for metric in metrics if settings[metric.name].threshold is not None]
+    metrics = [mean.of for mean in means_of_roots(means)]
+    inner = means_of_inner_units(means)
+    settings = {mean.subject: mean.settings for mean in means}
+    shares = {mean.name: mean.settings for mean in means if mean.category}
+    of_units = WITHOUT_UNITS if inner else ""  # dashboards show metrics of roots
     of_metrics = [
-        *([drop(plans, shared, [check for check in judge_checks if check.metric in watched])] if plans else []),
-        *([threshold(bound, settings, shared)] if bound else []),
-        health.failing(metrics, shared),
+        *_of_quality(plans, means, shared, judge_checks),
+        health.failing(metrics, shared, inner),
         health.declining(metrics, shared),
-        health.unscored(metrics, shared),
+        health.unscored(metrics, shared, inner),
         health.silent(metrics, shared),
-        health.changed(settings, shared),
+        health.changed({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
         *([judge_changed(judge_checks)] if judge_checks else []),
     ]
     return [
-        *(_owned(alert, settings) for alert in of_metrics),
+        *(_owned(alert, settings, f"$labels.{promql.METRIC}{of_units}") for alert in of_metrics),
+        *(_owned(alert, shares, METRIC_OF_SHARE + of_units) for alert in _of_shares(plans, means, shared)),
         health.breaker(),
         health.binding(),
         health.lost(shared),
@@ -62,23 +82,45 @@ def alerts_of(
     ]
 
 
-def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
-    """Return the alert with the labels and the runbook of its metric's settings."""
+def _of_quality(
+    plans: Sequence[DropPlan],
+    means: Sequence[WatchedMean],
+    shared: Monitoring,
+    judge_checks: Sequence[JudgeCheckPlan],
+) -> Iterator[Alert]:
+    """Yield the alerts on drops and thresholds, each if a metric has one."""
+    if drops := [plan for plan in plans if not plan.watched.category]:
+        watched = {plan.metric for plan in drops}
+        yield drop(drops, shared, [check for check in judge_checks if check.metric in watched])
+    if low := [mean for mean in means if mean.settings.threshold is not None]:
+        yield threshold(low, shared)
+
+
+def _of_shares(plans: Sequence[DropPlan], means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alerts on rises of shares and on shares above their max, each if a metric has one."""
+    if rises := [plan for plan in plans if plan.watched.category]:
+        yield rise(rises, shared)
+    if high := [mean for mean in means if mean.settings.max is not None]:
+        yield above_max(high, shared)
+
+
+def _owned(alert: Alert, settings: Mapping[str, AlertSettings], metric: str) -> Alert:
+    """Return the alert with the labels and the runbook of its metric's settings; ``metric``: as in ``Alert``."""
     names = dict.fromkeys(name for own in settings.values() for name in own.labels)
     labels = {
         name: of_metric({metric: literal(own.labels.get(name, "")) for metric, own in settings.items()})
         for name in names
     }
     runbook = of_metric({metric: literal(own.runbook or "") for metric, own in settings.items()})
-    return replace(alert, labels={**alert.labels, **labels}, runbook=runbook)
+    return replace(alert, labels={**alert.labels, **labels}, metric=metric, runbook=runbook)
 
 
-# Links of an alert: the dashboard of its metric, service and time; its traces; and its runbook.
+# Links of an alert to the dashboard of the metric, service and time, to the traces, and to the runbook.
 
 SERVICE = '{{ or $labels.job "$__all" | urlquery }}'
 """Value of the label by which dashboards separate services; for an alert without a service, all of them."""
 BEFORE = 2
-"""Windows that a link shows: that of the alert, and the one before it."""
+"""Number of windows that a link shows: the window of the alert, and the window before it."""
 
 
 def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
@@ -87,7 +129,7 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     The address of an alert over all metrics has no ``{metric}`` parameter.
     """
     is_general = alert.labels.get("metric", ALL) == ALL
-    metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
+    metric = "" if is_general else f"{{{{ {alert.metric} | urlquery }}}}"
     parts = {"{metric}": metric, "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
     links = {}
     for name, url in (("dashboard_url", shared.dashboard_url), ("trace_url", shared.trace_url)):
@@ -146,13 +188,13 @@ _Literal.add_representer(dict, _Literal.represent_tree)
 
 
 def as_yaml(tree: Any) -> str:
-    """Return the YAML text of a tree; its first line names the command that made it."""
+    """Return the YAML text of a tree. The first line names the command that made the file."""
     return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 # Each rule queries A (the alert's expression), reduces it to B, and fires on C, because A returns only faulty series. The mean
 # and its error are recorded by Prometheus, so the rule file must be loaded there too. No data means that no series is
-# faulty; missing scores have an alert of their own.
+# faulty; missing scores have a separate alert.
 
 DATASOURCE = "prometheus"
 """The uid of the data source, as in integrations/grafana/provisioning/datasources."""
@@ -206,7 +248,7 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "data": steps,
         "noDataState": "OK",
         "execErrState": "Error",
-        "for": promql.duration(PATIENCE * shared.interval),
+        "for": promql.duration(FOR_INTERVALS * shared.interval),
         **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "annotations": {name: filled(template, parts) for name, template in templates.items()},
         "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads $$ as $
@@ -232,7 +274,7 @@ def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
 # prometheus/spanscore.rules.yml         promtool check rules
 # prometheus/spanscore.rules_test.yml    promtool test rules
 # alertmanager/alertmanager.yml          amtool check-config
-# grafana/alerting/spanscore.yaml        for alerting in Grafana instead; it queries the records of the rules
+# grafana/alerting/spanscore.yaml        for alerting in Grafana instead, by queries of the rules' records
 
 RULES = "prometheus/spanscore.rules.yml"
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
@@ -245,6 +287,7 @@ def rule_files(
     metrics: Sequence[Metric],
     shared: Monitoring | None = None,
     judge_check: JudgeCheck | None = None,
+    also: Sequence[InnerUnit] = (),
 ) -> dict[str, str]:
     """Return path → text of each file.
 
@@ -253,29 +296,32 @@ def rule_files(
         metrics: metrics of the scorer.
         shared: interval, windows, dimensions, links; None = the defaults.
         judge_check: the scorer's judge check; None = no judge check.
+        also: entries of ``units.also``, with the alert settings of their metrics.
 
     Raises:
         ConfigurationError: an alert or a calibration names no metric; a file of either cannot be read; a drop or threshold is
             configured for a metric without a quality; or metrics and segments exceed the instruments' limit.
     """
     shared = shared or Monitoring()
-    _check(alerts, metrics)
+    for key, own in alerts_by_key(alerts, also).items():
+        refuse_unwatchable(own, metrics, key)
     refuse_too_many(metrics, shared.dimensions)
     calibrations = calibrations_of(shared.calibrations)
     refuse_unknown(calibrations, metrics)
-    judge_checks = judge_check_plans(judge_check, alerts, metrics, shared)
-    plans = plans_of(alerts, metrics, shared, judge_checks)
-    found = alerts_of(plans, alerts, metrics, shared, judge_checks)
+    means = watched_means(alerts, metrics, also)
+    judge_checks = judge_check_plans(judge_check, means, shared)
+    plans = plans_of(means, shared, judge_checks)
+    found = alerts_of(plans, means, shared, judge_checks)
     accounts = {
         **dict(health.silences(shared)),
         **dict(health.durable_records()),
         promql.UNACCOUNTED: promql.unaccounted(),
         promql.LOWEST_FACTOR: promql.lowest_factor(),
     }
-    # one group, because its rules are evaluated in order, so that a rule reads the records of those before it
+    # one group, because the rules of a group are evaluated in order, so that a rule reads the records of earlier rules
     rules = [
-        *_numbers(alerts, metrics),
-        *estimate_records(shared),
+        *_numbers(means),
+        *estimate_records(shared, means),
         *({"record": name, "expr": expression} for name, expression in accounts.items()),
         *(record for calibration in calibrations.values() for record in corrected_records(calibration, shared)),
         *judge_check_records(judge_checks),
@@ -285,32 +331,22 @@ def rule_files(
     group = {"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}
     return {
         RULES: as_yaml({"groups": [group]}),
-        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, judge_checks)),
+        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, means, shared, judge_checks)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
     }
 
 
-def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> None:
-    by_name = {metric.name: metric for metric in metrics}
-    for name, alert in alerts.items():
-        if name not in by_name:
-            raise ConfigurationError(
-                f"alerts names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
-            )
-        if by_name[name].scale.range is None and (alert.baseline is not None or alert.threshold is not None):
-            raise ConfigurationError(
-                f"alerts.{name}: the metric has an open scale and so no quality; give it range= to watch its mean"
-            )
-
-
-def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
-    """Yield the rules with numbers of each metric that do not depend on a baseline."""
-    for metric in metrics:
-        own = alerts.get(metric.name, AlertSettings())
-        yield constant(MIN_SCORES, least_of(own), metric.name)
+def _numbers(means: Sequence[WatchedMean]) -> Iterator[dict[str, Any]]:
+    """Yield the rules with numbers of each watched mean that do not depend on a baseline."""
+    for mean in means:
+        own = mean.settings
+        for name in dict.fromkeys((mean.subject, mean.name)):
+            yield constant(MIN_SCORES, least_of(own), name)
         if own.threshold is not None:
-            yield constant(THRESHOLD, own.threshold, metric.name)
+            yield constant(THRESHOLD, own.threshold, mean.name)
+        if own.max is not None:
+            yield constant(MAX_SHARE, own.max, mean.name)
 
 
 def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
@@ -325,7 +361,7 @@ def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expression,
-        "for": promql.duration(PATIENCE * shared.interval),
+        "for": promql.duration(FOR_INTERVALS * shared.interval),
         **({"keep_firing_for": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "labels": dict(alert.labels),
         "annotations": {name: _declared(filled(template, parts)) for name, template in annotations.items()},
@@ -387,7 +423,7 @@ receivers:
 
 
 _PACKAGE = Path(__file__).parents[1]
-_PLACES = (_PACKAGE / "integrations", _PACKAGE.parents[1] / "integrations")
+PLACES = (_PACKAGE / "integrations", _PACKAGE.parents[1] / "integrations")
 
 
 def folder(name: str) -> Path:
@@ -396,7 +432,7 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: no integration has this name; the message lists the names.
     """
-    there = {found.name: found for place in _PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
+    there = {found.name: found for place in PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
     if name not in there:
         raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
     return there[name]

@@ -1,0 +1,191 @@
+"""The means that alerts watch: of a metric's quality, or of the share of units without one category; of roots or inner units.
+
+A share of units is a mean of 0 and 1. So the rules for means watch it under a name of its own, such as ``intent=refund``, with
+the quality 1 for each unit of another category: the share rises when this quality drops. The mean of inner units has a name of
+its own as well, such as ``context_relevance (retriever)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spanscore import semconv
+from spanscore.config.monitoring import AlertSettings
+from spanscore.config.units import InnerUnit
+from spanscore.core.score import BINARY, Scale
+from spanscore.core.span import InnerGroup
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring import promql
+from spanscore.monitoring.promql import label
+from spanscore.protocols import Metric
+
+IS_SHARE = ".+=.+"
+"""Pattern of the names of shares; no other mean's name has an equals sign."""
+
+
+class WatchedMean(NamedTuple):
+    """A mean that the alerts of one metric watch.
+
+    Attributes:
+        of: the metric.
+        settings: alert settings, in quality also for a share.
+        category: the category whose share is watched; empty if the metric's quality is watched.
+        inner: the entry of ``units.also`` whose units are watched; None = the roots' units.
+    """
+
+    of: Metric
+    settings: AlertSettings
+    category: str = ""
+    inner: InnerGroup | None = None
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return self.of.name
+
+    @property
+    def scale(self) -> Scale:
+        """Scale of the values behind the mean."""
+        return BINARY if self.category else self.of.scale
+
+    @property
+    def subject(self) -> str:
+        """Name of the metric, and of the units if they are inner: ``faithfulness``, or ``context_relevance (retriever)``."""
+        return self.metric if self.inner is None else f"{self.metric} ({self.inner})"
+
+    @property
+    def name(self) -> str:
+        """Name in the recorded series: ``subject``, or ``subject=category``."""
+        return f"{self.subject}={self.category}" if self.category else self.subject
+
+    @property
+    def has_own_records(self) -> bool:
+        """Whether the rules for all metrics together do not record it."""
+        return bool(self.category) or self.inner is not None
+
+    @property
+    def watches_drops(self) -> bool:
+        """Whether it has a baseline, and a quality that can drop."""
+        return self.settings.baseline is not None and self.scale.has_quality
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of its counters, besides those of scores."""
+        own = {promql.METRIC: self.metric}
+        if self.inner is not None:
+            own[label(semconv.EVALUATION_SOURCE)] = semconv.SOURCE_INNER
+            own |= {label(name): value for name, value in self.inner.attributes.items()}
+        return own
+
+    @property
+    def matchers(self) -> str:
+        """PromQL matchers of its counters. An empty value matches a missing label: the units of an entry without a name."""
+        without_name = {} if self.inner is None else {label(semconv.UNIT_NAME): ""}
+        return promql.matching(without_name | dict(self.labels))
+
+    def under(self, name: str, expression: str) -> str:
+        """Return a PromQL expression with ``name`` as the metric's name in each series."""
+        return f'label_replace({expression}, "{promql.METRIC}", "{promql.replacement(name)}", "", "")'
+
+
+def watched_mean(
+    metric: Metric, alert: AlertSettings, place: str = "alerts", inner: InnerGroup | None = None
+) -> WatchedMean:
+    """Return the mean that a metric's alerts watch.
+
+    Args:
+        metric: the metric.
+        alert: its alert settings.
+        place: key of the configuration with the settings, for messages.
+        inner: the entry of ``units.also`` whose units are watched; None = the roots' units.
+
+    Raises:
+        ConfigurationError: ``share_of`` names no category of the metric.
+    """
+    if alert.share_of is None:
+        return WatchedMean(metric, alert, inner=inner)
+    if alert.share_of not in metric.scale.categories:
+        there = f"the categories are {', '.join(metric.scale.categories)}"
+        why = there if metric.scale.categories else f"{metric.name} has no categories"
+        raise ConfigurationError(f"{place}.{metric.name}.share_of is {alert.share_of!r}; {why}")
+    baseline = 1 - alert.baseline if isinstance(alert.baseline, float) else alert.baseline
+    return WatchedMean(metric, alert.model_copy(update={"baseline": baseline}), alert.share_of, inner)
+
+
+def watched_means(
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], also: Iterable[InnerUnit] = ()
+) -> list[WatchedMean]:
+    """Return the mean of each metric on the roots' units, then each mean of inner units that has alert settings.
+
+    Args:
+        alerts: metric → its alert settings; metrics without settings get the defaults.
+        metrics: metrics of the scorer.
+        also: entries of ``units.also``; their alert settings on other metrics are ignored.
+
+    Raises:
+        ConfigurationError: a ``share_of`` names no category of its metric.
+    """
+    by_name = {metric.name: metric for metric in metrics}
+    means = [watched_mean(metric, alerts.get(metric.name, AlertSettings())) for metric in metrics]
+    for entry in also:
+        own = {name: alert for name, alert in entry.alerts.items() if name in by_name}
+        means += (watched_mean(by_name[name], alert, _key(entry), entry.group) for name, alert in own.items())
+    return means
+
+
+def alerts_by_key(
+    alerts: Mapping[str, AlertSettings], also: Iterable[InnerUnit]
+) -> dict[str, Mapping[str, AlertSettings]]:
+    """Return the key of alert settings in the configuration, for messages, → metric → its alert settings.
+
+    Args:
+        alerts: alert settings of the roots' units.
+        also: entries of ``units.also``.
+    """
+    return {"alerts": alerts, **{_key(entry): entry.alerts for entry in also}}
+
+
+def _key(entry: InnerUnit) -> str:
+    return f"units.also ({entry.group}): alerts"
+
+
+def means_of_roots(means: Iterable[WatchedMean]) -> Iterator[WatchedMean]:
+    """Yield the mean of each metric on the roots' units."""
+    return (mean for mean in means if mean.inner is None)
+
+
+def means_of_inner_units(means: Iterable[WatchedMean]) -> list[WatchedMean]:
+    """Return the means of inner units."""
+    return [mean for mean in means if mean.inner is not None]
+
+
+def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], place: str = "alerts") -> None:
+    """Refuse alerts on other metrics, and alerts on the quality of a metric that has none.
+
+    Args:
+        alerts: metric → its alert settings.
+        metrics: metrics of the scorer.
+        place: key of the configuration with the settings, for messages.
+
+    Raises:
+        ConfigurationError: the message states the remedy.
+    """
+    by_name = {metric.name: metric for metric in metrics}
+    for name, alert in alerts.items():
+        if name not in by_name:
+            raise ConfigurationError(
+                f"{place} names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
+            )
+        _refuse_without_quality(by_name[name], alert, place)
+
+
+def _refuse_without_quality(metric: Metric, alert: AlertSettings, place: str) -> None:
+    if metric.scale.has_quality or alert.share_of is not None or (alert.baseline is None and alert.threshold is None):
+        return
+    how = "the metric has an open scale and so no quality; give it range= to watch its mean"
+    if metric.scale.categories:
+        how = (
+            f"its categories have no quality; name the bad ones in bad, or watch share_of: {metric.scale.categories[0]}"
+        )
+    raise ConfigurationError(f"{place}.{metric.name}: {how}")
