@@ -9,29 +9,23 @@ from typing import Any
 
 from tests.outputs.memory import Memory
 
-from spanscore import semconv
+from spanscore import semconv, testing
 from spanscore.core.codecs.sdk import span_data
-from spanscore.core.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
-from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.core.score import Outcome, Score, ScoreValue, unit_attributes
+from spanscore.core.span import SpanData
 from spanscore.outputs.score_spans import EvaluationSpans
 from spanscore.report import ReportRow
+from spanscore.testing import make_span, make_unit
 
 TEN_O_CLOCK = 1_795_255_200_000_000_000  # 21 November 2026, 10:00 UTC
 MINUTE = 60_000_000_000
 _ids = count(1)
 
 
-def make_score(
-    value: float | None, metric: str = "faithfulness", *, scale: Scale = UNIT_INTERVAL, **fields: Any
-) -> Score:
-    quality = None if value is None else scale.quality(value)
-    given = {
-        "outcome": Outcome.SCORED if value is not None else Outcome.JUDGE_ERROR,
-        "probability": 1.0,
-        "evaluator_version": "1",
-    }
-    return Score(metric=metric, version="1", scale=scale, value=value, quality=quality, label=scale.label(quality),
-                 **{**given, **fields})  # fmt: skip
+def make_score(value: ScoreValue | None, metric: str = "faithfulness", **fields: Any) -> Score:
+    """Return a score of evaluator version 1; without a value its outcome is ``judge_error``."""
+    lost = {"outcome": Outcome.JUDGE_ERROR} if value is None else {}
+    return testing.make_score(value, metric, **{"evaluator_version": "1", "threshold": None, **lost, **fields})
 
 
 def a_unit_span(
@@ -39,18 +33,13 @@ def a_unit_span(
 ) -> SpanData:
     number = next(_ids)
     end = TEN_O_CLOCK + int(minute * MINUTE)
-    return SpanData(
+    return make_span(
         trace_id=number,
         span_id=number,
-        parent_id=None,
         name="invoke_workflow guide",
         start_ns=end - 500_000_000,
         end_ns=end,
-        attributes={
-            semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW,
-            **unit_attributes(scores, others, pending=pending),
-            **attributes,
-        },
+        attributes={**unit_attributes(scores, others, pending=pending), **attributes},
         resource={"service.name": "guide"},
     )
 
@@ -58,8 +47,7 @@ def a_unit_span(
 def evaluations(span: SpanData, *scores: Score, content: bool = True) -> list[SpanData]:
     """Return the evaluation spans that the real sink writes for a unit."""
     memory = Memory()
-    unit = Unit(UnitKey(span.trace_id, span.span_id), (span,))
-    EvaluationSpans(memory.providers, content=content).emit(unit, scores)
+    EvaluationSpans(memory.providers, content=content).emit(make_unit(span), scores)
     return [replace(span_data(one), resource=span.resource) for one in memory.spans]
 
 

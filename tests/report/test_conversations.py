@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.report.builders import a_label, a_turn, a_whole, evaluations, make_score
@@ -60,7 +61,7 @@ def test_what_is_judged_while_a_conversation_goes_on_is_in_no_mean() -> None:
     assert [(score.row.value, score.provisional) for score in _of("a", spans).scores] == [(0.1, True)]
 
 
-def test_the_end_counts_and_a_provisional_score_is_told_only_where_it_saw_more() -> None:
+def test_the_end_counts_and_a_provisional_score_is_reported_only_where_it_saw_more() -> None:
     spans = talk("a", 0.5, 0.5, whole=0.4)
     before, after = (a_whole(spans[0], make_score(0.9, GOAL), turns=turns, end="open") for turns in (1, 3))
 
@@ -101,14 +102,14 @@ def test_the_page_shows_a_conversation_as_turns_with_its_score_and_labels(tmp_pa
     assert page.index("Question 0?") < page.index("Answer 0.") < page.index("Question 1?")
     assert "1 conversation judged as a whole, 1 of them fails" in page
     assert 'Open first: <a href="#talk-1">Question 0?</a>' in page
-    for told in (
+    for result in (
         "goal accuracy 0.20",
         "2 turns, ended by silence",
         "user feedback: fail",
         "No help.",
         "order-4711",
     ):
-        assert told in page
+        assert result in page
 
 
 def test_the_page_says_that_a_score_is_provisional(tmp_path: Path) -> None:
@@ -121,17 +122,13 @@ def test_the_page_says_that_a_score_is_provisional(tmp_path: Path) -> None:
 
 def test_turns_that_nobody_scored_are_shown_by_the_spans_that_name_the_conversation() -> None:
     spans = [span for span in talk("a", 0.9, 0.8) if span.name.startswith("invoke")]
-    bare = [SpanData(**{**_fields(span), "attributes": {semconv.CONVERSATION_ID: "a"}}) for span in spans]
+    bare = [replace(span, attributes={semconv.CONVERSATION_ID: "a"}) for span in spans]
 
     assert len(_of("a", bare).turns) == 2
 
 
 def _of(conversation: str, spans: list[SpanData]) -> Conversation:
     return next(one for one in conversations(Spans.read(spans)) if one.id == conversation)
-
-
-def _fields(span: SpanData) -> dict[str, object]:
-    return {name: getattr(span, name) for name in SpanData.__slots__}
 
 
 def _page(tmp_path: Path, spans: list[SpanData]) -> str:

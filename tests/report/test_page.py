@@ -20,8 +20,9 @@ from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.report import ReportRow, charts, summarize, write, write_scores
+from spanscore.report.excerpts import excerpt_of_spans
 from spanscore.report.spans import Spans
-from spanscore.report.story import story_of_spans
+from spanscore.testing import make_span
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
 SURROGATE = "half a face \ud83d here"
@@ -125,17 +126,14 @@ def test_answer_and_explanation_are_shown_as_they_were_said(tmp_path: Path) -> N
 
 def test_question_answer_contexts_and_tree_of_a_low_unit_are_there(tmp_path: Path) -> None:
     page, root = tmp_path / "report.html", a_scored_unit("Because of the tide.")
-    found = SpanData(
+    found = make_span(
+        semconv.RETRIEVAL,
         trace_id=root[0].trace_id,
-        span_id=999_999,
         parent_id=root[0].span_id,
         name="retrieval library",
         start_ns=root[0].start_ns,
         end_ns=root[0].start_ns + 12_500_000,
-        attributes={
-            semconv.OPERATION_NAME: semconv.RETRIEVAL,
-            semconv.RETRIEVAL_DOCUMENTS: [{"id": "a", "content": "The tide comes twice a day."}],
-        },
+        attributes={semconv.RETRIEVAL_DOCUMENTS: [{"id": "a", "content": "The tide comes twice a day."}]},
     )
 
     write([*root, found], page)
@@ -189,7 +187,7 @@ def test_of_how_much_a_mean_is_is_said_where_units_were_lost(tmp_path: Path) -> 
     assert (share, high) == (pytest.approx(0.4), 1.0)
     assert low < 0.6
     said = (
-        "40 % of the chosen units were not scored: the mean covers the rest, "
+        "40 % of the sampled units were not scored: the mean covers the rest, "
         f"over all units it is {low:.2f} at worst, 1.00 at best."
     )
     assert said in words(tmp_path / "report.html")
@@ -368,10 +366,10 @@ def test_histogram_holds_every_score_once_and_sums_to_all_units() -> None:
     (metric,) = summarize(rows(0.0, 0.05, 0.15, 0.3, 0.95, 1.0, range=(0.0, 1.0))).metrics
     (chart,) = charts.histograms(metric)
 
-    told = re.findall(r"<title>(.*?): (.*?) % of units \((\d+) scored\)", chart.svg)
-    assert sum(int(scored) for *_, scored in told) == 6
-    assert sum(float(share) for _, share, _ in told) == pytest.approx(100, abs=0.5)
-    assert [name for name, share, _ in told if float(share)] == [
+    matches = re.findall(r"<title>(.*?): (.*?) % of units \((\d+) scored\)", chart.svg)
+    assert sum(int(scored) for *_, scored in matches) == 6
+    assert sum(float(share) for _, share, _ in matches) == pytest.approx(100, abs=0.5)
+    assert [name for name, share, _ in matches if float(share)] == [
         "0.00 to 0.05", "0.05 to 0.10", "0.15 to 0.20", "0.30 to 0.35", "0.95 to 1.00",
     ]  # fmt: skip
 
@@ -405,9 +403,9 @@ def test_tree_that_bites_its_tail_is_drawn_once() -> None:
     ]
     spans = Spans.read([root, *loop, *evaluated])
 
-    story = story_of_spans(spans.rows()[0].unit, spans)
+    excerpt = excerpt_of_spans(spans.rows()[0].unit, spans)
 
-    assert [(branch.name, branch.depth) for branch in story.branches] == [
+    assert [(branch.name, branch.depth) for branch in excerpt.branches] == [
         ("invoke_workflow guide", 0),
         ("9071", 1),
         ("9072", 2),

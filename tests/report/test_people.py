@@ -14,34 +14,34 @@ from spanscore.core.codecs.sdk import span_data
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData
 from spanscore.report import summary, write
+from spanscore.report.excerpts import human_labels_of
 from spanscore.report.spans import Spans
-from spanscore.report.story import labels
 
 
-def told(spans: list[SpanData]) -> list[list[tuple[str, str]]]:
-    return [[(label.value, label.annotator) for label in said] for said in labels(Spans.read(spans)).values()]
+def labels_shown(spans: list[SpanData]) -> list[list[tuple[str, str]]]:
+    return [[(label.value, label.annotator) for label in said] for said in human_labels_of(Spans.read(spans)).values()]
 
 
 def test_of_one_persons_labels_the_last_stands() -> None:
     (unit, *_) = a_turn("a", make_score(0.9))
     up, down = a_label(unit, 1.0, "pass", minute=10), a_label(unit, 0.0, "fail", minute=20)
 
-    assert told([down, up, unit]) == told([up, down, unit]) == [[("fail", "HUMAN")]]
+    assert labels_shown([down, up, unit]) == labels_shown([up, down, unit]) == [[("fail", "HUMAN")]]
 
 
 def test_of_one_moment_the_higher_revision_stands() -> None:
     (unit, *_) = a_turn("a", make_score(0.9))
     first, second = a_label(unit, 1.0, "pass"), a_label(unit, 0.0, "fail", **{semconv.SCORE_REVISION: 1})
 
-    assert told([second, first]) == told([first, second]) == [[("fail", "HUMAN")]]
+    assert labels_shown([second, first]) == labels_shown([first, second]) == [[("fail", "HUMAN")]]
 
 
-def test_each_annotator_is_heard() -> None:
+def test_each_annotator_counts() -> None:
     (unit, *_) = a_turn("a", make_score(0.9))
 
-    assert told([a_label(unit, 1.0, annotator="anna", minute=2), a_label(unit, 0.25, annotator="ben", minute=1)]) == [
-        [("0.25", "ben"), ("1.00", "anna")]
-    ]
+    assert labels_shown(
+        [a_label(unit, 1.0, annotator="anna", minute=2), a_label(unit, 0.25, annotator="ben", minute=1)]
+    ) == [[("0.25", "ben"), ("1.00", "anna")]]
 
 
 def test_the_page_lays_labels_beside_the_scores_of_the_same_units(tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
     ]
 
 
+def test_a_name_with_a_slash_that_is_no_unit_has_no_spans() -> None:
+    spans = Spans.read([a_unit_span()])
+
+    assert [spans.unit(name) for name in ("user/42", "a/b/c", "/")] == [(UnitKey(0, 0), ())] * 3
+
+
 def test_what_a_judge_was_asked_is_no_unit() -> None:
     asked = make_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"})
 
@@ -80,9 +86,12 @@ def test_late_score_comes_from_its_evaluation_span() -> None:
 
 
 def test_score_on_its_unit_alone_is_read_with_the_scale_other_units_tell() -> None:
-    told, bare = a_unit_span(make_score(0.2, "noise", scale=LOWER)), a_unit_span(make_score(0.9, "noise", scale=LOWER))
+    result, bare = (
+        a_unit_span(make_score(0.2, "noise", scale=LOWER)),
+        a_unit_span(make_score(0.9, "noise", scale=LOWER)),
+    )
 
-    found = {row.value: row for row in read(told, *evaluations(told, make_score(0.2, "noise", scale=LOWER)), bare)}
+    found = {row.value: row for row in read(result, *evaluations(result, make_score(0.2, "noise", scale=LOWER)), bare)}
 
     assert found[0.9].direction == "lower"
     assert round(found[0.9].quality or 0, 6) == 0.1

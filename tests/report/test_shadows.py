@@ -39,8 +39,8 @@ def test_a_metric_is_compared_with_its_shadow_on_the_units_that_both_scored() ->
 
     (metric,) = summary(units).metrics
 
-    (told,) = metric.shadows
-    assert told.startswith("new: mean 0.50 against 0.80 on the same 2 units; difference −0.30 (95 %: ")
+    (result,) = metric.shadows
+    assert result.startswith("new: mean 0.50 against 0.80 on the same 2 units; difference −0.30 (95 %: ")
 
 
 def test_the_page_says_it_beside_the_metric(tmp_path: Path) -> None:

@@ -129,15 +129,15 @@ def test_metric_that_was_never_scored_says_why() -> None:
 
 
 def test_chance_alone_makes_a_bad_stretch_in_fewer_than_one_report_in_a_hundred() -> None:
-    dice = random.Random(20261121)
-    chance = [[[(1.0, float(dice.random() < 0.8)) for _ in range(8)] for _ in range(48)] for _ in range(200)]
+    rng = random.Random(20261121)
+    chance = [[[(1.0, float(rng.random() < 0.8)) for _ in range(8)] for _ in range(48)] for _ in range(200)]
 
     assert sum(worst_stretch(buckets) is not None for buckets in chance) <= 2
 
 
 def test_oversampled_low_scores_are_no_bad_stretch() -> None:
-    dice = random.Random(7)
-    plain = [(10.0, 0.9 + dice.uniform(-0.1, 0.1)) for _ in range(40)]
+    rng = random.Random(7)
+    plain = [(10.0, 0.9 + rng.uniform(-0.1, 0.1)) for _ in range(40)]
     errors = [(0.1, 0.2) for _ in range(10)]  # a rule sampled all of these: each has the weight 1
 
     assert worst_stretch([plain, plain + errors, plain, plain]) is None
@@ -269,7 +269,7 @@ def test_start_and_end_are_of_all_rows() -> None:
     assert (found.start_ns, found.end_ns) == (TEN_O_CLOCK, TEN_O_CLOCK + 1_000_000_000)
 
 
-def test_a_run_of_some_seconds_is_told_in_tenths() -> None:
+def test_a_run_of_some_seconds_is_reported_in_tenths() -> None:
     found = summarize(rows(*GOOD, *BAD, *GOOD, every_s=0.05))
 
     assert found.width_ns == 500_000_000
@@ -277,7 +277,7 @@ def test_a_run_of_some_seconds_is_told_in_tenths() -> None:
     assert period(found) == "21 Nov 2026, 10:00:00 to 10:00:13 UTC"
 
 
-def test_a_run_over_days_is_told_with_its_dates() -> None:
+def test_a_run_over_days_is_reported_with_its_dates() -> None:
     found = summarize(rows(*GOOD, *BAD, *GOOD, every_s=1800))
 
     assert headline(found) == "faithfulness fell from 0.85 to 0.34 between 23 Nov 21:00 and 24 Nov 12:00"

@@ -35,6 +35,8 @@ class _Server(ThreadingHTTPServer):
 class RawBackend:
     """Listens on 127.0.0.1. Requests with a successful response are in ``taken``, all requests in ``arrived``.
 
+    ``connections`` is the number of accepted connections.
+
     Args:
         port: 0 = any free one.
     """
@@ -43,6 +45,7 @@ class RawBackend:
         self._changed = threading.Condition()
         self._reply: Callable[[Arrived], Reply] = lambda _: Reply()
         self.arrived: list[Arrived] = []
+        self.connections = 0
         self.taken: list[Arrived] = []
         self._server = _Server(("127.0.0.1", port), self._handler())
         self.port = self._server.server_address[1]
@@ -69,7 +72,7 @@ class RawBackend:
         with self._changed:
             return bool(self._changed.wait_for(condition, timeout_s))
 
-    def _answer(self, request: Arrived) -> Reply:
+    def answer(self, request: Arrived) -> Reply:
         with self._changed:
             self.arrived.append(request)
             self._changed.notify_all()
@@ -88,10 +91,14 @@ class RawBackend:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def setup(self) -> None:
+                backend.connections += 1
+                super().setup()
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                reply = backend._answer(Arrived(self.path, body, headers))
+                reply = backend.answer(Arrived(self.path, body, headers))
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)

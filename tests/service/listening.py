@@ -1,4 +1,4 @@
-"""Real listeners on loopback, in this process, in front of a taker that keeps its requests."""
+"""Real listeners on loopback, in this process, in front of a receiver that keeps its requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 
 
-class Taker:
+class RecordingReceiver:
     """Keeps its spans; full on request."""
 
     def __init__(self, full_of: str | None = None) -> None:
@@ -44,8 +44,8 @@ class Taker:
 class Running:
     """Listeners that run, and how to reach them."""
 
-    def __init__(self, taker: Taker, door: ExportHandler, listeners: Listeners) -> None:
-        self.taker, self.door, self._listeners = taker, door, listeners
+    def __init__(self, receiver: RecordingReceiver, handler: ExportHandler, listeners: Listeners) -> None:
+        self.receiver, self.handler, self._listeners = receiver, handler, listeners
         self._loop: asyncio.AbstractEventLoop | None = None
         self._up, self._stop = threading.Event(), asyncio.Event()
         self._fault: BaseException | None = None
@@ -89,13 +89,13 @@ class Running:
 
 @contextmanager
 def listening(
-    taker: Taker | None = None, onward: Any = None, read_s: float = 30.0, **settings: Any
+    receiver: RecordingReceiver | None = None, proxy: Any = None, read_s: float = 30.0, **settings: Any
 ) -> Iterator[Running]:
     """Yield listeners that are up."""
     serve = ServeSettings.model_validate({**ANYWHERE, **settings})
-    taker = taker or Taker()
-    door = ExportHandler(taker, inflated=serve.limits.inflated, onward=onward)
-    running = Running(taker, door, Listeners(door, serve, read_s=read_s))
+    receiver = receiver or RecordingReceiver()
+    handler = ExportHandler(receiver, max_inflated_bytes=serve.limits.inflated, proxy=proxy)
+    running = Running(receiver, handler, Listeners(handler, serve, read_s=read_s))
     try:
         yield running
     finally:

@@ -30,6 +30,15 @@ class Answered(BaseMetric):
         return Finding(value=float(bool(sample.response)))
 
 
+class Announced(Answered):
+    """Answered, and printed when a service makes it."""
+
+    name = "announced"
+
+    def __init__(self) -> None:
+        print("metrics are imported", flush=True)
+
+
 class Recovered(Answered):
     """A later release of the hanging metric, which no longer hangs."""
 

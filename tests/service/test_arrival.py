@@ -13,7 +13,7 @@ from tests.live import a_trace
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
 from spanscore.service.listeners import Listeners
-from spanscore.service.run import door_of
+from spanscore.service.run import handler_of
 
 FORWARD = {"endpoint": "http://127.0.0.1:9"}
 TOKEN = str(Path(__file__).parents[1] / "data" / "judge_key.txt")
@@ -25,6 +25,7 @@ UNUSUAL: dict[str, Any] = {
     "serve.forward.headers": ["unusual"],
     "serve.token_file": TOKEN,
     "serve.token_env": "UNUSUAL_TOKEN",
+    "units.also": [{"kind": "retriever"}],
     "units.late": "rescore",
 }
 """Values for keys that accept only certain numbers or texts."""
@@ -39,7 +40,7 @@ SEEN = sorted({path for path in LEAVES if path.startswith("serve.")} - REMOTE_SC
 
 
 def made_of(folder: Path, path: str | None) -> dict[str, Any]:
-    """Return place → value of all that hangs on the door and the listeners of a configuration."""
+    """Return place → value of all attributes of the handler and the listeners of a configuration."""
     whole: dict[str, Any] = {
         "metrics": ["exact_match"],
         "serve": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "mode": "proxy", "forward": {**FORWARD}},
@@ -53,10 +54,10 @@ def made_of(folder: Path, path: str | None) -> dict[str, Any]:
     (folder / "spanscore.yaml").write_text(yaml.safe_dump(whole))
     settings = read_settings(folder / "spanscore.yaml").settings
     with OnlineScorer.from_config(folder / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
-        door, _ = door_of(scorer, settings.serve, settings.units)
-        listeners = Listeners(door, settings.serve)
+        handler, _ = handler_of(scorer, settings.serve, settings.units)
+        listeners = Listeners(handler, settings.serve)
         try:
-            return dict(values([door, listeners], "service", {}))
+            return dict(values([handler, listeners], "service", {}))
         finally:
             listeners.close()
 

@@ -100,7 +100,7 @@ def test_what_is_being_read_of_all_clients_together_is_bounded_and_the_next_is_t
             one.close()
 
         assert poll(lambda: up.post(a_request("a")).status == 200, deadline_s=30, what="room")
-        assert up.taker.counts.refused["hung_up"] == 17
+        assert up.receiver.counts.refused["hung_up"] == 17
 
 
 def test_a_call_whose_message_never_comes_is_given_up_and_holds_up_no_other() -> None:
@@ -117,7 +117,7 @@ def test_a_call_whose_message_never_comes_is_given_up_and_holds_up_no_other() ->
         never.set()
 
     assert (taken, codes) == (b"", {grpc.StatusCode.DEADLINE_EXCEEDED})
-    assert up.taker.counts.refused == {"slow": 60}
+    assert up.receiver.counts.refused == {"slow": 60}
 
 
 def test_a_call_without_a_message_is_refused_and_one_of_no_bytes_is_a_request_without_spans() -> None:
@@ -126,13 +126,13 @@ def test_a_call_without_a_message_is_refused_and_one_of_no_bytes_is_a_request_wi
         refused = channel.stream_unary(EXPORT).future(iter(())).exception(timeout=30)
 
     assert (taken, refused.code()) == (b"", grpc.StatusCode.INVALID_ARGUMENT)
-    assert up.taker.counts.refused == {"unreadable": 1}
+    assert up.receiver.counts.refused == {"unreadable": 1}
 
 
 def test_a_client_that_hangs_up_amid_its_body_is_counted_and_nothing_is_taken() -> None:
     with listening() as up:
         with closing(connected(up)) as leaving:
             leaving.sendall(HEAD + b"content-length: 100\r\n\r\nten bytes.")
-        assert poll(lambda: up.taker.counts.refused, deadline_s=30, what="the hang-up") == {"hung_up": 1}
+        assert poll(lambda: up.receiver.counts.refused, deadline_s=30, what="the hang-up") == {"hung_up": 1}
 
-        assert up.taker.spans == []
+        assert up.receiver.spans == []

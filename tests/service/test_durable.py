@@ -12,7 +12,8 @@ from spanscore import OnlineScorer
 from spanscore.config import Spool
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
-from spanscore.service.run import door_of
+from spanscore.scorer import pipeline_of
+from spanscore.service.run import handler_of
 
 
 @pytest.fixture
@@ -21,12 +22,12 @@ def path(tmp_path):
 
 
 @contextmanager
-def a_door(path, *, quiet, **options):
+def a_handler(path, *, quiet, **options):
     scorer = OnlineScorer(
         [Grounded()], spool=Spool(path=path, score_here=False), tracer_provider=a_trace().provider, **options
     )
     try:
-        yield door_of(scorer, ServeSettings(), Units(idle_timeout=quiet))[0], scorer
+        yield handler_of(scorer, ServeSettings(), Units(idle_timeout=quiet))[0], scorer
     finally:
         scorer.shutdown(5)
 
@@ -41,29 +42,29 @@ def rows(path):
 
 
 def test_what_closes_with_a_request_is_on_the_disk_when_it_is_answered(path):
-    with a_door(path, quiet=0) as (door, _):
-        answered = [(door.traces(a_body()).status, rows(path)) for _ in range(3)]
+    with a_handler(path, quiet=0) as (handler, _):
+        answered = [(handler.traces(a_body()).status, rows(path)) for _ in range(3)]
 
     assert answered == [(200, 1), (200, 2), (200, 3)]
 
 
 def test_what_no_metric_takes_is_answered_all_the_same(path):
-    with a_door(path, quiet=0, sample_rate=0.0) as (door, _):
-        answered = door.traces(a_body()).status
+    with a_handler(path, quiet=0, sample_rate=0.0) as (handler, _):
+        answered = handler.traces(a_body()).status
 
     assert (answered, rows(path)) == (200, 0)
 
 
 def test_a_unit_that_finds_no_room_on_the_disk_has_ended_and_is_answered(path):
-    with a_door(path, quiet=0) as (door, scorer):
-        scorer._line.queue.spool.close(5)
-        answered = door.traces(a_body()).status
+    with a_handler(path, quiet=0) as (handler, scorer):
+        pipeline_of(scorer).queue.spool.close(5)
+        answered = handler.traces(a_body()).status
         outcomes = scorer.flush(10) and scorer.status().outcomes
 
     assert (answered, outcomes) == (200, {"grounded": {"queue_full": 1}})
 
 
 def test_an_answer_waits_for_nobody_where_units_stay_open(path):
-    with a_door(path, quiet=2.0) as (door, _):
-        assert not door.waits
-        assert door.traces(a_body()).status == 200
+    with a_handler(path, quiet=2.0) as (handler, _):
+        assert not handler.may_block
+        assert handler.traces(a_body()).status == 200

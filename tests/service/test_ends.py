@@ -18,7 +18,7 @@ from spanscore import OnlineScorer, semconv
 from spanscore.capture.otlp import spans as otlp_spans
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
-from spanscore.service.run import door_of
+from spanscore.service.run import handler_of
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
 
@@ -39,9 +39,9 @@ def test_units_that_are_not_read_when_a_drain_ends_are_shut_down(
 
     monkeypatch.setattr(otlp_spans, "units_of", read_slowly)
     scorer = OnlineScorer([Grounded()], sample_rate=rate, tracer_provider=a_trace().provider)
-    door, _ = door_of(scorer, ServeSettings(), Units(idle_timeout=quiet))
+    handler, _ = handler_of(scorer, ServeSettings(), Units(idle_timeout=quiet))
     bodies = [encode_spans([a_run()]).SerializeToString() for _ in range(UNITS)]
-    assert {door.traces(body).status for body in bodies} == {200}
+    assert {handler.traces(body).status for body in bodies} == {200}
 
     whole = scorer.shutdown(0.3)
 

@@ -16,12 +16,13 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import TracerProvider
 from tests.service.fuzz import a_bad_request
-from tests.service.listening import Running, Taker, listening
+from tests.service.listening import RecordingReceiver, Running, listening
 from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_request import ParsedRequest
+from spanscore.scorer import receivers_of
 from spanscore.service.otlp_endpoint import ExportHandler, ExportRequest
 from spanscore.service.requests import JSON, ExportResponse
 
@@ -34,7 +35,7 @@ EXPORTS = {
 }
 
 
-class Forgetful(Taker):
+class Forgetful(RecordingReceiver):
     """Takes spans and keeps none."""
 
     def take(self, taken: ParsedRequest, exit: object = None) -> list[object]:  # type: ignore[override]
@@ -57,21 +58,21 @@ def is_read(answer: ExportResponse) -> bool:
 
 
 def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_memory_behind() -> None:
-    dice, statuses, before = random.Random(21), Counter[int](), 0
+    rng, statuses, before = random.Random(21), Counter[int](), 0
     with OnlineScorer([Answered()], tracer_provider=TracerProvider(shutdown_on_exit=False)) as scorer:
-        taker = scorer._otlp_spans(Units(idle_timeout=0.0))
-        door = ExportHandler(taker, inflated=64_000_000)
+        receiver = receivers_of(scorer).otlp_spans(Units(idle_timeout=0.0))
+        handler = ExportHandler(receiver, max_inflated_bytes=64_000_000)
         for number in range(10_000):
             if number == 1_000:  # caches and allocator are filled by then
                 before = resident()
-            answer = door.answer(a_bad_request(dice))
+            answer = handler.answer(a_bad_request(rng))
             assert is_read(answer)
             statuses[answer.status] += 1
         grown = resident() - before
         scorer.shutdown(10)
         status = scorer.status()
 
-    assert (statuses.keys(), taker.counts.requests) == (DEFINED, 10_000)
+    assert (statuses.keys(), receiver.counts.requests) == (DEFINED, 10_000)
     assert grown < ROOM
     assert sum(status.outcomes["answered"].values()) == status.eligible["answered"] > 0
 
@@ -90,16 +91,16 @@ def over_http(up: Running, request: ExportRequest) -> int:
 
 
 def test_hundreds_over_http_are_answered(up: Running) -> None:
-    dice = random.Random(22)
+    rng = random.Random(22)
 
-    assert {over_http(up, a_bad_request(dice)) for _ in range(300)} <= DEFINED
+    assert {over_http(up, a_bad_request(rng)) for _ in range(300)} <= DEFINED
 
 
 def test_hundreds_over_grpc_are_answered(up: Running) -> None:
-    dice, codes = random.Random(23), set[grpc.StatusCode]()
+    rng, codes = random.Random(23), set[grpc.StatusCode]()
     with grpc.insecure_channel(up.grpc) as channel:
         for _ in range(300):
-            request = a_bad_request(dice)
+            request = a_bad_request(rng)
             try:
                 channel.unary_unary(EXPORTS[request.path])(request.body, timeout=30)
                 codes.add(grpc.StatusCode.OK)

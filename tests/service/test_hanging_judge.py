@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 UNITS = 6
 
 
-def test_a_judge_that_hangs_holds_up_neither_the_door_nor_other_scores_nor_the_end(tmp_path: Path) -> None:
+def test_a_judge_that_hangs_holds_up_neither_requests_nor_other_scores_nor_the_end(tmp_path: Path) -> None:
     critic = {"aspect_critic": {"name": "polite", "definition": "Is the answer polite?"}}
     with OtlpReceiver() as backend, FaultyOpenAI(faults=[Fault(hang)]) as model:
         judge = {"model": "openai:gpt-4o-mini", "base_url": model.url, "timeout": "60s"}

@@ -20,7 +20,7 @@ LIE = compress(LONG)[:-4] + b"\xff\xff\xff\xff"
 @pytest.fixture(autouse=True, params=["zlib", "zlib_ng.zlib_ng"])
 def inflated_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     library = pytest.importorskip(request.param)
-    monkeypatch.setattr(zlib_ng, "_decompressobj", library.decompressobj)
+    monkeypatch.setattr(zlib_ng, "decompressobj", library.decompressobj)
     monkeypatch.setattr(limits, "InflateError", library.error)
 
 

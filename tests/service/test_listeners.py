@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from tests.servers.server import poll
-from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
+from tests.service.listening import JSON, PROTOBUF, RecordingReceiver, Running, a_request, listening
 
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
@@ -67,7 +67,7 @@ def test_what_the_sdk_exports_over_http_is_taken(up: Running, compression: Compr
     result = OverHttp(f"http://{up.http}/v1/traces", compression=compression).export(sent)
 
     assert result is SpanExportResult.SUCCESS
-    assert [one.span_id for one in up.taker.spans[-2:]] == [one.context.span_id.to_bytes(8, "big") for one in sent]
+    assert [one.span_id for one in up.receiver.spans[-2:]] == [one.context.span_id.to_bytes(8, "big") for one in sent]
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
@@ -77,7 +77,7 @@ def test_what_the_sdk_exports_over_grpc_is_taken(up: Running, compression: grpc.
     result = OverGrpc(up.grpc, insecure=True, compression=compression).export(sent)
 
     assert result is SpanExportResult.SUCCESS
-    assert [one.span_id for one in up.taker.spans[-2:]] == [one.context.span_id.to_bytes(8, "big") for one in sent]
+    assert [one.span_id for one in up.receiver.spans[-2:]] == [one.context.span_id.to_bytes(8, "big") for one in sent]
 
 
 def test_json_is_answered_in_json_and_protobuf_in_protobuf(up: Running) -> None:
@@ -87,17 +87,21 @@ def test_json_is_answered_in_json_and_protobuf_in_protobuf(up: Running) -> None:
     in_json = up.post(body, JSON)
     in_protobuf = up.post(a_request("secret", trace_id=b"1"))
 
-    told = json.loads(in_json.read())["partialSuccess"]
+    document = json.loads(in_json.read())["partialSuccess"]
     part = ExportTraceServiceResponse.FromString(in_protobuf.read()).partial_success
-    assert (in_json.status, in_json.headers["content-type"], told["rejectedSpans"]) == (200, "application/json", "1")
+    assert (in_json.status, in_json.headers["content-type"], document["rejectedSpans"]) == (
+        200,
+        "application/json",
+        "1",
+    )
     assert (in_protobuf.status, part.rejected_spans) == (200, 1)
-    assert told["errorMessage"] == part.error_message
+    assert document["errorMessage"] == part.error_message
     assert "trace id" in part.error_message
     assert "secret" not in part.error_message
 
 
 def test_overload_asks_to_send_again_on_both_wires() -> None:
-    with listening(Taker(full_of="bytes")) as full:
+    with listening(RecordingReceiver(full_of="bytes")) as full:
         over_http, (over_grpc, status) = full.post(a_request("a")), refused(full, a_request("a"))
 
     info = RetryInfo()
@@ -106,7 +110,7 @@ def test_overload_asks_to_send_again_on_both_wires() -> None:
     assert status.details[0].Unpack(info)
     assert info.retry_delay.seconds == 1
     assert Status.FromString(over_http.read()) == status
-    assert full.taker.counts.refused == {"bytes": 2}
+    assert full.receiver.counts.refused == {"bytes": 2}
 
 
 WRONG = [
@@ -125,7 +129,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("method", "path", "headers", "body", "status"), WRONG)
-def test_what_is_wrong_is_told_by_its_status(
+def test_what_is_wrong_is_reported_by_its_status(
     up: Running, method: str, path: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     answer = up.ask(method, path, body, headers)
@@ -141,7 +145,7 @@ def test_what_is_wrong_is_told_by_its_status(
         (b"", "/nothing/At", grpc.StatusCode.UNIMPLEMENTED),
     ],
 )
-def test_what_is_wrong_is_told_by_its_code(up: Running, message: bytes, method: str, code: grpc.StatusCode) -> None:
+def test_what_is_wrong_is_reported_by_its_code(up: Running, message: bytes, method: str, code: grpc.StatusCode) -> None:
     error, _ = refused(up, message, method)
 
     assert error.code() is code
@@ -177,9 +181,9 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         return b""
 
     monkeypatch.setattr("spanscore.service.otlp_endpoint.gunzipped", slow)
-    door = ExportHandler(Taker(), inflated=1_000)  # type: ignore[arg-type]
+    handler = ExportHandler(RecordingReceiver(), max_inflated_bytes=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]
+        answers = [pool.submit(handler.traces, bytes(100_000), encoding="gzip") for _ in range(8)]
         poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated", every_s=0.02)
         go.set()
         assert {answer.result(30).status for answer in answers} == {200}
@@ -207,8 +211,11 @@ async def test_what_takes_long_is_read_on_a_thread(size: int, is_json: bool, enc
             read_on.append(get_ident())
             return accepted()
 
-    door, request = Watched(Taker(), inflated=1), ExportRequest(TRACES, bytes(size), is_json, encoding)  # type: ignore[arg-type]
-    await answered(request, door, DaemonPool(1, "door"))
+    handler, request = (
+        Watched(RecordingReceiver(), max_inflated_bytes=1),
+        ExportRequest(TRACES, bytes(size), is_json, encoding),
+    )  # type: ignore[arg-type]
+    await answered(request, handler, DaemonPool(1, "handler"))
 
     assert (read_on == [get_ident()]) is on_loop
 
@@ -229,7 +236,7 @@ def test_a_body_without_a_length_is_counted_while_it_comes() -> None:
         assert answer.status == 413
 
 
-def test_only_who_has_the_token_is_heard(tmp_path: Any) -> None:
+def test_only_clients_with_the_token_are_accepted(tmp_path: Any) -> None:
     (tmp_path / "token").write_text("s3cret\n")
 
     with listening(token_file=str(tmp_path / "token")) as up:
@@ -245,12 +252,12 @@ def test_only_who_has_the_token_is_heard(tmp_path: Any) -> None:
     assert taken == b""
 
 
-def test_a_closed_door_sends_elsewhere(up: Running) -> None:
-    up.door.closed = True
+def test_a_closed_handler_sends_elsewhere(up: Running) -> None:
+    up.handler.closed = True
     try:
         over_http, (over_grpc, _) = up.post(a_request("a")), refused(up, a_request("a"))
     finally:
-        up.door.closed = False
+        up.handler.closed = False
 
     assert (over_http.status, over_grpc.code()) == (503, grpc.StatusCode.UNAVAILABLE)
 

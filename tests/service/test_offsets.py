@@ -28,10 +28,10 @@ def test_a_commit_is_the_first_message_with_an_open_trace(messages: list[set[int
     for offset, traces in enumerate(messages):
         offsets.read(offset, {bytes([trace]) for trace in traces}, 0)
 
-    told = offsets.advance(lambda trace: trace[0] in open_ones)
+    result = offsets.advance(lambda trace: trace[0] in open_ones)
 
     expected = next((offset for offset, traces in enumerate(messages) if traces & open_ones), len(messages))
-    assert told == expected
+    assert result == expected
     beyond = offsets.settled_beyond(lambda trace: trace[0] in open_ones)
     assert beyond == [offset for offset, traces in enumerate(messages) if offset > expected and not traces & open_ones]
 
@@ -43,13 +43,13 @@ def test_ranges_tell_the_offsets_that_they_were_made_of(beyond: set[int], base: 
     assert ranges_in(ranges_of(offsets, base), base) == set(offsets)
 
 
-def test_of_too_many_ranges_the_first_are_told() -> None:
+def test_of_too_many_ranges_the_first_are_reported() -> None:
     every_other = range(0, 40_000, 2)
 
-    told = ranges_in(ranges_of(every_other, 0), 0)
+    result = ranges_in(ranges_of(every_other, 0), 0)
 
-    assert told == set(range(0, max(told) + 1, 2))
-    assert 500 < len(told) < len(every_other)
+    assert result == set(range(0, max(result) + 1, 2))
+    assert 500 < len(result) < len(every_other)
 
 
 def test_what_is_no_range_tells_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from spanscore.config.serving import ServeSettings
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint, told
+from spanscore.service.plan import addresses, describe_mode, describe_serve, problems, refuse_own_endpoint
 
 FORWARD = {"endpoint": "http://me:pass@127.0.0.1:14318"}
 
@@ -33,18 +33,18 @@ def test_the_defaults_have_no_fault() -> None:
 
 
 def test_it_tells_listeners_mode_and_where_to_without_credentials() -> None:
-    assert [*told(settings(grpc=None, mode="proxy", forward=FORWARD, token_env="T"))] == [
+    assert [*describe_serve(settings(grpc=None, mode="proxy", forward=FORWARD, token_env="T"))] == [
         "spanscore serve: http 127.0.0.1:4318 (plain text, a token)",
         "mode proxy: spans are sent on to http://127.0.0.1:14318, with their scores",
     ]
 
 
-def test_a_token_of_ours_that_would_go_on_to_the_backend_is_told() -> None:
+def test_a_token_of_ours_that_would_go_on_to_the_backend_is_reported() -> None:
     forward = {**FORWARD, "headers": ["X-Scope-OrgID", "Authorization"]}
     proxy = "mode proxy: spans are sent on to http://127.0.0.1:14318, with their scores"
 
-    assert mode_told(settings(mode="proxy", forward=forward)) == proxy
-    assert mode_told(settings(mode="proxy", forward=forward, token_env="T")) == (
+    assert describe_mode(settings(mode="proxy", forward=forward)) == proxy
+    assert describe_mode(settings(mode="proxy", forward=forward, token_env="T")) == (
         f"{proxy}; the token that clients send here goes there, too (serve.forward.headers: authorization)"
     )
 
@@ -63,7 +63,7 @@ def test_a_token_of_ours_that_would_go_on_to_the_backend_is_told() -> None:
         ({"tls": {"cert": "/nowhere/c.pem", "key": "/nowhere/k.pem"}}, ["serve.tls.cert", "/nowhere/c.pem"]),
     ],
 )
-def test_what_keeps_it_from_listening_is_told_with_its_key(given: dict[str, Any], words: list[str]) -> None:
+def test_what_keeps_it_from_listening_is_reported_with_its_key(given: dict[str, Any], words: list[str]) -> None:
     (problem,) = wrong(**given)
 
     assert [word for word in words if word not in problem] == []
@@ -88,7 +88,7 @@ def test_a_token_that_no_client_could_send_is_refused(tmp_path: Path, secret: st
     assert secret not in problem
 
 
-def test_files_that_are_no_certificate_are_told_without_what_stands_in_them(tmp_path: Path) -> None:
+def test_files_that_are_no_certificate_are_reported_without_what_stands_in_them(tmp_path: Path) -> None:
     (tmp_path / "pem").write_text("planted secret")
     file = str(tmp_path / "pem")
 

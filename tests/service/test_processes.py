@@ -29,7 +29,7 @@ UNITS = 40
 @pytest.fixture
 def said() -> Iterator[list[str]]:
     """The output; the handlers of forwarded signals are ours again afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield []
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -66,7 +66,7 @@ def test_one_that_crashes_at_its_start_ends_the_others(said: list[str], tmp_path
 
 
 def test_one_that_was_killed_is_started_again(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_BRIEF_S", 0.0)
+    monkeypatch.setattr(processes, "BRIEF_S", 0.0)
 
     assert in_processes(1, partial(dies_once, tmp_path), said.append) == 0
     assert [line.partition(": ")[2] for line in said] == ["it is started again", "all end"]
@@ -79,12 +79,12 @@ def test_two_processes_share_a_spool_each_with_a_page_and_drain_together(tmp_pat
     with working(config, backend.endpoint, "--processes", "2", SPANSCORE_SERVE_METRICS=str(port)) as running:
         pages = [running.until(rf"process {one}: metrics on http://(\S+)/metrics")[1] for one in (1, 2)]
         poll(lambda: len(evaluations(backend)) == UNITS, deadline_s=60, what="that all is scored")
-        told = [asked(page, "status")[0] for page in pages]
+        response = [asked(page, "status")[0] for page in pages]
         code = stopped(running)
 
     scored = [re.search(r": eligible ([\d,]+)", line) for line in running.lines]
     assert pages == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
-    assert (told, code) == ([200, 200], 0)
+    assert (response, code) == ([200, 200], 0)
     assert sum(int(found[1]) for found in scored if found) == UNITS
 
 

@@ -17,7 +17,7 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore.capture.otlp.claims import RequestPartition
-from spanscore.capture.otlp.requests import ForwardTarget, RequestClaims
+from spanscore.capture.otlp.requests import Forward, RequestClaims
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, from_json, taken_apart
 from spanscore.outputs.exporters import send_by_default_to
@@ -35,14 +35,14 @@ class Keeper:
 
     def __init__(self, *names: str) -> None:
         self._names = [name.encode() for name in names]
-        self.kept: list[tuple[WireSpan, ForwardTarget]] = []
+        self.kept: list[tuple[WireSpan, Forward]] = []
         self.taken = 0
 
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         kept = [span for span in taken.spans if keep and any(name in span.raw for name in self._names)]
         return RequestClaims(taken, RequestPartition(taken, lambda *_: True), kept)
 
-    def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
+    def take_in(self, looked: RequestClaims, exit: Forward | None) -> None:
         assert exit is not None
         self.taken += len(looked.taken.spans)
         self.kept += [(span, exit) for span in looked.kept]
@@ -73,7 +73,7 @@ def in_json(*names: str) -> bytes:
 def sent(proxy: Proxy, request: ExportRequest) -> ExportResponse:
     body = gzip.decompress(request.body) if request.encoding else request.body
     protobuf = from_json(body) if request.is_json else body
-    return proxy.spans(request, protobuf, taken_apart(protobuf))
+    return proxy.forward_traces(request, protobuf, taken_apart(protobuf))
 
 
 def names_in(body: bytes) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_kept_span_follows_with_its_scores_and_the_headers_of_its_request(back
     answer = sent(proxy, ExportRequest("/v1/traces", spans_named("kept"), headers={"x-tenant": "t"}))
     before = list(backend.arrived)
     for span, exit_ in keeper.kept:
-        exit_.pass_on(span, {"spanscore.verdict": "pass"})
+        exit_(span, {"spanscore.verdict": "pass"})
 
     assert proxy.close(20)
     (arrived,) = backend.arrived
@@ -130,14 +130,14 @@ def test_a_kept_span_follows_with_its_scores_and_the_headers_of_its_request(back
 
 
 @pytest.mark.parametrize(("is_json", "kept"), [(False, ()), (False, ("kept",)), (True, ()), (True, ("kept",))])
-def test_what_the_backend_rejects_is_told_the_client_in_its_own_tongue(
+def test_what_the_backend_rejects_is_reported_to_the_client_in_its_own_format(
     backend: RawBackend, is_json: bool, kept: tuple[str, ...]
 ) -> None:
-    told_in_json = json.dumps({"partialSuccess": {"rejectedSpans": "2", "errorMessage": "no"}}).encode()
+    partial_json = json.dumps({"partialSuccess": {"rejectedSpans": "2", "errorMessage": "no"}}).encode()
 
     def speak(request: object) -> Reply:
         is_asked_in_json = backend.arrived[-1].headers["content-type"] == JSON
-        return Reply(body=told_in_json, headers={"Content-Type": JSON}) if is_asked_in_json else Reply(body=PARTLY)
+        return Reply(body=partial_json, headers={"Content-Type": JSON}) if is_asked_in_json else Reply(body=PARTLY)
 
     backend.reply(speak)
     body = in_json("a", "kept") if is_json else spans_named("a", "kept")
@@ -145,7 +145,7 @@ def test_what_the_backend_rejects_is_told_the_client_in_its_own_tongue(
     answer = sent(proxy_to(backend.endpoint, Keeper(*kept)), ExportRequest("/v1/traces", body, is_json))
 
     assert answer.status == 200
-    assert (answer.content_type, answer.body) == ((JSON, told_in_json) if is_json else (PROTOBUF, PARTLY))
+    assert (answer.content_type, answer.body) == ((JSON, partial_json) if is_json else (PROTOBUF, PARTLY))
 
 
 def test_a_success_in_another_tongue_is_a_success(backend: RawBackend) -> None:
@@ -183,13 +183,13 @@ def test_of_what_the_backend_does_not_take_nothing_is_taken(backend: RawBackend)
     assert (before, keeper.taken, len(keeper.kept)) == (0, 2, 1)
 
 
-def test_a_backend_that_is_down_is_told_so_that_the_client_sends_again() -> None:
+def test_a_backend_that_is_down_is_reported_so_that_the_client_sends_again() -> None:
     proxy = proxy_to(dead_endpoint(), Keeper())
 
     answer = sent(proxy, ExportRequest("/v1/traces", in_json("a"), is_json=True))
 
-    told = {"code": 14, "message": "the backend: connection refused"}
-    assert (answer.status, json.loads(answer.body)) == (503, told)
+    values = {"code": 14, "message": "the backend: connection refused"}
+    assert (answer.status, json.loads(answer.body)) == (503, values)
     assert proxy.state()[:2] == (0, 1)
 
 
@@ -204,21 +204,21 @@ def test_over_grpc_a_refusal_for_load_is_one_that_clients_heed(backend: RawBacke
 
 @pytest.mark.parametrize("path", ["/v1/logs", "/v1/metrics"])
 def test_other_signals_pass_as_they_came(backend: RawBackend, path: str) -> None:
-    answer = proxy_to(backend.endpoint, Keeper()).signal(ExportRequest(path, b"not read", encoding=GZIP))
+    answer = proxy_to(backend.endpoint, Keeper()).forward_unchanged(ExportRequest(path, b"not read", encoding=GZIP))
 
     (arrived,) = backend.arrived
     assert answer.status == 200
     assert (arrived.path, arrived.body, arrived.headers["content-encoding"]) == (path, b"not read", GZIP)
 
 
-def test_the_door_refuses_while_too_much_waits_for_the_backend() -> None:
+def test_the_handler_refuses_while_too_much_waits_for_the_backend() -> None:
     keeper = Keeper("kept")
     proxy = proxy_to(dead_endpoint(), keeper, max_bytes=200)
     sent(proxy, ExportRequest("/v1/traces", spans_named("kept")))
 
     before = proxy.overloaded()
     for span, exit_ in keeper.kept:
-        exit_.pass_on(span, None)
+        exit_(span, None)
 
     assert (before, proxy.overloaded()) == (None, "forward")
     assert not proxy.close(0)
@@ -226,7 +226,7 @@ def test_the_door_refuses_while_too_much_waits_for_the_backend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "due"),
+    ("expected", "due"),
     [
         ({}, "http://backend:4318"),
         ({"OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, "http://backend:4318"),
@@ -236,9 +236,9 @@ def test_the_door_refuses_while_too_much_waits_for_the_backend() -> None:
     ],
 )
 def test_scores_leave_to_the_backend_unless_a_variable_says_where(
-    told: Mapping[str, str], due: str | None, monkeypatch: pytest.MonkeyPatch
+    expected: Mapping[str, str], due: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "environ", dict(told))
+    monkeypatch.setattr(os, "environ", dict(expected))
 
     send_by_default_to("http://backend:4318")
 

@@ -26,7 +26,7 @@ class HangingBackend:
     def overloaded(self) -> None:
         return None
 
-    def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
+    def forward_traces(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
         self.asked.release()
         self.released.wait()
         self.taken += 1
@@ -47,7 +47,7 @@ def status_over_grpc(running: Running) -> int:
 def test_what_would_wait_for_a_hanging_backend_behind_others_is_to_be_sent_again(send: object) -> None:
     backend = HangingBackend()
 
-    with listening(onward=backend) as running, ThreadPoolExecutor(THREADS) as clients:
+    with listening(proxy=backend) as running, ThreadPoolExecutor(THREADS) as clients:
         waiting = [clients.submit(send, running) for _ in range(THREADS)]  # type: ignore[arg-type]
         for _ in range(THREADS):
             assert backend.asked.acquire(timeout=30)
@@ -57,4 +57,4 @@ def test_what_would_wait_for_a_hanging_backend_behind_others_is_to_be_sent_again
 
     assert refused == 429
     assert taken == [200] * THREADS
-    assert (backend.taken, running.taker.counts.refused) == (THREADS, {"forward": 1})
+    assert (backend.taken, running.receiver.counts.refused) == (THREADS, {"forward": 1})

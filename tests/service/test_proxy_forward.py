@@ -96,7 +96,7 @@ def test_connections_are_used_again(backend: RawBackend) -> None:
         forwarder.send("/v1/traces", b"", headers={})
 
     assert forwarder.sent == 3
-    assert forwarder._client._pool.num_connections == 1
+    assert backend.connections == 1
 
 
 def test_an_endpoint_may_have_a_path_a_query_and_credentials(backend: RawBackend) -> None:

@@ -26,6 +26,7 @@ from spanscore.config.units import Units
 from spanscore.core.threads import start_daemon
 from spanscore.metrics import ResponseRelevancy, SimpleCriteria
 from spanscore.protocols import Metric
+from spanscore.scorer import receivers_of
 from spanscore.service.proxy import Proxy
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -88,11 +89,11 @@ def proxied(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     metric = metric or ResponseRelevancy("lexical", embeddings="lexical")
     scorer = OnlineScorer([metric], capture=Capture(enabled=False), outputs=Outputs(hold=60), **options)
-    spans = scorer._otlp_spans(Units(idle_timeout=0.2))
+    spans = receivers_of(scorer).otlp_spans(Units(idle_timeout=0.2))
     proxy = Proxy(
         ForwardSettings(endpoint=endpoint, headers=list(headers), timeout=timeout), spans, max_bytes=64_000_000
     )
-    with listening(spans, onward=proxy) as running:  # type: ignore[arg-type]  # a taker that is real
+    with listening(spans, proxy=proxy) as running:  # type: ignore[arg-type]  # a receiver that is real
         yield Proxied(running, scorer, proxy)
     scorer.shutdown(20)
     assert proxy.close(20)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -12,9 +13,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore.capture.otlp.requests import HeldWireSpan
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
-from spanscore.durable.outbox import BATCH_BYTES, HELD_SPANS, Batch, Outbox, OutboxCounts, OutboxSender, Parcel
+from spanscore.durable.outbox import BATCH_BYTES, HELD_SPANS, Batch, Outbox, OutboxCounts, OutboxSender, Payload
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.service.proxy import HeldSpans
+from spanscore.service.proxy import forward_held
 from spanscore.service.requests import PROTOBUF
 
 ORIGIN = Origin(b"", b"", "app")
@@ -32,11 +33,11 @@ class Backend:
         self.requests: list[tuple[list[str], Mapping[str, str]]] = []
         self.tried = 0
         self.now_s = 100.0
-        self.outbox = Outbox(HELD_SPANS, max_bytes=max_bytes, dice=lambda: 1.0)
+        self.outbox = Outbox(HELD_SPANS, max_bytes=max_bytes, jitter=lambda: 1.0)
 
     def put(self, *names: str, size: int = 0, headers: Mapping[str, str] = NO_HEADERS) -> None:
         for name in names:
-            self.outbox.put(parcel(name, size), headers, self.now_s)
+            self.outbox.put(payload(name, size), headers, self.now_s)
 
     def post(self, batch: Batch) -> BackendAnswer:
         return self.send(body_of(batch), dict(batch.headers))
@@ -63,7 +64,7 @@ class Backend:
 
 
 def body_of(batch: Batch) -> bytes:
-    return request_of((parcel.origin, parcel.raw) for parcel in batch.parcels)
+    return request_of((payload.origin, payload.raw) for payload in batch.payloads)
 
 
 def spans_in(body: bytes) -> list[Span]:
@@ -76,15 +77,15 @@ def make_span(name: str = "root", size: int = 0) -> WireSpan:
     return WireSpan(b"t" * 16, b"s" * 8, b"", False, raw, ORIGIN)
 
 
-def parcel(name: str = "root", size: int = 0) -> Parcel:
-    return Parcel(make_span(name, size).raw, lambda _: None, ORIGIN)
+def payload(name: str = "root", size: int = 0) -> Payload:
+    return Payload(make_span(name, size).raw, lambda _: None, ORIGIN)
 
 
 def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
     sent: list[bytes] = []
     sender = OutboxSender(Outbox(HELD_SPANS), lambda batch: (sent.append(body_of(batch)), OK)[1], "sender")
     span = make_span()
-    held = HeldWireSpan(span, HeldSpans(sender, {}))
+    held = HeldWireSpan(span, partial(forward_held, sender, {}))
 
     held.end({"spanscore.score.faithfulness": 0.5})
     sender.close(20)
@@ -167,7 +168,7 @@ def test_the_waits_grow_and_heed_what_the_backend_asks_for() -> None:
     assert tried == pytest.approx([100.2, 101.2, 103.2, 107.2, 127.2])
 
 
-def test_what_is_refused_for_good_is_lost_and_told() -> None:
+def test_what_is_refused_for_good_is_lost_and_reported() -> None:
     backend = Backend(BackendAnswer(401, error="HTTP 401"))
 
     backend.put("root")
@@ -210,7 +211,7 @@ def test_once_the_span_is_found_that_cannot_be_read_requests_are_as_large_as_bef
     assert [len(names) for names, _ in backend.requests] == [BATCH, 1_000 - BATCH]
 
 
-def test_spans_that_the_backend_rejects_of_a_request_are_lost_and_told() -> None:
+def test_spans_that_the_backend_rejects_of_a_request_are_lost_and_reported() -> None:
     rejected = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
     backend = Backend(OK._replace(body=rejected.SerializeToString()))
 
@@ -220,7 +221,7 @@ def test_spans_that_the_backend_rejects_of_a_request_are_lost_and_told() -> None
     assert backend.outbox.counts() == OutboxCounts(sent=1, lost=1, last_loss="the backend rejected them")
 
 
-def test_the_door_is_told_to_refuse_long_before_the_room_is_used_up() -> None:
+def test_the_handler_refuses_long_before_the_room_is_used_up() -> None:
     backend = Backend(DOWN, max_bytes=8_000)
 
     before = backend.outbox.is_full
@@ -245,7 +246,7 @@ def test_the_room_is_free_again_when_spans_have_left() -> None:
 def test_at_the_end_what_waits_is_sent_at_once() -> None:
     backend = Backend()
     sender = OutboxSender(backend.outbox, backend.post, "sender")
-    sender.put(parcel(), {})
+    sender.put(payload(), {})
 
     whole = sender.close(20)
 
@@ -253,13 +254,13 @@ def test_at_the_end_what_waits_is_sent_at_once() -> None:
     assert backend.requests == [(["root"], {})]
 
 
-def test_what_cannot_be_sent_before_the_end_is_lost_and_told() -> None:
+def test_what_cannot_be_sent_before_the_end_is_lost_and_reported() -> None:
     backend = Backend(DOWN)
     sender = OutboxSender(backend.outbox, backend.post, "sender")
-    sender.put(parcel(), {})
+    sender.put(payload(), {})
 
     whole = sender.close(0)
-    sender.put(parcel(), {})
+    sender.put(payload(), {})
 
     assert not whole
     assert backend.outbox.counts() == OutboxCounts(lost=2, last_loss="shut down")

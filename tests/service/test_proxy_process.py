@@ -74,7 +74,7 @@ def test_at_a_sigterm_all_that_is_held_leaves_as_pending(tmp_path: Path) -> None
     assert running.until("^hangs: eligible 50: shutdown 50$")
 
 
-def test_what_the_backend_would_not_have_before_the_end_is_told(tmp_path: Path) -> None:
+def test_what_the_backend_would_not_have_before_the_end_is_reported(tmp_path: Path) -> None:
     sent = agent_run(Random(1))
 
     with (

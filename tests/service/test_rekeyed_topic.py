@@ -41,8 +41,8 @@ class Forwarder:
 
     def __init__(self, tmp_path: Any, **units: Any) -> None:
         file = tmp_path / "spanscore.yaml"
-        told = {"idle_timeout": 0, **units}
-        file.write_text(f"metrics: [exact_match]\nkafka: {{brokers: ['localhost:1']}}\nunits: {told}\n")
+        values = {"idle_timeout": 0, **units}
+        file.write_text(f"metrics: [exact_match]\nkafka: {{brokers: ['localhost:1']}}\nunits: {values}\n")
         self.brokers = Brokers()
         settings = read_settings(file).settings
         self.topic = RekeyedTopic(self.brokers, Served().receiver, settings)  # type: ignore[arg-type]  # as much as is used

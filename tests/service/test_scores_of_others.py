@@ -22,10 +22,10 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.capture.otlp.told import logs, result
+from tests.capture.otlp.results import logs, result
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll
-from tests.service.listening import JSON, Running, Taker, listening
+from tests.service.listening import JSON, RecordingReceiver, Running, listening
 from tests.service.process import a_run, send, serving
 from tests.service.test_serve import asked
 
@@ -61,15 +61,15 @@ IN_JSON = {
 }
 
 
-def a_taker() -> Taker:
-    taker = Taker()
-    taker.external = ExternalScores(lambda *_: None, [])
-    return taker
+def a_receiver() -> RecordingReceiver:
+    receiver = RecordingReceiver()
+    receiver.external = ExternalScores(lambda *_: None, [])
+    return receiver
 
 
-def heard(running: Running) -> dict[str, ExternalCount]:
-    assert running.taker.external is not None
-    counts = running.taker.external.counts()
+def external_counts(running: Running) -> dict[str, ExternalCount]:
+    assert running.receiver.external is not None
+    counts = running.receiver.external.counts()
     return {} if counts is None else dict(counts.names)
 
 
@@ -82,7 +82,7 @@ class Backend:
 
     def overloaded(self) -> None: ...
 
-    def signal(self, request: Any) -> ExportResponse:
+    def forward_unchanged(self, request: Any) -> ExportResponse:
         self.bodies.append(request.body)
         return self.answer
 
@@ -95,81 +95,81 @@ def test_a_log_record_is_heard_over_http(form: str, is_gzip: bool) -> None:
         "content-type": f"application/{'x-protobuf' if form == 'protobuf' else 'json'}",
         **({"content-encoding": "gzip"} if is_gzip else {}),
     }
-    with listening(a_taker()) as running:
+    with listening(a_receiver()) as running:
         answer = running.post(gzip.compress(body) if is_gzip else body, headers, LOGS)
 
         assert (answer.status, answer.read()) == (200, b"{}" if form == "json" else b"")
-        assert heard(running) == {"tone": ExternalCount(1, 0.5, False, {})}
+        assert external_counts(running) == {"tone": ExternalCount(1, 0.5, False, {})}
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
 def test_a_log_record_is_heard_over_grpc(compression: grpc.Compression) -> None:
-    with listening(a_taker()) as running, grpc.insecure_channel(running.grpc, compression=compression) as channel:
-        told = channel.unary_unary(EXPORT_LOGS)(logs(result("tone", 0.5)), timeout=30)
+    with listening(a_receiver()) as running, grpc.insecure_channel(running.grpc, compression=compression) as channel:
+        outcome = channel.unary_unary(EXPORT_LOGS)(logs(result("tone", 0.5)), timeout=30)
 
-        assert told == b""
-        assert heard(running) == {"tone": ExternalCount(1, 0.5, False, {})}
+        assert outcome == b""
+        assert external_counts(running) == {"tone": ExternalCount(1, 0.5, False, {})}
 
 
 def test_what_has_no_name_is_a_partial_success() -> None:
-    with listening(a_taker()) as running:
+    with listening(a_receiver()) as running:
         body = running.post(logs(result("tone", 0.5), result(None, 0.5)), path=LOGS).read()
 
-        told = ExportLogsServiceResponse.FromString(body).partial_success
-        assert (told.rejected_log_records, told.error_message) == (1, "1 with an evaluation that has no name")
-        assert heard(running).keys() == {"tone"}
+        outcome = ExportLogsServiceResponse.FromString(body).partial_success
+        assert (outcome.rejected_log_records, outcome.error_message) == (1, "1 with an evaluation that has no name")
+        assert external_counts(running).keys() == {"tone"}
 
 
 def test_a_record_in_json_that_cannot_be_read_is_a_partial_success() -> None:
     records = IN_JSON["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
     broken = [{**records[0], "attributes": 7}, {**records[0], "spanId": "no hex"}, "none"]  # type: ignore[dict-item]
     body = {"resourceLogs": [{"scopeLogs": [{"logRecords": [*records, *broken]}]}]}
-    with listening(a_taker()) as running:
-        told = json.loads(running.post(json.dumps(body).encode(), JSON, LOGS).read())
+    with listening(a_receiver()) as running:
+        document = json.loads(running.post(json.dumps(body).encode(), JSON, LOGS).read())
 
-        assert told["partialSuccess"]["rejectedLogRecords"] == "2"
-        assert heard(running)["tone"].scores == 2
+        assert document["partialSuccess"]["rejectedLogRecords"] == "2"
+        assert external_counts(running)["tone"].scores == 2
 
 
-@pytest.mark.parametrize("is_heard", [True, False])
-def test_logs_of_other_things_are_taken_for_nothing_and_unread(is_heard: bool) -> None:
-    with listening(a_taker() if is_heard else Taker()) as running:
+@pytest.mark.parametrize("reads_external", [True, False])
+def test_logs_of_other_things_are_taken_for_nothing_and_unread(reads_external: bool) -> None:
+    with listening(a_receiver() if reads_external else RecordingReceiver()) as running:
         answer = running.post(b"\xff no request at all", path=LOGS)
 
         assert (answer.status, answer.read()) == (200, b"")
 
 
 def test_what_only_looks_like_a_request_of_logs_is_refused() -> None:
-    with listening(a_taker()) as running:
+    with listening(a_receiver()) as running:
         of_protobuf = running.post(b"\xff" + semconv.EVALUATION_EVENT.encode(), path=LOGS)
         of_gzip = running.post(b"none", {"content-type": "application/x-protobuf", "content-encoding": "gzip"}, LOGS)
 
         assert (of_protobuf.status, of_gzip.status) == (400, 400)
-        assert dict(running.taker.counts.refused) == {"unreadable": 2}
+        assert dict(running.receiver.counts.refused) == {"unreadable": 2}
 
 
 def test_logs_that_inflate_past_the_bound_are_refused() -> None:
-    with listening(a_taker(), limits={"inflated": 1_000}) as running:
+    with listening(a_receiver(), limits={"inflated": 1_000}) as running:
         headers = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
 
         assert running.post(gzip.compress(bytes(2_000)), headers, LOGS).status == 413
 
 
-def test_a_proxy_sends_logs_on_as_they_came_and_hears_them() -> None:
+def test_a_proxy_sends_logs_on_as_they_came_and_reads_them() -> None:
     backend, body = Backend(accepted("logs")), gzip.compress(logs(result("tone", 0.5), result(None, 0.5)))
-    with listening(a_taker(), onward=backend) as running:
+    with listening(a_receiver(), proxy=backend) as running:
         headers = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
         answers = [running.post(sent, headers, LOGS) for sent in (body, b"broken")]
 
         assert [(answer.status, answer.read()) for answer in answers] == [(200, b""), (200, b"")]
         assert backend.bodies == [body, b"broken"]
-        assert heard(running).keys() == {"tone"}
+        assert external_counts(running).keys() == {"tone"}
 
 
-def test_a_proxy_hears_nothing_of_what_its_backend_did_not_take() -> None:
-    with listening(a_taker(), onward=Backend(refusal(503, "away"))) as running:
+def test_a_proxy_reads_nothing_that_its_backend_did_not_take() -> None:
+    with listening(a_receiver(), proxy=Backend(refusal(503, "away"))) as running:
         assert running.post(logs(result("tone", 0.5)), path=LOGS).status == 503
-        assert heard(running) == {}
+        assert external_counts(running) == {}
 
 
 class Tee(OtlpReceiver):
@@ -185,8 +185,8 @@ class Tee(OtlpReceiver):
         self.to = ""
         self.came_back: list[tuple[str, int]] = []
 
-    def _received(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        answer = super()._received(path, body, headers)
+    def receive(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        answer = super().receive(path, body, headers)
         if self.to and path != "/v1/metrics":
             kept = {name.lower(): value for name, value in headers.items() if name.lower().startswith("content-")}
             self.came_back.append((path, asked(self.to, path, body, **kept)[0]))
@@ -223,9 +223,9 @@ def say(endpoints: dict[str, str], name: str, value: float) -> None:
 def sums_of(page: str) -> dict[tuple[str, str, str], float]:
     """Return name, label and source → sums as Prometheus reads them."""
     found = re.findall(r"^spanscore_scored_total\{([^}]*)\} (\S+)$", asked(page, "/metrics")[1], re.MULTILINE)
-    told = [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
+    matches = [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
     names = ("gen_ai_evaluation_name", "gen_ai_evaluation_score_label", "spanscore_evaluation_source")
-    return {tuple(labels.get(name, "") for name in names): value for labels, value in told}  # type: ignore[misc]
+    return {tuple(labels.get(name, "") for name in names): value for labels, value in matches}  # type: ignore[misc]
 
 
 @pytest.mark.timeout(300)
@@ -239,26 +239,26 @@ def test_a_service_shows_them_beside_its_own_which_add_nothing_when_they_come_ba
         assert send(running, a_run())
         poll(lambda: len(backend.came_back) == 2, deadline_s=60, what="that its evaluation span and event come back")
 
-        told, status = sums_of(running.page), asked(running.page, "/status")[1]
+        response, status = sums_of(running.page), asked(running.page, "/status")[1]
         running.process.send_signal(signal.SIGTERM)
         assert running.ended() == 0
 
     assert sorted(backend.came_back) == [("/v1/logs", 200), ("/v1/traces", 200)]
-    assert {key: value for key, value in told.items() if key[2] == "external"} == {
+    assert {key: value for key, value in response.items() if key[2] == "external"} == {
         ("tone", "as logged", "external"): 2,
         ("tone", "", "external"): 2,
     }
-    assert told[own] == 1
-    assert "scores of others: tone 4 (2 as logged, mean 0.50)" in status
-    assert "1 evaluation refused" in status
+    assert response[own] == 1
+    assert "external scores: tone 4 (2 as logged, mean 0.50)" in status
+    assert "1 evaluation left out" in status
 
 
 @pytest.mark.timeout(300)
-def test_a_service_that_is_told_not_to_listen_to_others_does_not(tmp_path: Path, backend: Tee) -> None:
+def test_a_service_that_is_configured_not_to_listen_to_others_does_not(tmp_path: Path, backend: Tee) -> None:
     with serving(tmp_path, backend.endpoint, units={"external_scores": False}, serve_metrics=free_port()) as running:
         say({"grpc": running.grpc, "http": running.http}, "tone", 0.5)
 
-        told, status = sums_of(running.page), asked(running.page, "/status")[1]
+        response, status = sums_of(running.page), asked(running.page, "/status")[1]
 
-    assert [key for key in told if key[2] == "external"] == []
-    assert "scores of others" not in status
+    assert [key for key in response if key[2] == "external"] == []
+    assert "external scores" not in status

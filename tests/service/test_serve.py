@@ -35,9 +35,9 @@ def stopped(running: Serving) -> int:
 
 def ended_as(running: Serving, metric: str) -> tuple[int, dict[str, int]]:
     """Return eligible, and outcome → units, from its last output."""
-    told = running.until(rf"^{metric}: eligible ([\d,]+)(.*)$")
-    outcomes = {name: int(units.replace(",", "")) for name, units in re.findall(r"(\w+) ([\d,]+\d|\d)", told[2])}
-    return int(told[1].replace(",", "")), outcomes
+    line = running.until(rf"^{metric}: eligible ([\d,]+)(.*)$")
+    outcomes = {name: int(units.replace(",", "")) for name, units in re.findall(r"(\w+) ([\d,]+\d|\d)", line[2])}
+    return int(line[1].replace(",", "")), outcomes
 
 
 def asked(address: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
@@ -94,15 +94,15 @@ def test_what_became_of_a_trace_can_be_asked_while_it_runs(tmp_path: Path, backe
         path = f"/explain/{run.context.trace_id:032x}"
         poll(lambda: "scored" in asked(running.page, path)[1], deadline_s=60, what="that its unit is scored")
         (unit,) = json.loads(asked(running.page, path)[1])
-        status, told = asked(running.page, "/status")
+        status, response = asked(running.page, "/status")
 
         assert unit["metrics"]["answered"]["outcome"] == "scored"
         assert status == 200
-        assert re.search(r"answered .* scored 1", told)
-        assert "door: 1 request, 1 span" in told
+        assert re.search(r"answered .* scored 1", response)
+        assert "received: 1 request, 1 span" in response
 
 
-def test_scores_that_could_not_be_sent_are_told_at_the_end(tmp_path: Path) -> None:
+def test_scores_that_could_not_be_sent_are_reported_at_the_end(tmp_path: Path) -> None:
     with serving(tmp_path, dead_endpoint(), metrics=[ANSWERED], serve={"drain": "5s"}) as running:
         assert send(running, a_run())
         assert stopped(running) == 0
@@ -149,7 +149,7 @@ def test_while_it_drains_it_is_alive_and_not_ready_and_a_second_signal_ends_it(
         assert running.ended() == -signal.SIGTERM
 
 
-def test_a_port_that_is_taken_is_told_and_the_exit_code_is_2(tmp_path: Path, backend: OtlpReceiver) -> None:
+def test_a_port_that_is_taken_is_reported_and_the_exit_code_is_2(tmp_path: Path, backend: OtlpReceiver) -> None:
     taken = backend.endpoint.removeprefix("http://")
     for name in ("http", "grpc"):
         with serving(tmp_path, "http://127.0.0.1:1", f"--{name}", taken) as running:
@@ -190,7 +190,7 @@ def test_a_library_that_is_not_there_is_named_with_its_extra_and_is_no_wrong_set
     assert str(lacking.value) == 'uvicorn is not installed. Install it with: pip install "spanscore[serve]"'
 
 
-def test_a_wrong_setting_is_told_with_what_the_environment_lacks_below_it(
+def test_a_wrong_setting_is_reported_with_what_the_environment_lacks_below_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
@@ -213,11 +213,13 @@ def test_neither_token_nor_key_is_shown_anywhere(tmp_path: Path, backend: OtlpRe
     metrics = {"metrics": ["faithfulness", ANSWERED], "serve_metrics": free_port(), "limits": {"timeout": "1s"}}
     body = encode_spans([a_run()]).SerializeToString()
     with serving(tmp_path, backend.endpoint, **judged, **secret, **metrics) as running:
-        told = [asked(running.http, "/v1/traces", body, authorization=f"Bearer {one}") for one in (TOKEN, f"{TOKEN}x")]
-        told += [asked(running.page, path) for path in ("/metrics", "/status", "/readyz", "/nothing")]
+        response = [
+            asked(running.http, "/v1/traces", body, authorization=f"Bearer {one}") for one in (TOKEN, f"{TOKEN}x")
+        ]
+        response += [asked(running.page, path) for path in ("/metrics", "/status", "/readyz", "/nothing")]
         assert stopped(running) == 0
 
     checked = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")], env={"PLANTED": KEY}).output
-    shown = " ".join([*running.lines, checked, str(told), str(backend.spans), str(backend.events)])
-    assert [status for status, _ in told] == [200, 401, 200, 200, 200, 404]
+    shown = " ".join([*running.lines, checked, str(response), str(backend.spans), str(backend.events)])
+    assert [status for status, _ in response] == [200, 401, 200, 200, 200, 404]
     assert [secret for secret in (TOKEN, KEY) if secret in shown] == []

@@ -47,7 +47,7 @@ def test_http_is_encrypted(up: Running, files: dict[str, str]) -> None:
     connection.request("POST", "/v1/traces", a_request("a"), PROTOBUF)
 
     assert connection.getresponse().status == 200
-    assert len(up.taker.spans) == 1
+    assert len(up.receiver.spans) == 1
 
 
 def test_grpc_is_encrypted(up: Running, files: dict[str, str]) -> None:
@@ -56,19 +56,19 @@ def test_grpc_is_encrypted(up: Running, files: dict[str, str]) -> None:
     result = OverGrpc(up.grpc, credentials=trusted).export([a_run()])
 
     assert result is SpanExportResult.SUCCESS
-    assert len(up.taker.spans) == 1
+    assert len(up.receiver.spans) == 1
 
 
-def test_who_does_not_encrypt_is_not_heard(up: Running) -> None:
+def test_clients_without_encryption_are_refused(up: Running) -> None:
     with pytest.raises(OSError):  # noqa: PT011 (any error of the socket)
         up.post(a_request("a"))
     with grpc.insecure_channel(up.grpc) as channel, pytest.raises(grpc.RpcError):
         channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(a_request("a"), timeout=30)
 
-    assert up.taker.spans == []
+    assert up.receiver.spans == []
 
 
-def test_a_key_with_a_password_is_told_and_not_asked_for(files: dict[str, str], tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_reported_and_not_asked_for(files: dict[str, str], tmp_path: Path) -> None:
     locked = str(tmp_path / "locked.pem")
     command = [str(OPENSSL), *f"rsa -aes256 -passout pass:planted -in {files['key']} -out {locked}".split()]
     subprocess.run(command, check=True, capture_output=True)

@@ -105,24 +105,24 @@ def test_a_topic_and_a_spool_are_scored_by_one_worker(tmp_path: Path, backend: O
 
 
 @pytest.mark.server
-def test_two_configurations_in_one_group_are_told_once_with_the_series_of_each(
+def test_two_configurations_in_one_group_are_reported_once_with_the_series_of_each(
     tmp_path: Path, backend: OtlpReceiver, kafka: Kafka
 ) -> None:
     kafka.create("torn", 2)
     for number in range(4):
         produced(kafka, "torn", a_run(f"Who wrote Faust, part {number}?"))
     topic = {"spool": None, "kafka": {"brokers": [kafka.brokers], "topic": "torn", "group": "torn"}}
-    evaluator_versions, told = list[str](), list[str]()
+    evaluator_versions, reported = list[str](), list[str]()
     for number, metric in enumerate((ANSWERED, "tests.service.metrics:Recovered"), 1):
         config = configured(tmp_path, metrics=[metric], units={"idle_timeout": "100ms"}, **topic)
         with working(config, backend.endpoint) as running:
             evaluator_versions.append(running.until("^evaluator version: .*")[0])
             poll(lambda: len(evaluations(backend)) == 4, deadline_s=60, what="that all are scored")
             assert stopped(running) == 0
-        told += [f"{number}: {line}" for line in running.lines if "with other metrics" in line]
+        reported += [f"{number}: {line}" for line in running.lines if "with other metrics" in line]
 
     assert len({*evaluator_versions}) == 2
-    assert [line.partition(":")[0] for line in told] == ["2"]
+    assert [line.partition(":")[0] for line in reported] == ["2"]
 
 
 def produced(kafka: Kafka, topic: str, span: Any) -> None:
@@ -155,11 +155,11 @@ def test_what_became_of_a_unit_can_be_asked_while_it_runs(tmp_path: Path, backen
         poll(lambda: evaluations(backend), deadline_s=60, what="that it is scored")
         (scored,) = evaluations(backend)
         (unit,) = json.loads(asked(running.page, f"/explain/{scored.trace_id:032x}")[1])
-        _, told = asked(running.page, "/status")
+        _, response = asked(running.page, "/status")
 
         assert unit["metrics"]["answered"]["outcome"] == "scored"
-        assert re.search(r"answered .* scored 1", told)
-        assert f"evaluator version: answered {Answered().evaluator_version}" in told
+        assert re.search(r"answered .* scored 1", response)
+        assert f"evaluator version: answered {Answered().evaluator_version}" in response
         assert asked(running.page, "/readyz") == (200, "ready\n")
 
 
@@ -171,12 +171,12 @@ def test_while_its_disk_is_away_the_worker_is_not_ready_and_says_why(tmp_path: P
         poll(lambda: asked(running.page, "/readyz")[0] == 200, deadline_s=60, what="that it is ready")
         disk.rename(away)
         poll(lambda: asked(running.page, "/readyz")[0] == 503, deadline_s=60, what="that it is not ready")
-        told = asked(running.page, "/readyz")[1]
+        response = asked(running.page, "/readyz")[1]
         away.rename(disk)
         poll(lambda: asked(running.page, "/readyz")[0] == 200, deadline_s=60, what="that it is ready again")
         assert stopped(running) == 0
 
-    assert f"the spool {disk / 'spool.db'}" in told
+    assert f"the spool {disk / 'spool.db'}" in response
     assert [line for line in running.lines if line.startswith("spool: 0 units on the disk")]
 
 
@@ -216,9 +216,9 @@ def test_with_nothing_to_read_it_says_what_to_write_and_the_exit_code_is_2(tmp_p
     with working(tmp_path / "spanscore.yaml", dead_endpoint()) as running:
         assert running.ended() == 2
 
-    told = " ".join(running.lines)
-    assert "spool: {path: " in told
-    assert "kafka: {brokers: " in told
+    text = " ".join(running.lines)
+    assert "spool: {path: " in text
+    assert "kafka: {brokers: " in text
 
 
 def test_a_disk_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_disk_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     assert len(waited) == 3
 
 
-def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_may_not_be_written_to_is_reported_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
 
     with pytest.raises(SourceUnavailable, match="may not be written to, 0 s after the start"):
@@ -267,7 +267,7 @@ def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({"spool": {"path": "spool.db"}}, ["spanscore worker: scores the units in the spool spool.db"]),
         (
@@ -284,13 +284,13 @@ def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monke
         ({}, []),
     ],
 )
-def test_check_says_what_a_worker_would_do(settings: dict[str, Any], told: list[str], tmp_path: Path) -> None:
+def test_check_says_what_a_worker_would_do(settings: dict[str, Any], expected: list[str], tmp_path: Path) -> None:
     file = tmp_path / "spanscore.yaml"
     file.write_text(yaml.safe_dump({"metrics": ["exact_match"], **settings}))
 
     checked = CliRunner().invoke(app("check"), ["check", str(file), "--json"])
 
-    assert (checked.exit_code, json.loads(checked.stdout)["worker"]) == (0, told)
+    assert (checked.exit_code, json.loads(checked.stdout)["worker"]) == (0, expected)
 
 
 def test_check_says_that_the_library_of_a_topic_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

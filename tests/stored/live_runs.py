@@ -90,7 +90,7 @@ def live_runs(config: Path, units: int) -> LiveRuns:
 
 def scored_in(spans: Iterable[SpanData]) -> Scored:
     """Return the content of evaluation spans: by unit and metric the ids, the decision, and the score."""
-    told = (
+    result = (
         *(semconv.SCORE_ID, semconv.SCORE_REVISION, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE, semconv.OUTCOME),
         *(
             semconv.EVALUATION_SCORE_VALUE,
@@ -104,7 +104,7 @@ def scored_in(spans: Iterable[SpanData]) -> Scored:
             "span_id": span.span_id,
             "at": (span.start_ns, span.end_ns),
             "probability": span.attributes.get(semconv.PROBABILITY + span.attributes[semconv.EVALUATION_NAME]),
-            **{name: span.attributes.get(name) for name in told},
+            **{name: span.attributes.get(name) for name in result},
         }
         for span in spans
         if span.scope == semconv.SCOPE
@@ -115,8 +115,8 @@ def replayed(config: Path, source: str, *more: str) -> dict[str, Any]:
     """Return the output of the command."""
     done = CliRunner().invoke(app("replay"), ["replay", str(config), source, "--json", *more], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def _chain(number: int) -> Any:

@@ -71,7 +71,7 @@ def test_a_store_that_refuses_is_a_fault_of_the_configuration(asked: Asked) -> N
         asked.services(403)
 
 
-def test_nobody_there_is_told_after_three_tries() -> None:
+def test_nobody_there_is_reported_after_three_tries() -> None:
     with served(StoreDouble([])) as url:
         pass
     waited = list[float]()

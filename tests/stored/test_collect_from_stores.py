@@ -30,36 +30,36 @@ def with_a_question_of_its_own(line: str) -> str:
 def test_a_store_gives_the_cases_of_the_file(kind: str, otlp: bool, live: LiveRuns, tmp_path: Path) -> None:
     lines = [*map(with_a_question_of_its_own, live.lines(scores=True))]
     (tmp_path / "spans.jsonl").write_text("".join(f"{line.rstrip()}\n" for line in lines))
-    told, of_file = collected(str(tmp_path / "spans.jsonl"), tmp_path / "of_file.jsonl")
-    assert told.exit_code == 0, told.output
+    output, of_file = collected(str(tmp_path / "spans.jsonl"), tmp_path / "of_file.jsonl")
+    assert output.exit_code == 0, output.output
 
     with served(StoreDouble(lines, otlp=otlp)) as url:
         query = "service=bot" if kind == "jaeger" else "q={}"
-        told, of_store = collected(f"{kind}:{url}?{query}", tmp_path / "of_store.jsonl", "--since", "7d")
+        output, of_store = collected(f"{kind}:{url}?{query}", tmp_path / "of_store.jsonl", "--since", "7d")
 
-    assert told.exit_code == 0, told.output
+    assert output.exit_code == 0, output.output
     assert of_store == of_file
     assert 0.9 * UNITS <= len(of_store) < UNITS  # the others failed, and have no answer
     assert any(case["scores"] for case in of_store)
 
 
-def test_traces_that_a_store_does_not_give_are_told(live: LiveRuns, tmp_path: Path) -> None:
+def test_traces_that_a_store_does_not_give_are_reported(live: LiveRuns, tmp_path: Path) -> None:
     store = StoreDouble(live.lines(scores=True))
     missing = next(iter(store.traces))
     store.faults[f"/api/v3/traces/{missing}"] = [404]
 
     with served(store) as url:
-        told, cases = collected(f"jaeger:{url}?service=bot", tmp_path / "cases.jsonl", "--since", "7d")
+        output, cases = collected(f"jaeger:{url}?service=bot", tmp_path / "cases.jsonl", "--since", "7d")
 
-    assert told.exit_code == 0, told.output
+    assert output.exit_code == 0, output.output
     assert missing not in {case["trace_id"] for case in cases}
-    assert missing in told.stdout
+    assert missing in output.stdout
 
 
 def test_a_store_that_is_away_is_said_and_nothing_is_written(tmp_path: Path) -> None:
     with served(StoreDouble([])) as url:
         pass
-    told, _ = collected(f"jaeger:{url}?service=bot", tmp_path / "cases.jsonl", "--since", "1h")
+    output, _ = collected(f"jaeger:{url}?service=bot", tmp_path / "cases.jsonl", "--since", "1h")
 
-    assert told.exit_code != 0
+    assert output.exit_code != 0
     assert not (tmp_path / "cases.jsonl").exists()

@@ -158,7 +158,7 @@ def test_a_trace_that_is_not_scored_names_the_switch_or_the_key(lines: list[str]
     assert word in " ".join(changes)
 
 
-def test_of_a_question_that_cannot_be_told_from_other_texts_the_keys_are_named_and_the_answer_is_not() -> None:
+def test_of_a_question_that_cannot_be_distinguished_from_other_texts_the_keys_are_named_and_the_answer_is_not() -> None:
     (unit,) = explained(span(1, "chain", TORN)).units
 
     assert unit.change == ["capture.extract.user_input (Extract(user_input=…)) names its place: input.topic, input.ask"]

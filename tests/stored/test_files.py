@@ -109,7 +109,7 @@ def test_half_a_compressed_file_gives_what_it_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
-def test_a_source_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_a_source_that_is_not_there_is_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is not a file or folder|holds no file"):
         OtlpFiles(tmp_path / name)
 

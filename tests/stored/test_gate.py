@@ -73,7 +73,7 @@ def test_a_mean_below_what_is_asked_does_not_hold():
     assert metric.failed == ("mean quality 0.600 is below 0.7",)
 
 
-def test_what_could_not_be_judged_is_no_drop_but_too_much_of_it_is_told():
+def test_what_could_not_be_judged_is_no_drop_but_too_much_of_it_is_reported():
     now = [*rows([1.0] * 8), *(row(case, None, outcome=Outcome.JUDGE_ERROR) for case in (9, 10))]
 
     metric = held(rows([1.0] * 10), now)
@@ -158,7 +158,7 @@ def test_the_case_that_fell_most_comes_first():
     assert [one.case for one in changes] == ["case-2", "case-1", "case-3"]
 
 
-def test_a_baseline_of_another_judge_is_told():
+def test_a_baseline_of_another_judge_is_shown():
     assert held(
         rows([1.0] * 5, evaluator_version="old"), rows([1.0] * 5, evaluator_version="new")
     ).evaluator_version_changed
@@ -191,7 +191,7 @@ def test_what_a_fallback_judged_is_not_compared():
 
 
 @pytest.mark.parametrize(
-    ("gate", "told"),
+    ("gate", "expected"),
     [
         (QualityBounds(None, {"grounded": 0.1}), "needs a baseline"),
         (QualityBounds(rows([1.0]), {"ground": 0.1}), "--max-drop names 'ground'"),
@@ -201,8 +201,8 @@ def test_what_a_fallback_judged_is_not_compared():
     ],
     ids=["no-baseline", "unknown-drop", "unknown-min", "no-overlap", "twice"],
 )
-def test_what_would_hold_nothing_is_refused(gate, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_would_hold_nothing_is_refused(gate, expected):
+    with pytest.raises(ConfigurationError, match=expected):
         checked(gate, run(rows([1.0])))
 
 

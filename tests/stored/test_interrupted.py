@@ -70,12 +70,12 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_run_pays_for_nothing_twice(
         done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, "--out", str(file.parent), "--json"])
     first = len(evaluations(file))
 
-    told = replayed(config, unscored, "--resume", str(file))
+    replay = replayed(config, unscored, "--resume", str(file))
 
     assert (done.exit_code, json.loads(done.stdout)["interrupted"]) == (INTERRUPTED, True)
     assert f"To continue: --resume {file}" in " ".join(done.stderr.split())
     assert first > 0
-    assert (sum(told["skipped"].values()), sum(told["taken"].values())) == (first, len(few.scored) - first)
+    assert (sum(replay["skipped"].values()), sum(replay["taken"].values())) == (first, len(few.scored) - first)
     assert Counter(span.span_id for span in evaluations(file)).most_common(1)[0][1] == 1
     assert scored_in(Journal.spans(file)) == few.scored
 
@@ -98,18 +98,18 @@ def test_answers_that_were_paid_for_are_not_asked_for_again(
         config = asking(tmp_path, server.url, monkeypatch)
         with monkeypatch.context() as patched:
             patched.setattr(trace_stores, "store_of", lambda source, **_: Impatient(Path(source)))
-            patched.setattr(_replay_run, "_END_S", 0.5)
+            patched.setattr(_replay_run, "END_S", 0.5)
             patched.setattr(Impatient, "is_time", lambda _: len(answered) >= 10)
             CliRunner().invoke(app("replay"), ["replay", str(config), str(source), "--out", str(file.parent)])
         kept = file.with_name("scores.jsonl.answers")
         mode = kept.stat().st_mode & 0o777
         first, _ = answered[:10], go_on.set()
-        told = replayed(config, str(source), "--resume", str(file))
+        replay = replayed(config, str(source), "--resume", str(file))
 
     assert (mode, kept.exists()) == (0o600, False)
     assert len(first) == 10
     assert not {*first} & {*answered[10:]}
-    assert sum(told["taken"].values()) > 0
+    assert sum(replay["taken"].values()) > 0
 
 
 def test_a_line_that_a_killed_process_left_half_written_is_scored_again(
@@ -137,7 +137,7 @@ FAULTS: dict[str, list[Any]] = {
 def test_a_trace_that_the_store_does_not_give_is_named_and_scored_by_the_next_run(
     fault: str, config: Path, few: LiveRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spanscore.stored.trace_stores._WAIT_S", 0.0)
+    monkeypatch.setattr("spanscore.stored.trace_stores.WAIT_S", 0.0)
     lost = f"{next(iter(few.scored))[0]:032x}"
     lines = few.lines(scores=False)
     whole = next(number for number, line in enumerate(lines, 1) if number >= 20 and '"parentSpanId"' not in line)
@@ -166,7 +166,7 @@ def test_a_file_that_is_none_of_ours_is_refused(config: Path, unscored: str, tmp
     assert file.read_text() == "my notes\n"
 
 
-def test_a_file_to_go_on_with_that_is_not_there_is_told_before_anything_is_scored_anew(
+def test_a_file_to_go_on_with_that_is_not_there_is_reported_before_anything_is_scored_anew(
     config: Path, unscored: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mistyped.jsonl"

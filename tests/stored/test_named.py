@@ -32,7 +32,7 @@ def test_what_a_store_searches_by_is_handed_on_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("source", ["jaeger:http://h:1", "tempo:http://h:1?service=x", "jaeger:"])
-def test_what_a_store_needs_to_be_told_is_asked_for(source: str) -> None:
+def test_what_a_store_needs_to_be_known_is_asked_for(source: str) -> None:
     with pytest.raises(ConfigurationError, match="has no"):
         store_of(source, since_s=None, until_s=None)
 

@@ -34,7 +34,7 @@ class Store:
             yield StoredTrace(trace_id, taken_apart(sent(root.SerializeToString())).spans)
 
 
-class Door:
+class PacedReceiver:
     """Takes every unit; each is settled when somebody waits."""
 
     def __init__(self) -> None:
@@ -51,34 +51,52 @@ class Door:
         self.most = max(self.most, self.under_way)
 
 
-def replay(door: Door, units: int, **bounds: Any) -> list[float]:
-    """Hand so many units over; return how long was waited each time, by a clock that only waiting moves."""
+def replay(receiver: PacedReceiver, units: int, *, settled_from_s: float = 0.0, **bounds: Any) -> list[float]:
+    """Hand so many units over; return how long was waited each time, by a clock that only waiting moves.
+
+    From ``settled_from_s`` on, a unit is settled in each wait.
+    """
     now_s, waited = [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
         now_s[0] += seconds
-        door.under_way = max(0, door.under_way - 1)
+        if now_s[0] >= settled_from_s:
+            receiver.under_way = max(0, receiver.under_way - 1)
 
     reader, tally = UnitReader(ScorerSettings()), ReplayTally(TraceSource("store", Store(units)))
-    made: Any = door
-    Replay(tally=tally, reader=reader, door=made, clock=lambda: now_s[0], sleep=sleep, **bounds).run()
+    made: Any = receiver
+    Replay(tally=tally, reader=reader, receiver=made, clock=lambda: now_s[0], sleep=sleep, **bounds).run()
     return waited
 
 
 def test_so_many_a_second_and_no_more() -> None:
-    door = Door()
+    receiver = PacedReceiver()
 
-    waited = replay(door, 21, per_second=10.0)
+    waited = replay(receiver, 21, per_second=10.0)
 
-    assert len(door.came) == 21
+    assert len(receiver.came) == 21
     assert sum(wait for wait in waited if wait > 0.05) == pytest.approx(2.0)
 
 
 def test_who_hands_over_waits_while_many_are_under_way() -> None:
-    door = Door()
+    receiver = PacedReceiver()
 
-    replay(door, 300)
+    replay(receiver, 300)
 
-    assert (len(door.came), door.under_way) == (300, 0)
-    assert 0 < door.most <= 129
+    assert (len(receiver.came), receiver.under_way) == (300, 0)
+    assert 0 < receiver.most <= 129
+
+
+def test_a_wait_for_hours_looks_once_a_second_and_ends_within_one() -> None:
+    waited = replay(PacedReceiver(), 1, settled_from_s=7_200.0)
+
+    assert (min(waited), max(waited)) == (0.01, 1.0)
+    assert len(waited) == pytest.approx(7_200, abs=50)
+    assert sum(waited) < 7_202
+
+
+def test_a_short_wait_takes_a_quarter_longer_at_most() -> None:
+    waited = replay(PacedReceiver(), 1, settled_from_s=2.0)
+
+    assert sum(waited) <= 2.0 * 1.25

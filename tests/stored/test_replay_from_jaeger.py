@@ -53,9 +53,9 @@ def units_by(api: Jaeger, config: Path, *, otlp: bool) -> Mapping[UnitKey, Store
 def test_by_its_otlp_api_all_is_as_it_was_live(filled: Jaeger, config: Path, live: LiveRuns, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    told = replayed(config, f"jaeger:{filled.url}?service={SERVICE}", "--out", str(out))
+    replay = replayed(config, f"jaeger:{filled.url}?service={SERVICE}", "--out", str(out))
 
-    assert (told["units"], told["unread"], told["lost"]) == (UNITS, 0, [])
+    assert (replay["units"], replay["unread"], replay["lost"]) == (UNITS, 0, [])
     assert scored_in(Journal.spans(out / "scores.jsonl")) == live.scored
 
 
@@ -76,11 +76,11 @@ def test_by_the_api_of_its_page_units_are_the_same_but_for_nanoseconds(filled: J
     by_otlp, by_page = (units_by(filled, config, otlp=otlp) for otlp in (True, False))
 
     assert by_otlp.keys() == by_page.keys()
-    assert [told(by_page[key]) for key in by_otlp] == [told(by_otlp[key]) for key in by_otlp]
+    assert [plain_unit(by_page[key]) for key in by_otlp] == [plain_unit(by_otlp[key]) for key in by_otlp]
     assert max(abs(lasted_ns(by_page[key]) - lasted_ns(by_otlp[key])) for key in by_otlp) <= MOST_LOST_NS
 
 
-def told(stored: StoredUnit) -> Any:
+def plain_unit(stored: StoredUnit) -> Any:
     """Return the facts and samples read from a unit, without its duration."""
     facts = stored.unit.facts()._replace(duration_ns=None)
     return facts, GenAIExtractor().extract(stored.unit), stored.dialect, len(stored.unit.spans)
@@ -101,7 +101,7 @@ def test_what_was_emitted_is_not_scored_by_a_second_replay(
     second = replayed(config, source, "--export")
 
     assert (sum(first["taken"].values()), sum(second["taken"].values())) == (len(live.scored), 0)
-    assert sum(second["skipped"].values()) == second["decisions"]["told"] == len(live.scored)
+    assert sum(second["skipped"].values()) == second["decisions"]["recorded"] == len(live.scored)
     evaluated = filled.search(SERVICE, {"gen_ai.operation.name": "evaluation"}, bool)
     spans = [span for trace in evaluated for span in trace["spans"] if span["operationName"].startswith("evaluation")]
     assert {int(span["spanID"], 16) for span in spans} == {scored["span_id"] for scored in live.scored.values()}

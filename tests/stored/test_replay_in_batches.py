@@ -71,11 +71,11 @@ def test_ctrl_c_leaves_the_batches_and_the_next_run_fetches_their_answers(
             command = ["replay", str(config), unscored, "--out", str(file.parent), "--batch"]
             done = CliRunner().invoke(app("replay"), command)
         server.go_on.set()
-        told = replayed(config, unscored, "--resume", str(file), "--batch")
+        replay = replayed(config, unscored, "--resume", str(file), "--batch")
 
     assert (done.exit_code, len(server.batches)) == (130, 2)
     assert f"the command with --resume {file} fetches the answers" in " ".join(done.stderr.split())
-    assert told["outcomes"]["faithfulness"]["scored"] > 0
+    assert replay["outcomes"]["faithfulness"]["scored"] > 0
     assert [*file.parent.glob("*.batches")] == []
 
 

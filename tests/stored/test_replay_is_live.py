@@ -48,9 +48,9 @@ def test_what_was_scored_live_is_found_again_to_the_last_digit(
     out = tmp_path / "out"
 
     with STORES[store](live.lines(scores=False), tmp_path) as source:
-        told = replayed(config, source, "--out", str(out))
+        replay = replayed(config, source, "--out", str(out))
 
-    assert (told["units"], told["unread"], told["decisions"]["told"]) == (UNITS, 0, 0)
+    assert (replay["units"], replay["unread"], replay["decisions"]["recorded"]) == (UNITS, 0, 0)
     assert scored_in(Journal.spans(out / "scores.jsonl")) == live.scored
 
 
@@ -66,7 +66,7 @@ def test_what_the_store_has_scores_of_is_not_scored_again(
     store: str, config: Path, live: LiveRuns, tmp_path: Path
 ) -> None:
     with STORES[store](live.lines(scores=True), tmp_path) as source:
-        told = replayed(config, source, "--out", str(tmp_path / "out"))
+        replay = replayed(config, source, "--out", str(tmp_path / "out"))
 
-    assert sum(told["skipped"].values()) == len(live.scored)
-    assert (told["outcomes"], told["judge_calls"], told["taken"]) == ({}, 0, {})
+    assert sum(replay["skipped"].values()) == len(live.scored)
+    assert (replay["outcomes"], replay["judge_calls"], replay["taken"]) == ({}, 0, {})

@@ -35,7 +35,7 @@ def test_a_replay_asks_every_juror_and_one_question_for_a_bundle(
     with OpenAIServer(passing) as server:
         judge = f"judge: {{model: 'openai:judge', base_url: '{server.url}', api_key_env: REPLAY_KEY}}\n"
         config.write_text(METRICS + judge)
-        told = replayed(config, str(spans), "--limit", str(UNITS), "--out", str(tmp_path / "out"))
+        replay = replayed(config, str(spans), "--limit", str(UNITS), "--out", str(tmp_path / "out"))
 
-    assert told["outcomes"] == {name: {"scored": UNITS} for name in ("polite", "kind", "fair")}
+    assert replay["outcomes"] == {name: {"scored": UNITS} for name in ("polite", "kind", "fair")}
     assert Counter(request["model"] for request in server.requests) == dict.fromkeys(("judge", "small", "other"), UNITS)

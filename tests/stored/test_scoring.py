@@ -35,14 +35,14 @@ SUPPORTED = [
 ]
 
 
-def told(result: Result) -> list[tuple[int, str, str, float | None]]:
+def plain_rows(result: Result) -> list[tuple[int, str, str, float | None]]:
     return [(row.line, row.metric, row.outcome.value, row.value) for row in result.rows]
 
 
 async def test_every_sample_has_a_row_per_metric_in_their_order() -> None:
     result = await evaluate([TRUE, FALSE], [Slow(0.01), ExactMatch()], concurrency=2)
 
-    assert told(result) == [
+    assert plain_rows(result) == [
         (1, "slow", "scored", 1.0),
         (1, "exact_match", "scored", 1.0),
         (2, "slow", "scored", 0.0),
@@ -115,7 +115,7 @@ FRAME, COLUMNS_OF_IT = Frame(), {"answer": ["Rome", "Oslo"], "ground_truth": ["R
 def test_records_come_from_data_frames_and_tables(samples: Any) -> None:
     result = evaluate_sync(samples, ["exact_match"])
 
-    assert told(result) == [(1, "exact_match", "scored", 1.0), (2, "exact_match", "scored", 0.0)]
+    assert plain_rows(result) == [(1, "exact_match", "scored", 1.0), (2, "exact_match", "scored", 0.0)]
 
 
 def test_a_data_set_of_several_splits_is_refused_by_their_names() -> None:
@@ -136,7 +136,7 @@ async def test_a_failure_is_a_row_and_in_no_mean() -> None:
 
     result = await evaluate([TRUE, FALSE], [Faithfulness(judge)], concurrency=1)
 
-    assert told(result) == [(1, "faithfulness", "scored", 1.0), (2, "faithfulness", "judge_error", None)]
+    assert plain_rows(result) == [(1, "faithfulness", "scored", 1.0), (2, "faithfulness", "judge_error", None)]
     assert result.rows[1].error_type == "script_ended"
     summary = result.summary("faithfulness")
     assert (summary.mean, summary.scored, summary.failed) == (1.0, 1, 1)
@@ -159,7 +159,7 @@ async def test_a_metric_gets_the_kind_of_sample_it_is_for() -> None:
 async def test_what_is_no_sample_is_named_and_not_fatal() -> None:
     result = await evaluate([{"answer": 7}, TRUE], ["exact_match"])
 
-    assert told(result) == [(2, "exact_match", "scored", 1.0)]
+    assert plain_rows(result) == [(2, "exact_match", "scored", 1.0)]
     assert [str(bad) for bad in result.bad] == ["line 1: response: Input should be a valid string, not int"]
 
 
@@ -205,7 +205,7 @@ async def test_what_was_paid_for_is_taken_over(tmp_path: Path, name: str) -> Non
     assert again.taken_over == 1
     assert len([call for call in judge.calls if call.evidence.get("answer") == "Rome"]) == 1
     assert again.rows[2] == replace(first.rows[0], line=2)
-    assert told(again)[2:] == [(2, "faithfulness", "scored", 1.0), (2, "exact_match", "scored", 1.0)]
+    assert plain_rows(again)[2:] == [(2, "faithfulness", "scored", 1.0), (2, "exact_match", "scored", 1.0)]
 
 
 @pytest.mark.parametrize("name", ["scores.jsonl", "scores.csv"])
@@ -227,7 +227,7 @@ async def test_a_failure_is_tried_again(tmp_path: Path) -> None:
 
     again = await evaluate([TRUE], [Grounded("m")], out=out)
 
-    assert told(again) == [(1, "m", "scored", 1.0)]
+    assert plain_rows(again) == [(1, "m", "scored", 1.0)]
     assert len(out.read_text().splitlines()) == 1
 
 
@@ -237,7 +237,7 @@ async def test_equal_samples_have_a_row_each_also_when_taken_over(tmp_path: Path
 
     again = await evaluate([TRUE, TRUE, TRUE], [metric := Grounded()], out=out)
 
-    assert (again.taken_over, len(metric._seen), len({row.key for row in again.rows})) == (2, 1, 3)
+    assert (again.taken_over, len(metric.seen), len({row.key for row in again.rows})) == (2, 1, 3)
 
 
 async def test_rows_of_others_stay_in_the_file_and_out_of_the_result(tmp_path: Path) -> None:
@@ -258,7 +258,10 @@ async def test_a_row_that_was_cut_off_is_paid_for_again(tmp_path: Path, name: st
 
     again = await evaluate([TRUE, FALSE], [Grounded()], out=out)
 
-    assert (again.taken_over, told(again)) == (1, [(1, "grounded", "scored", 1.0), (2, "grounded", "scored", 0.0)])
+    assert (again.taken_over, plain_rows(again)) == (
+        1,
+        [(1, "grounded", "scored", 1.0), (2, "grounded", "scored", 0.0)],
+    )
 
 
 async def test_a_file_of_somebody_elses_is_not_touched(tmp_path: Path) -> None:

@@ -122,6 +122,6 @@ def test_whatever_it_answers_for_a_trace_is_named(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [[], {"traces": [{"traceID": 7}]}], ids=str)
-def test_another_answer_than_a_list_of_traces_is_told(answer: Any) -> None:
+def test_another_answer_than_a_list_of_traces_is_reported(answer: Any) -> None:
     with pytest.raises(ConfigurationError, match="another form than expected"):
         read(TempoServer(**{"/api/search": answer}))

@@ -19,6 +19,7 @@ from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.job import ReplayState
 from spanscore.errors import ConfigurationError
+from spanscore.scorer import receivers_of
 from spanscore.stored.replay import Journal, Replay, ReplayTally, replay_scorer
 from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import UnitReader
@@ -45,9 +46,9 @@ def scores_in(out: Path) -> dict[Any, Any]:
 
 
 def test_so_many_units_are_scored_at_most(config: Path, unscored: str, tmp_path: Path) -> None:
-    told = replayed(config, unscored, "--limit", "7", "--out", str(tmp_path / "out"))
+    replay = replayed(config, unscored, "--limit", "7", "--out", str(tmp_path / "out"))
 
-    assert max(told["taken"].values()) == 7
+    assert max(replay["taken"].values()) == 7
     assert len({key[:2] for key in scores_in(tmp_path / "out")}) == 7
 
 
@@ -64,10 +65,10 @@ def test_at_a_budget_the_rest_is_not_asked_no_rate_is_lowered_and_resume_goes_on
     paid.write_text(paid.read_text().replace("12", "1000"))
     second = replayed(paid, unscored, "--resume", str(out / "scores.jsonl"))
 
-    told = json.loads(first.stdout)
-    assert told["taken"] == free["taken"]
-    assert told["judge_calls"] == 12
-    not_attempted = sum(found.get("budget_exhausted", 0) for found in told["outcomes"].values())
+    document = json.loads(first.stdout)
+    assert document["taken"] == free["taken"]
+    assert document["judge_calls"] == 12
+    not_attempted = sum(found.get("budget_exhausted", 0) for found in document["outcomes"].values())
     assert f"{not_attempted} scores ended as 'budget'" in first.stderr
     assert f"--resume {out / 'scores.jsonl'}" in first.stderr
     assert sum(second["taken"].values()) == not_attempted
@@ -77,10 +78,10 @@ def test_units_that_began_outside_the_time_are_left_alone(config: Path, unscored
     roots = sorted(span.start_time for span in few.spans if span.parent is None)
     since = (roots[FEW // 2 - 1] + roots[FEW // 2]) / 2e9
 
-    told = replayed(config, unscored, "--dry-run", "--since", _iso(since), "--until", "0s")
+    replay = replayed(config, unscored, "--dry-run", "--since", _iso(since), "--until", "0s")
 
-    assert told["outside"] == FEW // 2
-    assert told["units"] == FEW - FEW // 2
+    assert replay["outside"] == FEW // 2
+    assert replay["units"] == FEW - FEW // 2
 
 
 def test_a_dry_run_tells_what_would_be_scored_and_does_nothing(
@@ -88,11 +89,11 @@ def test_a_dry_run_tells_what_would_be_scored_and_does_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    told = replayed(config, unscored, "--dry-run")
+    replay = replayed(config, unscored, "--dry-run")
 
-    assert told["dialects"] == {"genai": FEW}
-    assert sum(one["units"] for one in told["cost"]) == sum(told["taken"].values()) == len(few.scored)
-    assert (told["outcomes"], (tmp_path / "replay").exists()) == ({}, False)
+    assert replay["dialects"] == {"genai": FEW}
+    assert sum(one["units"] for one in replay["cost"]) == sum(replay["taken"].values()) == len(few.scored)
+    assert (replay["outcomes"], (tmp_path / "replay").exists()) == ({}, False)
 
 
 def test_a_dry_run_prices_the_calls_by_the_table(config: Path, unscored: str, tmp_path: Path) -> None:
@@ -102,15 +103,15 @@ def test_a_dry_run_prices_the_calls_by_the_table(config: Path, unscored: str, tm
     priced = tmp_path / "priced.yaml"
     priced.write_text(asking + "embeddings: lexical\n")
 
-    told = replayed(priced, unscored, "--dry-run")
+    replay = replayed(priced, unscored, "--dry-run")
 
-    assert all(one["calls"] >= one["units"] > 0 and one["tokens"] > 0 and one["usd"] > 0 for one in told["cost"])
+    assert all(one["calls"] >= one["units"] > 0 and one["tokens"] > 0 and one["usd"] > 0 for one in replay["cost"])
 
 
 def test_what_was_scored_is_scored_again_as_a_further_revision_where_that_is_asked_for(
     config: Path, scored: str, few: LiveRuns, tmp_path: Path
 ) -> None:
-    told = replayed(config, scored, "--rescore", "--out", str(tmp_path / "out"))
+    replay = replayed(config, scored, "--rescore", "--out", str(tmp_path / "out"))
 
     again = scores_in(tmp_path / "out")
     assert again.keys() == few.scored.keys()
@@ -118,18 +119,18 @@ def test_what_was_scored_is_scored_again_as_a_further_revision_where_that_is_ask
     assert {key: one["spanscore.sampling.threshold"] for key, one in again.items()} == {
         key: one["spanscore.sampling.threshold"] for key, one in few.scored.items()
     }
-    assert told["decisions"] == {"told": len(few.scored), "anew": 0}
+    assert replay["decisions"] == {"recorded": len(few.scored), "new": 0}
     assert not {one["spanscore.score.id"] for one in again.values()} & {
         one["spanscore.score.id"] for one in few.scored.values()
     }
 
 
-def test_metadata_that_a_store_has_lost_are_told_once_by_key(config: Path, few: LiveRuns, tmp_path: Path) -> None:
+def test_metadata_that_a_store_has_lost_are_reported_once_by_key(config: Path, few: LiveRuns, tmp_path: Path) -> None:
     lines = [line.replace("spanscore.metadata.user_tier", "lost") for line in few.lines(scores=False)]
 
-    told = replayed(config, written(tmp_path / "lost.jsonl", lines), "--dry-run")
+    replay = replayed(config, written(tmp_path / "lost.jsonl", lines), "--dry-run")
 
-    assert told["lacking_metadata"] == {"user_tier": FEW}
+    assert replay["lacking_metadata"] == {"user_tier": FEW}
 
 
 def test_an_evaluation_that_failed_is_tried_again_and_no_other(config: Path, few: LiveRuns, tmp_path: Path) -> None:
@@ -140,10 +141,10 @@ def test_an_evaluation_that_failed_is_tried_again_and_no_other(config: Path, few
         _fail(_span(one))
     source = written(tmp_path / "failed.jsonl", [json.dumps(one) + "\n" for one in spans])
 
-    told = replayed(config, source, "--out", str(tmp_path / "out"))
+    replay = replayed(config, source, "--out", str(tmp_path / "out"))
 
     again = scores_in(tmp_path / "out")
-    assert (len(again), sum(told["skipped"].values())) == (3, len(few.scored) - 3)
+    assert (len(again), sum(replay["skipped"].values())) == (3, len(few.scored) - 3)
     assert {one["spanscore.score.revision"] for one in again.values()} == {1}
 
 
@@ -184,7 +185,7 @@ def test_scores_that_could_not_be_sent_are_an_error_and_count_as_not_scored(
     config: Path, unscored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setattr(_replay_run, "_END_S", 2.0)
+    monkeypatch.setattr(_replay_run, "END_S", 2.0)
     file = tmp_path / "sent.jsonl"
 
     done = CliRunner().invoke(
@@ -197,11 +198,11 @@ def test_scores_that_could_not_be_sent_are_an_error_and_count_as_not_scored(
 
 
 def test_a_queue_that_is_short_for_live_traffic_loses_nothing(unscored: str, few: LiveRuns, tmp_path: Path) -> None:
-    told = replayed(
+    replay = replayed(
         configuration(tmp_path, "limits: {queue_size: 4, workers: 1}\n"), unscored, "--out", str(tmp_path / "out")
     )
 
-    assert sum(found["scored"] for found in told["outcomes"].values()) == len(few.scored)
+    assert sum(found["scored"] for found in replay["outcomes"].values()) == len(few.scored)
 
 
 SCORED_ELSEWHERE = {
@@ -218,10 +219,10 @@ def test_units_that_are_scored_elsewhere_when_live_are_scored_here(
     with OpenAIServer(judged) as server:
         config = asking(tmp_path, server.url, monkeypatch, SCORED_ELSEWHERE[where].format(folder=tmp_path))
 
-        told = replayed(config, unscored, "--limit", "2", "--out", str(tmp_path / "out"))
+        replay = replayed(config, unscored, "--limit", "2", "--out", str(tmp_path / "out"))
 
-    assert told["outcomes"] == {"faithfulness": {"scored": 2}}
-    assert len(server.requests) == told["judge_calls"] > 0
+    assert replay["outcomes"] == {"faithfulness": {"scored": 2}}
+    assert len(server.requests) == replay["judge_calls"] > 0
     assert not (tmp_path / "spool.db").exists()
 
 
@@ -247,7 +248,7 @@ def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: Live
         now = scorer.status().replay
         seen.append(0 if now is None else now.traces)
 
-    Replay(tally=tally, reader=reader, door=scorer._stored_units(), on_progress=look).run()
+    Replay(tally=tally, reader=reader, receiver=receivers_of(scorer).stored_units(), on_progress=look).run()
     scorer.shutdown(5)
 
     assert before is None
@@ -257,9 +258,9 @@ def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: Live
 
 
 def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
-    told = ReplayState(1_200, 1, 3, 4, 0.0123)
+    result = ReplayState(1_200, 1, 3, 4, 0.0123)
 
-    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores exist already, 4 made; 0.012 USD so far"
+    assert str(result) == "replay: 1 unit of 1,200 read; 3 scores exist already, 4 made; 0.012 USD so far"
 
 
 REFUSED = {

@@ -53,7 +53,7 @@ def test_a_second_with_more_than_it_lists_is_asked_about_with_a_higher_limit() -
     assert not any(isinstance(one, Unread) for one in found)
 
 
-def test_more_than_it_lists_within_the_shortest_stretch_is_told() -> None:
+def test_more_than_it_lists_within_the_shortest_stretch_is_reported() -> None:
     found = list(listed(0, 10.0, Listing([5 + n / 1_000 for n in range(1_000)]), limit=10))
 
     assert _unread(found) == ["640 are listed at most"]

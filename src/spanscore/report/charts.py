@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spanscore.core.printable import printable_lines
+from spanscore.core.score import PASS_FAIL
 from spanscore.report.findings import clock, figure, outcome_words, threshold
-from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
+from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary, percent
 
 BINS: Final = 20
 MAX_STEPS: Final = 12
@@ -27,7 +28,11 @@ _S: Final = 1_000_000_000
 _DAY: Final = 86_400 * _S
 _QUALITY: Final = "quality (1 = good)"
 _MEANS_PX, _COUNTS_PX, _TREND_PX, _HISTOGRAM_PX = 204, 46, 272, 174
-"""Heights of the means, of the counts below them, of both with the room between, and of a histogram."""
+"""Heights of the means, of the counts below the means, of means and counts with the space between, and of a histogram."""
+_SHARES_PX: Final = 204
+MOST_COLOURS: Final = 8
+OTHERS: Final = "the others"
+"""Name of the categories beyond ``MOST_COLOURS``; no category has a blank."""
 _NARROW_PX: Final = 240
 """Width of a trend on a telephone."""
 _CHARACTER_PX: Final = 7
@@ -90,8 +95,49 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
     return Chart("", _svg(_TREND_PX, parts))
 
 
+def shares(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
+    """Return the shares of a metric's categories over time, stacked; None without categories or times."""
+    buckets = [bucket for bucket in metric.buckets if bucket.shares]
+    if not buckets:
+        return None
+    x = _Axis(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, 0, 100)
+    y = _Axis(0, 1, _SHARES_PX, 0)
+    drawn = drawn_categories(metric)
+    parts = [*_rows(y, (0, 0.25, 0.5, 0.75, 1), f"share of {metric.noun}s"), *_times(metric, summary, x, _SHARES_PX)]
+    for bucket in buckets:
+        below = 0.0
+        for place, word in enumerate(drawn):
+            share = _share_in(bucket, word, drawn)
+            parts.append(
+                _column(x, bucket, f"category c{place}", y(below + share), y(below) - y(below + share), share=0.9)
+            )
+            below += share
+        parts.append(_column(x, bucket, "hover", 0, _SHARES_PX, _describe_shares(bucket, summary)))
+    return Chart("", _svg(_SHARES_PX, parts))
+
+
+def drawn_categories(metric: MetricSummary) -> list[str]:
+    """Return the categories with a colour of their own; the smallest ones beyond eight share ``OTHERS``."""
+    if len(metric.shares) <= MOST_COLOURS:
+        return [*metric.shares]
+    largest = sorted(metric.shares, key=lambda word: -metric.shares[word].mean)[: MOST_COLOURS - 1]
+    return [*(word for word in metric.shares if word in largest), OTHERS]
+
+
+def _share_in(bucket: Bucket, word: str, drawn: Sequence[str]) -> float:
+    if word == OTHERS:
+        return sum(share for own, share in bucket.shares.items() if own not in drawn)
+    return bucket.shares.get(word, 0.0)
+
+
+def _describe_shares(bucket: Bucket, summary: ReportSummary) -> str:
+    when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC, {bucket.scores:,} scores"
+    largest = sorted(bucket.shares.items(), key=lambda share: -share[1])
+    return "\n".join([when, *(f"{word} {percent(share)}" for word, share in largest)])
+
+
 def histograms(metric: MetricSummary) -> list[Chart]:
-    """Return the distribution of the scores: on quality, and on the metric's own scale if it is another one."""
+    """Return the distribution of the scores on quality, and on the metric's own scale if that is another scale."""
     if not metric.points:
         return []
     charts = []
@@ -129,7 +175,7 @@ def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
     return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
-def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[str]:
+def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis, height: int = _TREND_PX) -> Iterator[str]:
     """Yield a few labels of the time axis, short enough for a telephone."""
     begin, end = metric.buckets[0].start_ns, metric.buckets[-1].end_ns
     shape = _shape(end - begin, summary.width_ns)
@@ -137,7 +183,7 @@ def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[
     most = min(5, _NARROW_PX // (longest * _CHARACTER_PX + 10))
     for place in _places_in_time(begin, end, most):
         for row, words in enumerate(_time(place, shape).split("\n")):
-            yield _text(f"{x(place)}%", _TREND_PX + 18 + 14 * row, words, "tick xtick", "middle")
+            yield _text(f"{x(place)}%", height + 18 + 14 * row, words, "tick xtick", "middle")
 
 
 def _places_in_time(begin: int, end: int, most: int) -> Sequence[int]:
@@ -170,7 +216,7 @@ def _describe_bucket(bucket: Bucket, summary: ReportSummary) -> str:
 
 
 def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
-    """Return the intervals, a shape per run of buckets that have one, and the means, with a gap at buckets without."""
+    """Return the intervals, as a shape per run of buckets with an interval; and the means, with gaps at empty buckets."""
     x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 1_000)
     bands, means = list[str](), list[str]()
     for run in _runs(buckets):
@@ -210,7 +256,7 @@ def _points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _counts(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
-    """Yield bars of the numbers of scored units, of units without a subject, and of lost scores."""
+    """Yield bars of the numbers of scored units, of units without anything to score, and of lost scores."""
     below = 0
     for kind, units in (("count", bucket.scores), ("absent", bucket.nothing_to_score), ("lost", bucket.lost)):
         if units:
@@ -234,7 +280,7 @@ def _levels_of_stretch(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[st
     yield f'<line class="dotted" x2="100%" y1="{usual}" y2="{usual}"/>'
     yield f'<line class="dotted bad" x1="{begin}%" x2="{end}%" y1="{inside}" y2="{inside}"/>'
     yield _text(f"{(begin + end) / 2:.2f}%", usual - 5, figure(stretch.usual), "", "middle")
-    at_the_end = stretch.last == len(metric.buckets) - 1  # no room to its right
+    at_the_end = stretch.last == len(metric.buckets) - 1  # a label to the right of the last bucket has no room
     place, anchor, aside = (begin, "end", -5) if at_the_end else (end, "start", 5)
     yield _text(f"{place}%", inside + 4, figure(stretch.inside), "bad", anchor, f' dx="{aside}"')
 
@@ -292,7 +338,7 @@ def _spread(
 
 
 def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
-    """Yield a line at the lowest quality that passes, with words above it; pass/fail metrics have none."""
+    """Yield a line at the lowest quality that passes, with words above it; pass/fail metrics have no such line."""
     words = threshold(metric.kind, metric.pass_at)
     if words:
         yield from (f'<line class="dotted" x1="{x(at)}%" x2="{x(at)}%" y2="{_HISTOGRAM_PX}"/>' for at in metric.pass_at)
@@ -303,7 +349,7 @@ def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
 def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[float, float, str]]:
     """Return (low, high, name) of each bin; a value on a border belongs to the bin above it."""
     low, high = bounds
-    if metric.kind == "binary" and bounds == (0.0, 1.0):
+    if metric.kind in PASS_FAIL and bounds == (0.0, 1.0):
         return [(-0.5, 0.5, "0"), (0.5, 1.5, "1")]
     steps = high - low
     if metric.kind == "ordinal" and bounds == metric.range and steps == int(steps) and steps < MAX_STEPS:
@@ -314,7 +360,7 @@ def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[floa
 
 
 _HAIR: Final = 1e-9
-"""0.15 is not 3 × 0.05 in binary: a value a hair below a border is on it."""
+"""Tolerance at a border, because 0.15 is not 3 × 0.05 in binary: a value that is slightly below a border is on it."""
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:

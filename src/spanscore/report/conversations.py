@@ -11,9 +11,19 @@ from spanscore import semconv
 from spanscore.core.codecs.text import as_text, safe_text
 from spanscore.core.printable import format_count
 from spanscore.core.span import SpanData, UnitKey
+from spanscore.report.excerpts import (
+    Chip,
+    ReportUnits,
+    build_score_chip,
+    cut_text,
+    format_comments,
+    format_time,
+    human_label_chip,
+    score_row,
+    shorten_to_line,
+)
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans, turns_of
-from spanscore.report.story import Chip, UnitBook, chip, comments, cut, label_chip, rough, score_row, when
 from spanscore.report.summaries import ReportSummary
 
 
@@ -41,7 +51,7 @@ class Conversation:
     Attributes:
         id: id of the conversation.
         turns: root spans of its units in the order of time; empty if the file has none.
-        scores: scores of the whole, a final one before a provisional one.
+        scores: scores of the whole conversation, final scores before provisional scores.
     """
 
     id: str
@@ -52,15 +62,15 @@ class Conversation:
 def conversations(spans: Spans) -> list[Conversation]:
     """Return the conversations that were judged as a whole, or have at least two turns, in the order of time."""
     turns = _turns(spans)
-    ids = dict.fromkeys([*turns, *spans.conversations, *spans.going_on])
+    ids = dict.fromkeys([*turns, *spans.conversations, *spans.provisional])
     candidates = [Conversation(key, tuple(turns.get(key, ())), tuple(_scores(key, spans))) for key in ids]
     kept = [conversation for conversation in candidates if conversation.scores or len(conversation.turns) > 1]
     return sorted(kept, key=lambda conversation: conversation.turns[0].start_ns if conversation.turns else 0)
 
 
 def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
-    """Yield the final scores, and provisional ones that saw more turns."""
-    final, going_on = spans.conversations.get(conversation, {}), spans.going_on.get(conversation, {})
+    """Yield the final scores, and the provisional scores that saw more turns."""
+    final, going_on = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
     later = {
         metric: span
         for metric, span in going_on.items()
@@ -69,7 +79,7 @@ def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
     for provisional, spans_of in ((False, final), (True, later)):
         for metric, span in spans_of.items():
             end = as_text(span.attributes[semconv.SESSION_END])
-            yield WholeScore(spans.whole(conversation, metric, span), turns_of(span), end, provisional)
+            yield WholeScore(spans.conversation_row(conversation, metric, span), turns_of(span), end, provisional)
 
 
 def _turns(spans: Spans) -> dict[str, list[SpanData]]:
@@ -85,7 +95,7 @@ def _turns(spans: Spans) -> dict[str, list[SpanData]]:
 
 
 def _units(spans: Spans) -> Iterator[SpanData]:
-    """Yield the units with scores or a status; of a trace without any, its topmost spans that name a conversation."""
+    """Yield the units with scores or a status; of a trace without such units, the topmost spans that name a conversation."""
     yield from spans.units.values()
     ours = {key.trace_id for key in spans.units}
     for trace_id, within in spans.by_trace.items():
@@ -129,23 +139,23 @@ _ENDS: Mapping[str, str] = {
 }
 
 
-def cards(conversations: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[dict[str, Any]]:
-    """Return the cards of the conversations to read, failed ones first."""
+def cards(conversations: Sequence[Conversation], units: ReportUnits, summary: ReportSummary) -> list[dict[str, Any]]:
+    """Return the cards of the conversations to read, failed conversations first."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
     ranked = sorted(conversations, key=lambda each: (order.get(each.id, len(order)), _lowest(each, units)))
     return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]
 
 
-def _lowest(conversation: Conversation, units: UnitBook) -> float:
-    """Return the lowest quality of the whole or of any turn, by a judge or a person; 1 without any."""
+def _lowest(conversation: Conversation, units: ReportUnits) -> float:
+    """Return the lowest quality of the conversation or of a turn, by a judge or a person; 1 without a quality."""
     names = [_name(turn) for turn in conversation.turns]
     rows = chain((score.row for score in conversation.scores), *(units.rows.get(name, ()) for name in names))
-    labels = chain.from_iterable(units.labels.get(name, ()) for name in names)
+    labels = chain.from_iterable(units.human_labels.get(name, ()) for name in names)
     qualities = [*(row.quality for row in rows), *(label.quality for label in labels)]
     return min((quality for quality in qualities if quality is not None), default=1.0)
 
 
-def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -> dict[str, Any]:
+def _card(conversation: Conversation, units: ReportUnits, summary: ReportSummary) -> dict[str, Any]:
     turns = conversation.turns
     first = max(0, len(turns) - MOST_TURNS)
     begun = turns[0].start_ns if turns else next((score.row.time_ns for score in conversation.scores), None)
@@ -154,12 +164,14 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
         seen = format_count(score.turns, "turn") if score.turns else ""
         rows.append({**score_row(score.row), "of": ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))})
         if score.row.value is not None:
-            text = chip(score.row)
+            text = build_score_chip(score.row)
             chips.append(Chip(f"{text.text} so far", "") if score.provisional else text)
     return {
         "id": conversation.id,
-        "title": rough(units.story(_name(turns[0])).question if turns else None) or conversation.id,
-        "about": ", ".join(filter(None, [when(begun, summary), format_count(len(turns), "turn") if turns else ""])),
+        "title": shorten_to_line(units.excerpt(_name(turns[0])).question if turns else None) or conversation.id,
+        "about": ", ".join(
+            filter(None, [format_time(begun, summary), format_count(len(turns), "turn") if turns else ""])
+        ),
         "chips": chips,
         "rows": rows,
         "turns": [_turn(number, turn, units, summary) for number, turn in enumerate(turns[first:], first + 1)],
@@ -167,18 +179,18 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
     }
 
 
-def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) -> dict[str, Any]:
+def _turn(number: int, turn: SpanData, units: ReportUnits, summary: ReportSummary) -> dict[str, Any]:
     name = _name(turn)
-    story, labels = units.story(name), units.labels.get(name, ())
-    scores = [chip(row) for row in units.rows.get(name, ()) if row.value is not None]
+    excerpt, labels = units.excerpt(name), units.human_labels.get(name, ())
+    scores = [build_score_chip(row) for row in units.rows.get(name, ()) if row.value is not None]
     return {
         "number": number,
-        "when": when(turn.end_ns, summary),
-        "question": cut(story.question, MAX_CHARS),
-        "answer": cut(story.answer, MAX_CHARS),
-        "captured": story.captured,
-        "chips": [*scores, *map(label_chip, labels)],
-        "comments": comments(labels),
+        "when": format_time(turn.end_ns, summary),
+        "question": cut_text(excerpt.question, MAX_CHARS),
+        "answer": cut_text(excerpt.answer, MAX_CHARS),
+        "captured": excerpt.captured,
+        "chips": [*scores, *map(human_label_chip, labels)],
+        "comments": format_comments(labels),
         "trace_id": f"{turn.trace_id:032x}",
     }
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count, printable
-from spanscore.core.score import Kind
+from spanscore.core.score import PASS_FAIL, Kind, ScoreValue
 from spanscore.report.rows import default_threshold
-from spanscore.report.summaries import MetricSummary, ReportSummary, Unscored
+from spanscore.report.summaries import MetricSummary, ReportSummary, Unscored, percent
 
 _SECOND = 1_000_000_000
 _TENTH = 100_000_000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
-_HUNDRED = 100
 _SOME_BUCKETS = 3
 _MOST_DIGITS = 6
 
@@ -42,12 +42,12 @@ _WORDS = {
 
 
 def headline(summary: ReportSummary) -> str:
-    """Return the page's headline: the clearest bad stretch, else the means of the metrics."""
+    """Return the page's headline: the clearest bad stretch, or else the means of the metrics."""
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
     if fallen:
         return metric_finding(fallen[0], summary) + _with_it(fallen[1:])
-    scored = [metric for metric in metrics if metric.mean is not None]
+    scored = _metrics_with_figures(metrics)
     if len(scored) == 1:
         return metric_finding(scored[0], summary)
     if scored:
@@ -55,11 +55,27 @@ def headline(summary: ReportSummary) -> str:
     return f"No score yet for {format_count(summary.units, 'unit')}" if summary.units else "There is nothing to report"
 
 
+def _metrics_with_figures(metrics: Sequence[MetricSummary]) -> list[MetricSummary]:
+    """Return the metrics with a mean; without any, those with shares."""
+    return [metric for metric in metrics if metric.mean is not None] or [metric for metric in metrics if metric.shares]
+
+
 def _levels(scored: Sequence[MetricSummary]) -> str:
-    each = ", ".join(f"{readable(metric.metric)} {level(metric, metric.mean or 0.0)}" for metric in scored[:3])
+    each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
     more = f" and {format_count(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
     watched = any(_several_times(metric) for metric in scored)
     return f"{'No drop found: ' if watched else ''}{each}{more}"
+
+
+def _level(metric: MetricSummary) -> str:
+    """Return a metric's mean; for categories without a quality the largest category with its share."""
+    return level(metric, metric.mean) if metric.mean is not None else " ".join(largest_share(metric))
+
+
+def largest_share(metric: MetricSummary) -> tuple[str, str]:
+    """Return the largest category of a metric, and its share in per cent."""
+    word, share = max(metric.shares.items(), key=lambda item: item[1].mean)
+    return safe_text(word), percent(share.mean)
 
 
 def _with_it(others: Sequence[MetricSummary]) -> str:
@@ -72,15 +88,14 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     """Return a sentence with numbers on a metric's mean or fall."""
     name = readable(metric.metric) or "All metrics"
     if metric.mean is None:
-        among = format_count(sum(metric.outcomes.values()), metric.noun)
-        return f"{name}: no score among {among} ({outcome_words(metric.outcomes)})"
+        return f"{name}: {_without_mean(metric)}"
     stretch = metric.stretch
     if stretch is None:
         held = "held at" if _several_times(metric) else "is"
         return f"{name} {held} {level(metric, metric.mean)} on {format_count(metric.scores, 'score')}"
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = name
-    if metric.kind == "binary":
+    if metric.kind in PASS_FAIL:
         subject = f"{name}: the pass rate"
     elif metric.direction == "lower":
         subject = f"the quality of {name}"
@@ -91,6 +106,15 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     if stretch.first == filled[0]:
         return f"{subject} was {low} until {clock(end, summary)}, then {high}"
     return f"{subject} fell from {high} to {low} between {clock(begin, summary)} and {clock(end, summary)}"
+
+
+def _without_mean(metric: MetricSummary) -> str:
+    """Return the finding on a metric without a mean: the largest category, or the missing scores."""
+    if metric.shares:
+        word, share = largest_share(metric)
+        return f"{word} is the largest category, {share} of {format_count(metric.scores, 'score')}"
+    among = format_count(sum(metric.outcomes.values()), metric.noun)
+    return f"no score among {among} ({outcome_words(metric.outcomes)})"
 
 
 def readable(metric: str) -> str:
@@ -106,8 +130,13 @@ def figure(value: float | None, digits: int = 2) -> str:
     return text.removeprefix("-") if float(text) == 0.0 else text.replace("-", "−")
 
 
-def format_score(value: float | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
-    """Return a score with two digits, or with the digits that show that it just fails: 0.497 below 0.5, not "0.50"."""
+def format_score(value: ScoreValue | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
+    """Return a score with two digits, or with the digits that show that it just fails: 0.497 below 0.5, not "0.50".
+
+    A category is returned as it is.
+    """
+    if isinstance(value, str):
+        return safe_text(value)
     fails = quality is not None and pass_at is not None and quality < pass_at
     while fails and digits < _MOST_DIGITS and round(quality or 0.0, digits) >= (pass_at or 0.0):
         digits += 1
@@ -169,20 +198,21 @@ def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
         kind: kind of the metric's scale.
         pass_at: lowest qualities that pass, ascending; several if it was changed.
     """
-    if kind == "binary" or not pass_at:
+    if kind in PASS_FAIL or not pass_at:
         return ""
     default = " (default)" if tuple(pass_at) == (default_threshold(kind),) else ""
     return f"pass at {' or '.join(f'{quality:g}' for quality in pass_at)}{default}"
 
 
-def value_among(value: float, alike: int) -> str:
+def value_among(value: ScoreValue, alike: int) -> str:
     """Return a value of a bad stretch, with the number of units there that have it: "one of 5 at 0.00"."""
-    return f"one of {alike:,} at {figure(value)}" if alike > 1 else figure(value)
+    shown = format_score(value, None, None)
+    return f"one of {alike:,} at {shown}" if alike > 1 else shown
 
 
 def level(metric: MetricSummary, mean: float) -> str:
-    """Return a mean as the metric is read: "97 %" for pass/fail, "0.86" for the others."""
-    return f"{mean * _HUNDRED:.0f}\u00a0%" if metric.kind == "binary" and metric.on_quality else figure(mean)
+    """Return a mean as the metric is read: "97 %" for pass/fail, "0.86" for other metrics."""
+    return percent(mean) if metric.kind in PASS_FAIL and metric.on_quality else figure(mean)
 
 
 def _several_times(metric: MetricSummary) -> bool:

@@ -1,6 +1,6 @@
-"""Renders the page's template. All values are escaped, except charts, whose text is escaped when they are made.
+"""Renders the template of a page. All values are escaped, except charts, whose text is escaped when they are made.
 
-No control character reaches the page: HTML has no NUL and no ESC, and a bidi override would show a word backwards.
+No control character reaches the page, because HTML has no NUL and no ESC, and a bidi override would show a word backwards.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from spanscore.errors import MissingExtraError
 _HERE = Path(__file__).parent
 
 
-def render(**values: Any) -> str:
+def render(template: str, /, **values: Any) -> str:
     """Return the page.
 
     Args:
+        template: file name of the template in this folder.
         values: values of the template's names; every text is escaped.
 
     Raises:
@@ -36,9 +37,9 @@ def render(**values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.globals["asset"] = lambda name: (_HERE / name).read_text(encoding="utf-8")
-    return environment.get_template("page.html.j2").render(**values)
+    return environment.get_template(template).render(**values)
 
 
 def _escape(value: Any) -> Any:
-    """Return a value of the template with control characters escaped; markup of ours stays as it is."""
+    """Return a value of the template with control characters escaped; spanscore's markup is unchanged."""
     return printable_lines(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -1,7 +1,8 @@
-"""The report page: one HTML file with the summary and the stories of scored units, which needs no network."""
+"""The report page: one HTML file with the summary and the excerpts of scored units, which needs no network."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -11,34 +12,34 @@ from typing import Any
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count, format_usd
-from spanscore.core.score import known_sum
+from spanscore.core.score import PASS_FAIL, known_sum
 from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.monitoring.calibration import SavedCalibration
-from spanscore.monitoring.estimates import WORTH_TELLING
+from spanscore.monitoring.estimates import WORTH_TELLING, MeanInterval
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.conversations import Conversation, cards, conversations
+from spanscore.report.excerpts import (
+    PersonAnnotation,
+    ReportUnits,
+    SpanNode,
+    build_score_chip,
+    cut_contexts,
+    cut_text,
+    excerpt_of_rows,
+    excerpt_of_spans,
+    format_comments,
+    format_time,
+    human_label_chip,
+    human_labels_of,
+    score_row,
+    shorten_to_line,
+)
 from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, some_of_each
 from spanscore.report.spans import Spans
-from spanscore.report.story import (
-    PersonAnnotation,
-    SpanNode,
-    UnitBook,
-    chip,
-    comments,
-    cut,
-    cut_contexts,
-    label_chip,
-    labels,
-    rough,
-    score_row,
-    story_of_rows,
-    story_of_spans,
-    when,
-)
 from spanscore.report.summaries import (
     MIN_DROP,
     MIN_EVIDENCE,
@@ -46,6 +47,7 @@ from spanscore.report.summaries import (
     FunnelStep,
     MetricSummary,
     ReportSummary,
+    percent,
     summarize,
 )
 
@@ -57,12 +59,12 @@ _EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
 
 
-def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: Sequence[Conversation] = ()) -> str:
+def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversations: Sequence[Conversation] = ()) -> str:
     """Return the page as one HTML text.
 
     Args:
         summary: figures of the page.
-        units: rows, labels and stories of the units.
+        units: rows, labels and excerpts of the units.
         title: name of the scored application, shown next to the finding.
         conversations: conversations in any order.
 
@@ -70,11 +72,12 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         MissingExtraError: jinja2 is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    every = cases(summary.ranking, lambda worst: units.story(worst.unit).question)
+    every = cases(summary.ranking, lambda worst: units.excerpt(worst.unit).question)
     shown = some_of_each(every, summary.falls)
     worst = [_unit_card(case, units, summary, metrics) for case in shown]
     talks = cards(conversations, units, summary)
     return jinja2_page.render(
+        "page.html.j2",
         title=safe_text(title),
         headline=say.headline(summary),
         period=say.period(summary),
@@ -103,27 +106,29 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
     )  # fmt: skip
 
 
-def _people(units: UnitBook, summary: ReportSummary) -> dict[str, Any] | None:
+def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None:
     """Return the section that compares labels with scores of the same units; None without a label.
 
     Its table has a row per value of a label: label, value, number of units, and a mean for each metric with a score on a
     labelled unit.
     """
-    if not units.labels:
+    if not units.human_labels:
         return None
     scored = {
-        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in units.labels
+        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None}
+        for unit in units.human_labels
     }
     metrics = sorted({metric for rows in scored.values() for metric in rows})
-    order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
+    human_labels = units.human_labels
+    order = sorted(human_labels, key=lambda unit: (_lowest(human_labels[unit]), -human_labels[unit][-1].when_ns))
     shown = order[:MAX_LABELLED]
     return {
-        "finding": f"People rated {format_count(len(units.labels), 'unit')}",
+        "finding": f"People rated {format_count(len(units.human_labels), 'unit')}",
         "note": f"Shown: {len(shown)} of {len(order):,} units, the worst label first."
         if len(shown) < len(order)
         else "",
         "metrics": [say.readable(metric) for metric in metrics],
-        "table": [*_label_rows(units.labels, scored, metrics)],
+        "table": [*_label_rows(units.human_labels, scored, metrics)],
         "units": [_labelled_unit(unit, units, scored[unit], summary) for unit in shown],
     }
 
@@ -141,18 +146,29 @@ def _label_rows(
         means = list[str]()
         for metric in metrics:
             rows = (scored[unit].get(metric) for unit in units)
-            values = [row.value for row in rows if row is not None and row.value is not None]
-            means.append(f"{say.figure(fmean(values))} ({len(values):,})" if values else "–")
+            means.append(_mean_cell([row for row in rows if row is not None and row.value is not None]))
         yield [say.readable(name), value, f"{len(units):,}", *means]
 
 
-def _labelled_unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> dict[str, Any]:
-    labels = units.labels[unit]
+def _mean_cell(rows: Sequence[ReportRow]) -> str:
+    """Return the mean of a metric's values, or its most frequent category, with the number of units."""
+    if not rows:
+        return "–"
+    if words := Counter(str(row.value) for row in rows if row.number is None):
+        word, units = words.most_common(1)[0]
+        return f"{safe_text(word)} ({units:,} of {len(rows):,})"
+    return f"{say.figure(fmean(row.number for row in rows if row.number is not None))} ({len(rows):,})"
+
+
+def _labelled_unit(
+    unit: str, units: ReportUnits, rows: Mapping[str, ReportRow], summary: ReportSummary
+) -> dict[str, Any]:
+    labels = units.human_labels[unit]
     return {
-        "when": when(labels[-1].when_ns, summary),
-        "title": rough(units.story(unit).question) or "(question not in this file)",
-        "chips": [*map(label_chip, labels), *map(chip, rows.values())],
-        "comments": comments(labels),
+        "when": format_time(labels[-1].when_ns, summary),
+        "title": shorten_to_line(units.excerpt(unit).question) or "(question not in this file)",
+        "chips": [*map(human_label_chip, labels), *map(build_score_chip, rows.values())],
+        "comments": format_comments(labels),
         "trace_id": unit.partition("/")[0],
     }
 
@@ -192,7 +208,7 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "key": f"m{at}",
         "of_conversations": metric.of_conversations,
         "name": say.readable(metric.metric),
-        "mean": "–" if metric.mean is None else say.level(metric, metric.mean),
+        "mean": _main_figure(metric),
         "unit": _unit_of(metric),
         "lines": [*_tile(metric)],
         "fell": _fell(metric, summary),
@@ -200,24 +216,37 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "absent": any(bucket.nothing_to_score for bucket in metric.buckets),
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
-        "trend": charts.trend(metric, summary),
-        "spreads": charts.histograms(metric),
+        "trend": None if metric.mean is None and metric.shares else charts.trend(metric, summary),
+        "spreads": [] if metric.shares else charts.histograms(metric),
+        "shares": charts.shares(metric, summary),
+        "share_keys": [(place, safe_text(word)) for place, word in enumerate(charts.drawn_categories(metric))],
+        "share_table": [_share_row(word, share) for word, share in metric.shares.items()],
         "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
     }
 
 
+def _main_figure(metric: MetricSummary) -> str:
+    if metric.mean is not None:
+        return say.level(metric, metric.mean)
+    return say.largest_share(metric)[1] if metric.shares else "–"
+
+
+def _share_row(word: str, share: MeanInterval) -> tuple[str, str, str]:
+    return safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}"
+
+
 def _unit_of(metric: MetricSummary) -> str:
-    if not metric.on_quality:
-        return "mean value"
-    return "pass" if metric.kind == "binary" else "mean quality"
+    if metric.on_quality:
+        return "pass" if metric.kind in PASS_FAIL else "mean quality"
+    return say.largest_share(metric)[0] if metric.shares else "mean value"
 
 
 def _tile(metric: MetricSummary) -> Iterator[str]:
     if metric.low is not None and metric.high is not None:
         yield f"95 % interval {say.level(metric, metric.low)} to {say.level(metric, metric.high)}"
-    if metric.pass_share is not None and metric.kind != "binary":
+    if metric.pass_share is not None and metric.kind not in PASS_FAIL:
         threshold = say.threshold(metric.kind, metric.pass_at)
-        yield f"{metric.pass_share * 100:.0f}\u00a0% {threshold or 'pass'}"
+        yield f"{percent(metric.pass_share)} {threshold or 'pass'}"
     if metric.applies is not None:
         yield str(metric.applies)
     if metric.corrected is not None:
@@ -237,9 +266,11 @@ def _about(metric: MetricSummary) -> str:
     """Return a description of a metric's numbers: scale, direction, judge, missing scores."""
     scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
     parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
+    if metric.shares:
+        parts = [f"{len(metric.shares)} categories"]
     if threshold := say.threshold(metric.kind, metric.pass_at):
         parts.append(threshold.replace("pass at", "pass at quality"))
-    if metric.own_mean is not None and metric.range != (0.0, 1.0):
+    if metric.own_mean is not None and metric.range != (0.0, 1.0) and not metric.shares:
         parts.append(f"mean value {say.figure(metric.own_mean)}")
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
@@ -262,7 +293,7 @@ def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
         yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
         share, low, high = metric.excluded
-        lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean covers the rest"
+        lacking = f"{100 * share:.0f} % of the sampled units were not scored: the mean covers the rest"
         yield f"{lacking}, over all units it is {low:.2f} at worst, {high:.2f} at best"
     if cut := metric.mostly_left_out:
         yield f"The judge read less than half of a question for {format_count(cut, 'score')}, as it was too long"
@@ -329,8 +360,8 @@ def _open_first(
 
 def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
     return {
-        "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{_beside(row, summary)}",
-        "explanation": rough(row.explanation, _EXPLAINED_CHARS),
+        "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
+        "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
     }
 
 
@@ -345,27 +376,29 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
     return f" ({among}usual: {say.level(metric, metric.stretch.usual)})"
 
 
-def _unit_card(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> dict[str, Any]:
-    first, story = case.worst.rows[0], units.story(case.worst.unit)
-    labels = units.labels.get(case.worst.unit, ())
+def _unit_card(
+    case: Case, units: ReportUnits, summary: ReportSummary, metrics: Sequence[MetricSummary]
+) -> dict[str, Any]:
+    first, excerpt = case.worst.rows[0], units.excerpt(case.worst.unit)
+    labels = units.human_labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
     return {
-        "title": rough(story.question) or safe_text(first.name) or _NO_TITLE,
+        "title": shorten_to_line(excerpt.question) or safe_text(first.name) or _NO_TITLE,
         "times": f"×{len(case.units):,}" if case.others else "",
         "when": ", ".join(
-            filter(None, [when(first.time_ns, summary), safe_text(first.name) if story.question else ""])
+            filter(None, [format_time(first.time_ns, summary), safe_text(first.name) if excerpt.question else ""])
         ),
         "low": _failed_keys(case, metrics),
-        "chips": [*(chip(row) for row in own if row.value is not None), *map(label_chip, labels)],
-        "comments": comments(labels),
-        "captured": story.captured,
-        "question": cut(story.question),
-        "answer": cut(story.answer),
-        "rough_answer": rough(story.answer),
-        "contexts": cut_contexts(story.contexts),
+        "chips": [*(build_score_chip(row) for row in own if row.value is not None), *map(human_label_chip, labels)],
+        "comments": format_comments(labels),
+        "captured": excerpt.captured,
+        "question": cut_text(excerpt.question),
+        "answer": cut_text(excerpt.answer),
+        "rough_answer": shorten_to_line(excerpt.answer),
+        "contexts": cut_contexts(excerpt.contexts),
         "rows": [score_row(row) for row in own],
-        "branches": _branches(story.branches),
-        "more_spans": story.more,
+        "branches": _branches(excerpt.branches),
+        "more_spans": excerpt.left_out,
         "trace_id": first.trace_id,
         "stands_for": _stands_for(own),
         "others": [_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
@@ -384,7 +417,7 @@ def _stands_for(rows: Sequence[ReportRow]) -> str:
 
 
 def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
-    """Return the spans of a tree; their bars begin at ``left`` and have a ``width``, in per cent of the root's duration."""
+    """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the root's duration."""
     whole_ms = max((branch.after_ms + branch.took_ms for branch in branches), default=0.0) or 1.0
     nodes = list[dict[str, Any]]()
     for branch in branches:
@@ -404,9 +437,12 @@ def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
 
 
 def _other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
-    scores = ", ".join(chip(row).text for row in failing(worst.rows))
+    scores = ", ".join(build_score_chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
-    return {"text": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
+    return {
+        "text": ": ".join(filter(None, [format_time(first.time_ns, summary), scores])),
+        "trace_id": first.trace_id or "",
+    }
 
 
 def _worst_finding(summary: ReportSummary) -> str:
@@ -440,7 +476,7 @@ def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 _UNKNOWN = "unknown_service"
-"""OpenTelemetry's name of a service without one, alone or with the process: ``unknown_service:java``."""
+"""OpenTelemetry's name of a service without a name; the process may follow: ``unknown_service:java``."""
 
 
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
@@ -460,7 +496,7 @@ def write(
 
     Args:
         spans: spans of applications and evaluations, in any order; each score counts once.
-        path: file to write; an existing one is replaced.
+        path: file to write; an existing file is replaced.
         title: title of the page; None = the names of the services.
         calibrations: metric → calibration of its judge by human labels, by which its pass rate is also corrected.
 
@@ -471,7 +507,9 @@ def write(
     read = Spans.read(spans)
     rows = read.rows()
     summary = summarize(rows, read.shadow_rows(), calibrations, alone=_alone(read))
-    units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
+    units = ReportUnits(
+        by_unit([*rows, *read.feedback_rows()]), human_labels_of(read), lambda unit: excerpt_of_spans(unit, read)
+    )
     html = page(summary, units, title=title or _services(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
     return summary
@@ -481,7 +519,7 @@ def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores 
     """Write the page of scores without spans, and return its summary. Raises as ``write`` does."""
     rows = list(rows)
     summary, of_unit = summarize(rows), by_unit(rows)
-    units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))
+    units = ReportUnits(of_unit, {}, lambda unit: excerpt_of_rows(of_unit[unit]))
     path.write_text(page(summary, units, title=title), encoding="utf-8")
     return summary
 

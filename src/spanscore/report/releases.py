@@ -1,4 +1,4 @@
-"""Reads the scores of releases from stored spans: of a whole file, or of each compared value in it."""
+"""Reads scores from stored spans, per file or per value of the compared attribute (such as ``service.version``)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import inf
 
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.span import Unit, UnitKey
+from spanscore.core.span import Unit
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
-from spanscore.outputs.aggregates import UNTOLD, ComparedValues
+from spanscore.outputs.aggregates import UNKNOWN, ComparedValues
 from spanscore.report.rows import ReportRow, by_metric, name_within
 from spanscore.report.spans import Spans, lost_units
 
@@ -19,12 +19,17 @@ _STEP_S = 60
 
 
 def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]:
-    """Return compared value → the rows of its units in all files; ``by`` is that of ``Compare``."""
+    """Return compared value → the rows of its units in all files.
+
+    Args:
+        files: spans of each file.
+        by: name of the attribute to group by, as in ``Compare.by``.
+    """
     values, by_value = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
     for spans in files:
         for row in spans.rows():
             value = (
-                row.evaluator_version or UNTOLD
+                row.evaluator_version or UNKNOWN
                 if by == semconv.EVALUATOR_VERSION
                 else safe_text(values.of_unit(_unit_of(spans, row)))
             )
@@ -33,13 +38,13 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
 
 
 def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
-    """Return the scores of a release, minute by minute; rows without a time are left out.
+    """Return the scores of a release, per minute; rows without a time are left out.
 
-    The evaluator version of a row without one is empty.
+    Rows without an evaluator version are grouped under the empty string.
     """
     of_metric = by_metric(rows)
     fallback = {metric: name_within(metric, semconv.SOURCE_FALLBACK) for metric in of_metric}
-    own = of_metric.keys() - {*fallback.values()}
+    own = of_metric.keys() - {*fallback.values()}  # a fallback's scores count as lost, because another judge made them
     return ReleaseScores(
         name,
         scored={metric: _by_evaluator_version(of_metric[metric]) for metric in own},
@@ -48,7 +53,7 @@ def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
 
 
 def release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
-    """Return two releases up to the last score of either of them."""
+    """Return two releases with a common end, in seconds since the epoch: the end of the minute with the last score of both."""
     ends = [side.span_s[1] + _STEP_S for side in (a, b) if side.span_s]
     return ReleasePair(a, b, max(ends, default=0))
 
@@ -58,9 +63,10 @@ def _by_evaluator_version(rows: Sequence[ReportRow]) -> dict[str, Steps]:
     for row in rows:
         if row.quality is not None and row.time_ns is not None:
             minutes = by_evaluator_version.setdefault(row.evaluator_version or "", {})
-            minutes.setdefault(_minute(row.time_ns), []).append((row.quality, 1.0 / row.weight))
+            probability = 1.0 / row.weight
+            minutes.setdefault(_minute(row.time_ns), []).append((row.quality, probability))
     return {
-        evaluator_version: {start: moments(of) for start, of in minutes.items()}
+        evaluator_version: {start: moments(values) for start, values in minutes.items()}
         for evaluator_version, minutes in by_evaluator_version.items()
     }
 
@@ -70,7 +76,7 @@ def _sum_lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps
     for row, probability in lost_units(rows, fallback):
         if row.time_ns is not None:
             by_minute.setdefault(_minute(row.time_ns), []).append(probability)
-    return {start: moments((), of) for start, of in by_minute.items()}
+    return {start: moments((), values) for start, values in by_minute.items()}
 
 
 def _minute(time_ns: int) -> int:
@@ -78,8 +84,8 @@ def _minute(time_ns: int) -> int:
 
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
-    """Return the unit of a row; if the file has only evaluation spans, a unit with their resource and model."""
-    key, spans_of_unit = spans.unit(row.unit) if "/" in row.unit else (UnitKey(0, 0), ())
+    """Return the unit of a row. If the file has only evaluation spans, the unit has their resource and model."""
+    key, spans_of_unit = spans.unit(row.unit)
     if spans_of_unit:
         return Unit(key, spans_of_unit)
     evaluation = next(iter(spans.evaluations.get(key, {}).values()), None)

@@ -1,4 +1,4 @@
-"""The rows of a report: one per unit and metric, a score or the reason of its absence; and the units to open first."""
+"""The rows of a report, one per unit and metric: a score, or the reason for its absence; and the units to open first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from spanscore.core.codecs.text import as_text
-from spanscore.core.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome
+from spanscore.core.printable import format_value
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome, ScoreValue
 from spanscore.core.span import UnitKey
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 
@@ -22,18 +23,19 @@ class ReportRow:
 
     Attributes:
         unit: name of the unit: trace id and span id in hex, a sample's own name, or the id of a conversation.
-        metric: name of the metric; empty = the unit has an outcome of an unknown metric. A fallback's scores are a metric of
-            their own (``name_within``), in no mean of the configured judge.
+        metric: name of the metric; empty = the unit has an outcome of an unknown metric. A fallback's scores count as a
+            separate metric (``name_within``), in no mean of the configured judge.
         outcome: one of ``Outcome``, ``pending``, or several joined by " or " if the span cannot tell them apart.
         time_ns: nanoseconds since the epoch; None = not known, the row is in no trend.
-        value: value on the metric's own scale; None unless the outcome is ``scored``.
-        quality: [0, 1], 1 is good; None for an open scale.
+        value: value on the metric's own scale, a word of a categorical one; None unless the outcome is ``scored``.
+        quality: [0, 1], 1 is good; None for a scale without quality.
         label: ``pass`` or ``fail``; None = the metric has no threshold.
         reason: detail of an outcome other than ``scored``; low cardinality.
         explanation: the judge's words; may quote the sample.
-        probability: probability with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
+        probability: probability with which this (unit × metric) was sampled, (0, 1]; None = it was not sampled.
         kind: kind of the metric's scale.
         range: lowest and highest value; None = open or not known.
+        categories: words of a categorical scale; empty for other kinds.
         direction: direction of the metric's scale.
         pass_at: lowest quality that passes; None = not known.
         evaluator_version: metric version, judge and votes; None = not known.
@@ -48,14 +50,14 @@ class ReportRow:
         contexts: contexts in rank order; None = not captured.
         of_conversation: whether a whole conversation was judged.
         applies: whether the metric's condition holds; None = it has no condition, or the answer is not known.
-        left_out: share of a question that its judge did not get, (0.5, 1); 0 if it got half of each or more.
+        left_out: largest share of a question that its judge did not get, (0.5, 1); 0 if it got half of each question or more.
     """
 
     unit: str
     metric: str
     outcome: str = Outcome.SCORED.value
     time_ns: int | None = None
-    value: float | None = None
+    value: ScoreValue | None = None
     quality: float | None = None
     label: Label | None = None
     reason: str | None = None
@@ -63,6 +65,7 @@ class ReportRow:
     probability: float | None = None
     kind: Kind = "continuous"
     range: tuple[float, float] | None = None
+    categories: tuple[str, ...] = ()
     direction: Direction = "higher"
     pass_at: float | None = None
     evaluator_version: str | None = None
@@ -89,6 +92,11 @@ class ReportRow:
         """Lowest quality that passes; the default of its kind if it is not known."""
         return self.pass_at if self.pass_at is not None else default_threshold(self.kind)
 
+    @property
+    def number(self) -> float | None:
+        """The value, unless it is a category."""
+        return None if isinstance(self.value, str) else self.value
+
 
 def default_threshold(kind: Kind) -> float:
     """Return the lowest quality that passes without a ``pass_at``."""
@@ -106,7 +114,7 @@ def unit_name(key: UnitKey) -> str:
 
 
 def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
-    """Return unit → its rows, both in the order in which they came."""
+    """Return unit → its rows. Units and rows are in the order of arrival."""
     rows_of: dict[str, list[ReportRow]] = {}
     for row in rows:
         rows_of.setdefault(row.unit, []).append(row)
@@ -114,7 +122,7 @@ def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
 
 
 def by_metric(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
-    """Return metric → its rows, both in the order in which they came."""
+    """Return metric → its rows. Metrics and rows are in the order of arrival."""
     rows_of: dict[str, list[ReportRow]] = {}
     for row in rows:
         rows_of.setdefault(row.metric, []).append(row)
@@ -178,7 +186,7 @@ class Case:
 
 
 def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
-    """Return every unit that fails a metric, the one to open first at the top.
+    """Return every unit that fails a metric, the unit to open first at the top.
 
     Units of a bad stretch come first, lowest first by the metrics with a drop, so that they precede units that are always a
     little bad.
@@ -212,7 +220,7 @@ def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
-    """Return one case per question, in the order of their worst units; a unit without a question is its own."""
+    """Return one case per question, in the order of their worst units; a unit without a question is a separate case."""
     cases: dict[str, list[WorstUnit]] = {}
     for worst in ranking:
         text = " ".join((question(worst) or "").split())
@@ -221,7 +229,7 @@ def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | No
 
 
 def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[Case, ...]:
-    """Return some of the cases, in their order: the worst by every metric, so that no metric hides another one's."""
+    """Return some of the cases, in their order: the worst by every metric, so that no metric hides those of another."""
     fallen = {fall.metric for fall in falls}
     of_metric: dict[str, list[tuple[float, int]]] = {}
     for place, case in enumerate(ranking):
@@ -234,14 +242,14 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
     return tuple(ranking[place] for place in sorted(chosen)[:WORST_AT_MOST])
 
 
-def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: float) -> int:
+def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: ScoreValue) -> int:
     """Return the number of units of a metric's bad stretch that fail it with this value, to two digits."""
     rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
-    return sum(row.value is not None and f"{row.value:.2f}" == f"{value:.2f}" for row in rows)
+    return sum(row.value is not None and format_value(row.value) == format_value(value) for row in rows)
 
 
 def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows with a score below the best one, except for a refusal."""
+    """Return the rows with a score below the best possible score, except for a refusal."""
     keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
         row
@@ -253,7 +261,7 @@ def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def _rank(worst: WorstUnit, falls: Sequence[BadStretch]) -> tuple[float | str, ...]:
-    """Return the sort key; a metric without a score on the unit counts as a good one."""
+    """Return the sort key; a metric without a score on the unit counts as good."""
     by: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
     qualities = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
     fallen = [by.get(fall.metric, 1.0) for fall in falls]

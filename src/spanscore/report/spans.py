@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
-from spanscore.core.score import Label, Outcome, Scale
+from spanscore.core.score import Label, Outcome, Scale, ScoreValue, categorical
 from spanscore.core.span import SessionEnd, SpanData, UnitKey
+from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import Moments, moments
 from spanscore.monitoring.health import Applicability, applicability
 from spanscore.pipeline.sampling import decode_threshold, probability
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
+
+_UNIT: Final = re.compile("[0-9a-f]{32}/[0-9a-f]{16}")
+"""Name of a unit, as ``unit_name`` writes it."""
 
 # --- population ------------------------------------------------------------------------------------------------------
 
@@ -22,7 +28,9 @@ _LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
 
 
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
-    """Return the sums of the population that rows sample; units that are lost or scored by a fallback are excluded.
+    """Return weighted sums that estimate the whole traffic from the sampled rows.
+
+    Units that are lost or scored by a fallback are counted as missing, not as scores.
 
     Args:
         rows: rows of a metric that has a quality.
@@ -33,9 +41,9 @@ def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) ->
 
 
 def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
-    """Return the units without a score of the configured judge, each with its probability; arguments as above.
+    """Return lost units and units scored by a fallback, each with its probability.
 
-    A unit with an unknown probability has the weight of a typical score.
+    For the arguments see ``population_sums``. A unit with an unknown probability has the weight of a typical score.
     """
     scored = [row for row in rows if row.quality is not None]
     lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
@@ -44,7 +52,7 @@ def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list
 
 
 def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
-    """Return the share of traffic to which a metric applies; None if no row has an answer. Arguments as in its sums."""
+    """Return the share of traffic to which a metric applies; None if unknown. For arguments see ``population_sums``."""
     decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
     if not decided:
         return None
@@ -64,7 +72,7 @@ _N = TypeVar("_N")
 _PAIR = 2
 _OPEN: SessionEnd = "open"
 _ANNOTATOR_KIND = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
-_TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
+_KIND_NAMES: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
 """Kind of sample that a metric may require in the place of a field → its name for people."""
 
 
@@ -83,9 +91,10 @@ class Spans:
         shadows: unit → metric → evaluation span of a second judge.
         after_feedback: unit → metric → evaluation span of a score that feedback on the unit has started.
         conversations: id of a conversation → metric → evaluation span of the highest final revision.
-        going_on: id of a conversation → metric → provisional evaluation span: it went on afterwards.
-        labels: unit → name and annotator → span of the person's last label.
-        by_trace: trace id → span id → every other span, without those of judges.
+        provisional: id of a conversation → metric → evaluation span of the latest provisional score,
+            given while the conversation was open.
+        human_labels: unit → name and annotator → span of the person's last label.
+        by_trace: trace id → span id → span, without evaluation spans and spans of judges.
     """
 
     units: dict[UnitKey, SpanData] = field(default_factory=dict)
@@ -93,13 +102,13 @@ class Spans:
     shadows: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
     after_feedback: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
     conversations: dict[str, dict[str, SpanData]] = field(default_factory=dict)
-    going_on: dict[str, dict[str, SpanData]] = field(default_factory=dict)
-    labels: dict[UnitKey, dict[tuple[str, str], SpanData]] = field(default_factory=dict)
+    provisional: dict[str, dict[str, SpanData]] = field(default_factory=dict)
+    human_labels: dict[UnitKey, dict[tuple[str, str], SpanData]] = field(default_factory=dict)
     by_trace: dict[int, dict[int, SpanData]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spans: Iterable[SpanData]) -> Spans:
-        """Sort spans, in any order."""
+        """Group the spans, which may come in any order."""
         read = cls()
         for span in spans:
             if span.scope == semconv.SCOPE and span.attributes.get(semconv.EVALUATION_NAME):
@@ -125,7 +134,7 @@ class Spans:
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
     def shadow_rows(self) -> list[ReportRow]:
-        """Return one row per evaluation by a second judge, under its metric's own name: for comparison alone."""
+        """Return one row per evaluation by a second judge, under its metric's own name, only for comparison."""
         return [
             replace(_from_evaluation(key, metric, span, self.units.get(key)), metric=safe_text(metric))
             for key, of_unit in self.shadows.items()
@@ -140,14 +149,20 @@ class Spans:
             for metric, span in of_unit.items()
         ]
 
-    def whole(self, conversation: str, metric: str, span: SpanData) -> ReportRow:
-        """Return the row of an evaluation span of a whole conversation; its time is that of the last turn."""
+    def conversation_row(self, conversation: str, metric: str, span: SpanData) -> ReportRow:
+        """Return the row of an evaluation span of a whole conversation, with the time of the last turn."""
         key = UnitKey(span.trace_id, span.parent_id or 0)
         last = self.by_trace.get(key.trace_id, {}).get(key.span_id)
         return replace(_from_evaluation(key, metric, span, last), unit=conversation, of_conversation=True)
 
     def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
-        """Return a unit's key and its spans, with the root, in start order; no spans if the file has none."""
+        """Return a unit's key and its spans, with the root, in start order; no spans if the file has no spans of it.
+
+        Args:
+            name: "trace id/span id" in hex digits. Any other name, such as a conversation id, has no spans and the key (0, 0).
+        """
+        if not _UNIT.fullmatch(name):
+            return UnitKey(0, 0), ()
         trace_id, _, span_id = name.partition("/")
         key = UnitKey(int(trace_id, 16), int(span_id, 16))
         within = self.by_trace.get(key.trace_id, {})
@@ -158,22 +173,23 @@ class Spans:
         name, source = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.EVALUATION_SOURCE) or "")
         if held.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
             whose = as_text(held.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
-            # another process has no revision of the first one's label, but the time
-            _keep_last(self.labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
+            # labels of different processes have unrelated revisions, so the later time wins
+            _keep_last(self.human_labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
         elif semconv.SESSION_END in held:
             conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
             if held[semconv.SESSION_END] == _OPEN:
-                _keep_last(self.going_on, conversation, name, span, by=turns_of)
+                _keep_last(self.provisional, conversation, name, span, by=turns_of)
             else:
                 _keep_last(self.conversations, conversation, name, span)
         elif source != semconv.SOURCE_JUDGE_CHECK:
-            apart = {semconv.SOURCE_SHADOW: self.shadows, semconv.SOURCE_FEEDBACK: self.after_feedback}
-            _keep_last(apart.get(source, self.evaluations), unit, name, span)
+            by_source = {semconv.SOURCE_SHADOW: self.shadows, semconv.SOURCE_FEEDBACK: self.after_feedback}
+            _keep_last(by_source.get(source, self.evaluations), unit, name, span)
 
     def _scales(self) -> dict[str, Scale]:
         """Return the scale of each metric, by its evaluation spans.
 
-        A metric without any has a scale of 0…1, higher is better, if all its values on unit spans fit; else an open one.
+        A metric without evaluation spans has the scale 0…1, higher is better, if all its values on unit spans fit it,
+        otherwise an open scale.
         """
         scales: dict[str, Scale] = {}
         for of_unit in self.evaluations.values():
@@ -186,7 +202,7 @@ class Spans:
         return scales
 
     def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
-        """Return service → its metrics, in the order of their first mention; a unit lacks no metric of another service."""
+        """Return service → the metrics that its units mention, in order. Units of other services need not have them."""
         metrics: dict[Any, dict[str, None]] = {}
         for span in self.units.values():
             metrics.setdefault(_service(span), {}).update(dict.fromkeys([*_find_scored(span), *_read_outcomes(span)]))
@@ -199,7 +215,7 @@ class Spans:
         """Yield a row per score of a whole conversation; a metric that also judged turns has another name here."""
         for conversation, of_metric in self.conversations.items():
             for metric, span in of_metric.items():
-                row = self.whole(conversation, metric, span)
+                row = self.conversation_row(conversation, metric, span)
                 yield replace(row, metric=name_within(row.metric, "conversations")) if row.metric in taken else row
 
     def _of_unit(
@@ -224,11 +240,11 @@ def _on_span_alone(
     own = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _find_scored(span)}
     own |= {metric: _without_score(key, span, metric, *why) for metric, why in _read_outcomes(span).items()}
     yield from (row for metric, row in own.items() if metric not in evaluations)
-    left = _read_rest_outcome(span)
+    rest_outcome = _read_rest_outcome(span)
     named = {*evaluations, *own}
-    if left is not None:
+    if rest_outcome is not None:
         others = [metric for metric in metrics if metric not in named] if named or metrics else [""]
-        yield from (_without_score(key, span, metric, left) for metric in others)
+        yield from (_without_score(key, span, metric, rest_outcome) for metric in others)
 
 
 def _revision(span: SpanData) -> float:
@@ -243,14 +259,14 @@ def turns_of(span: SpanData) -> int:
 def _keep_last(
     kept: dict[_K, dict[_N, SpanData]], of: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
 ) -> None:
-    """Keep a span unless a later one is there; of equal ones the first is kept."""
+    """Keep a span unless a later span is kept; of equal spans the first is kept."""
     latest = kept.setdefault(of, {}).setdefault(name, span)
     if by(span) > by(latest):
         kept[of][name] = span
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
-    """Yield a span and its descendants, each once, also if a span's parent is its own descendant."""
+    """Yield a span and its descendants, each once, even if a span's parent is its own descendant."""
     children: dict[int, list[SpanData]] = {}
     for span in within.values():
         if span.parent_id is not None and span.span_id != top:
@@ -270,10 +286,13 @@ def _service(span: SpanData) -> Any:
 
 
 def _find_scored(span: SpanData) -> list[str]:
-    """Return the metrics with a score on a unit's span."""
+    """Return the metrics with a score on a unit's span: a number, or a category alone."""
     plain = span.without_content().attributes
-    return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
-            and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
+    numbers = [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
+               and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
+    categories = (name.removeprefix(semconv.LABEL) for name in plain if name.startswith(semconv.LABEL)
+                  and _label(plain[name]) is None and isinstance(plain[name], str))  # fmt: skip
+    return [*dict.fromkeys((*numbers, *categories))]
 
 
 def _read_outcomes(span: SpanData) -> dict[str, tuple[str, str]]:
@@ -287,8 +306,8 @@ def _read_outcomes(span: SpanData) -> dict[str, tuple[str, str]]:
 
 
 def _read_rest_outcome(span: SpanData) -> str | None:
-    """Return the outcome of the metrics that a unit's span does not name; None if it has no status."""
-    status = span.attributes.get(semconv.STATUS)
+    """Return the outcome of the metrics that a unit's span does not name; None if it has no status, or is an inner unit."""
+    status = None if semconv.UNIT_KIND in span.attributes else span.attributes.get(semconv.STATUS)
     return str(status) if status in (PENDING, Outcome.DELEGATED.value, Outcome.NOT_SAMPLED.value) else None
 
 
@@ -298,27 +317,26 @@ def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
 
 def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
     held = span.attributes
-    scale, value = _scale(held), _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
+    label, scale = held.get(semconv.EVALUATION_SCORE_LABEL), _scale(held)
+    value = label if label in scale.categories else _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
     quality = _finite(held.get(semconv.QUALITY))
-    explanation = held.get(semconv.EVALUATION_EXPLANATION)
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(name_within(metric, held.get(semconv.EVALUATION_SOURCE))),
+        metric=safe_text(name_within(metric, _source(held))),
         outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.OUTCOME) or "judge_error"),
         value=value,
         quality=quality if quality is not None or value is None else scale.quality(value),
-        label=_label(held.get(semconv.EVALUATION_SCORE_LABEL)),
-        reason=None if held.get(semconv.ERROR_TYPE) is None else as_text(held[semconv.ERROR_TYPE]),
-        explanation=None if explanation is None else as_text(explanation),
+        label=_label(held.get(semconv.VERDICT) if scale.categories else label),
+        reason=_text_in(held, semconv.ERROR_TYPE),
+        explanation=_text_in(held, semconv.EVALUATION_EXPLANATION),
         probability=_probability(held, metric),
         kind=scale.kind,
         range=scale.range,
+        categories=scale.categories,
         direction=scale.direction,
         pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
-        evaluator_version=None
-        if held.get(semconv.EVALUATOR_VERSION) is None
-        else as_text(held[semconv.EVALUATOR_VERSION]),
-        judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
+        evaluator_version=_text_in(held, semconv.EVALUATOR_VERSION),
+        judge_model=_text_in(held, semconv.JUDGE_MODEL),
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
@@ -328,39 +346,57 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     )
 
 
+def _source(held: Mapping[str, Any]) -> Any:
+    """Return the source of a score; for an inner unit, its kind and the name of its entry."""
+    inner = [as_text(held[name]) for name in (semconv.UNIT_KIND, semconv.UNIT_NAME) if name in held]
+    return " ".join(inner) or held.get(semconv.EVALUATION_SOURCE)
+
+
+def _text_in(held: Mapping[str, Any], name: str) -> str | None:
+    """Return an attribute as text; None if it is missing."""
+    return None if held.get(name) is None else as_text(held[name])
+
+
 def _without_score(key: UnitKey, span: SpanData, metric: str, outcome: str, missing: str = "") -> ReportRow:
-    needed = _TURNS.get(missing, missing.replace(",", ", "))
+    needed = _KIND_NAMES.get(missing, missing.replace(",", ", "))
     reason = f"needs {needed}" if needed else None
-    return ReportRow(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, reason=reason, **_where(key, span))
+    name = safe_text(name_within(metric, _source(span.attributes)) if semconv.UNIT_KIND in span.attributes else metric)
+    return ReportRow(unit=unit_name(key), metric=name, outcome=outcome, reason=reason, **_where(key, span))
 
 
 def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> ReportRow:
-    value = float(span.attributes[semconv.SCORE + metric])
+    label, number = span.attributes.get(semconv.LABEL + metric), span.attributes.get(semconv.SCORE + metric)
+    value: ScoreValue = as_text(label) if number is None else float(number)
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(name_within(metric, span.attributes.get(semconv.EVALUATION_SOURCE))),
+        metric=safe_text(name_within(metric, _source(span.attributes))),
         value=value,
         quality=scale.quality(value),
-        label=_label(span.attributes.get(semconv.LABEL + metric)),
+        label=_label(label),
         probability=_probability(span.attributes, metric),
         left_out=_read_left_out(span.attributes, metric),
-        kind=scale.kind,
+        kind="categorical" if isinstance(value, str) else scale.kind,
         range=scale.range,
+        categories=scale.categories,
         direction=scale.direction,
         **_where(key, span),
     )
 
 
 def _scale(held: Mapping[str, Any]) -> Scale:
+    categories = held.get(semconv.METRIC_CATEGORIES)
+    if isinstance(categories, (list, tuple)):
+        with suppress(ConfigurationError):  # any program may have written the file
+            return categorical("", categories)
     kind, direction = held.get(semconv.METRIC_KIND), held.get(semconv.METRIC_DIRECTION)
     bounds = held.get(semconv.METRIC_RANGE)
     low_high = tuple(_finite(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
-    whole = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
+    bounded = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
     return Scale(
         kind=kind if kind in {"binary", "ordinal", "continuous"} else "continuous",
-        range=low_high if whole else None,  # type: ignore[arg-type]  # two numbers, as just seen
+        range=low_high if bounded else None,  # type: ignore[arg-type]  # two numbers, as just seen
         direction="lower" if direction == "lower" else "higher",
-        negatives_are_zero=bool(whole and low_high[0] < 0),  # type: ignore[operator]  # only cosines go below zero
+        negatives_are_zero=bool(bounded and low_high[0] < 0),  # type: ignore[operator]  # only cosines go below zero
     )
 
 

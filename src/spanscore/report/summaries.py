@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, combinations_with_replacement, pairwise
 from math import sqrt
 from types import MappingProxyType
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
+from spanscore.core.score import MOSTLY_LEFT_OUT, PASS_FAIL, Direction, Kind, known_sum
 from spanscore.monitoring import estimates
 from spanscore.monitoring.calibration import Estimated, SavedCalibration
-from spanscore.monitoring.estimates import mean, moments
+from spanscore.monitoring.estimates import MeanInterval, category_shares, mean, moments
 from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.report.rows import BadStretch, ReportRow, WorstUnit, by_metric, by_unit, name_within, rank_failures
@@ -29,7 +29,7 @@ from spanscore.report.spans import population_applicability, population_sums
 MIN_DROP = 0.1
 """Smallest difference of mean qualities that is worth a headline."""
 MIN_EVIDENCE = 4.5
-"""Standard errors. 48 buckets have 1,176 runs: chance alone passes this in fewer than 1 of 100 reports."""
+"""Least evidence, in standard errors. 48 buckets have 1,176 runs: by chance fewer than 1 of 100 reports have so much."""
 MIN_SCORES = 5
 """Scores that a run and its outside need at least."""
 
@@ -38,14 +38,14 @@ _Sums = npt.NDArray[np.float64]  # n, Σw, Σwy, Σw²
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A run of neighbouring buckets in which a metric was worse than in all others, beyond chance.
+    """A run of neighbouring buckets in which a metric was worse than in all other buckets, beyond chance.
 
     Attributes:
         first: index of its first bucket.
         last: index of its last bucket, included.
         inside: weighted mean of quality in the run.
         outside: weighted mean of quality in all other buckets.
-        usual: weighted mean before the run; ``outside`` if too few scores are there.
+        usual: weighted mean before the run; ``outside`` if there are too few scores before the run.
         evidence: difference of ``outside`` and ``inside`` in standard errors.
     """
 
@@ -58,10 +58,10 @@ class Stretch:
 
 
 def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch | None:
-    """Return the run of buckets that differs most from the others; None if no run differs beyond chance.
+    """Return the run of buckets that differs most from the other buckets; None if no run differs beyond chance.
 
     Every run of neighbouring buckets is compared with the other buckets. The standard error has the variance of all scores
-    together, that of "nothing happened": a pass/fail metric at 0 or 1 has no variance of its own.
+    together, as if nothing had happened, because a run of a pass/fail metric at 0 or 1 has no variance.
 
     Args:
         buckets: (weight, quality) pairs of each bucket, neighbours in time; an empty bucket is no evidence.
@@ -83,7 +83,7 @@ def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:
 
 
 def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
-    """Compare a run with the rest.
+    """Compare a run with the other buckets.
 
     Args:
         upto: shape (buckets + 1, 4): the sums of all buckets before each border.
@@ -135,19 +135,20 @@ class CorrectedRate:
             return f"Not calibrated: the labels are of evaluator version {own}, and the last scores {now}"
         assumed = ", assumed to be drawn at random" if of.assumed_random else ""
         error = of.annotator_error.rate
-        wrong = f" ({_share(error)} of them count as wrong)" if error else ""
+        wrong = f" ({percent(error)} of them count as wrong)" if error else ""
         passes, fails = of.sensitivity.value, of.specificity.value
         return (
             f"Pass rate corrected by {of.labels:,} human labels{assumed}{wrong}: {_percent(self.rate)}; by the judge alone it "
-            f"is {_share(self.raw)}. It passes {_share(passes)} of human passes, and fails {_share(fails)} of human fails"
+            f"is {percent(self.raw)}. It passes {percent(passes)} of human passes, and fails {percent(fails)} of human fails"
         )
 
 
 def _percent(of: Estimated) -> str:
-    return f"{_share(of.value)} ({_share(of.low)} to {_share(of.high)})"
+    return f"{percent(of.value)} ({percent(of.low)} to {percent(of.high)})"
 
 
-def _share(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share, [0, 1], in per cent without decimals."""
     return f"{100 * share:.0f}\u00a0%"
 
 
@@ -174,13 +175,13 @@ TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delega
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """One reason for which evaluations of a metric have no score.
+    """One reason why evaluations of a metric have no score.
 
     Attributes:
         outcome: one of ``Outcome``, ``pending``, or several joined by " or ".
         reason: detail of the outcome: an error's type, a field; empty = not known.
         units: number of units.
-        latest: trace id of the latest unit; its name if it has no trace.
+        latest: trace id of the latest unit, or the unit's name if it has no trace.
     """
 
     outcome: str
@@ -211,9 +212,9 @@ class FunnelStep:
     """One step of the funnel.
 
     Attributes:
-        name: state of the evaluations that came this far.
-        left: number of evaluations that came this far.
-        lost: outcome → number of evaluations that ended just before.
+        name: state of the evaluations that reached this step.
+        left: number of evaluations that reached this step.
+        lost: outcome → number of evaluations that ended just before this step.
     """
 
     name: str
@@ -244,7 +245,7 @@ def funnel(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
-"""Scores per bucket on average, below which buckets are made wider: a mean of one score is noise."""
+"""Mean number of scores per bucket below which buckets are made wider, because a mean of one score is noise."""
 _SECOND = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND
 _WIDTHS_S = (
@@ -257,7 +258,8 @@ _WIDTHS_S = (
 _Z = 1.96
 """Two-sided 95 % of the normal distribution."""
 _Pair: TypeAlias = tuple[float, float]  # weight, quality
-_Scale: TypeAlias = Literal["binary", "unit", "open"]
+_Scale: TypeAlias = Literal["binary", "unit", "open", "nominal"]
+"""Scale of the means; a nominal one has categories without a quality, and so no mean."""
 
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "not_applicable", "no_value", "pending"})
 """Outcomes that are no fault: an agent's turn without retrieval has no faithfulness, for example."""
@@ -276,6 +278,7 @@ class Bucket:
         high: upper end of the 95 % interval; None with ``low``.
         scores: number of scores.
         outcomes: outcome → number of units without a score.
+        shares: category → share of the scores, weighted by 1 / probability; empty for other metrics.
     """
 
     start_ns: int
@@ -285,10 +288,11 @@ class Bucket:
     high: float | None
     scores: int
     outcomes: Mapping[str, int]
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
-        """Number of scores that failed or were dropped: a judge's failure, a full queue."""
+        """Number of scores that failed or were dropped, by a judge's failure or a full queue."""
         return sum(count for outcome, count in self.outcomes.items() if not _parts(outcome) <= _HARMLESS)
 
     @property
@@ -311,7 +315,8 @@ class MetricSummary:
 
     Attributes:
         metric: name of the metric; empty = units with an outcome of an unknown metric.
-        on_quality: whether means and buckets are on the quality scale (0…1, 1 is good); else on the metric's own, open one.
+        on_quality: whether means and buckets are on the quality scale (0…1, 1 is good); otherwise they are on the metric's own,
+            open scale.
         kind: kind of the metric's scale.
         direction: direction of the metric's scale.
         range: ends of the metric's scale; None = open.
@@ -321,7 +326,8 @@ class MetricSummary:
         own_mean: mean of the values on the metric's own scale; None = there is no score.
         pass_share: weighted share of ``pass`` among the scores with a label; None = there is no label.
         pass_at: lowest qualities that pass, ascending, several if it was changed; empty = not known.
-        points: (weight, quality, value) of each score; quality is the value on an open scale.
+        points: (weight, quality, value) of each score; quality is the value on an open scale, value the quality of a
+            category; empty for categories without a quality.
         outcomes: outcome → number of units, ``scored`` among them.
         unscored: reasons for missing scores, the most frequent first.
         buckets: neighbours in time, without holes; empty if no row has a time.
@@ -331,12 +337,13 @@ class MetricSummary:
         cost_usd: price in US dollars; None = no price is known.
         usd_per_day: ``cost_usd`` per day from the first row to the last; None = they are less than a day apart.
         shadows: comparison with each second judge, on the units that both scored.
-        excluded: share of the chosen units that lack a score, and the bounds of the mean of all; None = every unit has one, or
-            the scale is open.
+        excluded: (share of the sampled units without a score, bounds of the mean of all units); None if every unit has a score,
+            or the scale is open.
         corrected: pass rate by human labels; None = the metric has no calibration.
         applies: share of traffic to which the metric applies; None = it has no condition, or the rows have no answer.
         of_conversations: whether each score is of a whole conversation.
-        mostly_left_out: number of scores with a question of which the judge got less than half, because it was too long.
+        mostly_left_out: number of scores with a question too long for the judge, of which the judge got less than half.
+        shares: category → share of all scores with its 95 % interval; empty for other metrics.
     """
 
     metric: str
@@ -365,11 +372,12 @@ class MetricSummary:
     applies: Applicability | None = None
     of_conversations: bool = False
     mostly_left_out: int = 0
+    shares: Mapping[str, MeanInterval] = field(default_factory=dict)
 
     @property
     def scores(self) -> int:
         """Number of units with a score."""
-        return len(self.points)
+        return self.outcomes.get("scored", 0)
 
     @property
     def noun(self) -> str:
@@ -390,9 +398,9 @@ class ReportSummary:
         metrics: summaries, the clearest bad stretch first, then by name.
         steps: the funnel over all (unit × metric), without conversations.
         falls: bad stretches, in the order of the metrics.
-        ranking: every unit that fails a metric, the one to open first at the top.
+        ranking: every unit that fails a metric, the worst first.
         failed: every conversation that fails a metric, in the same order.
-        alone: number of units that are a model called alone.
+        alone: number of units that are a single model call.
     """
 
     units: int
@@ -426,7 +434,7 @@ def summarize(
         rows: rows in any order.
         shadows: rows of second judges, under the names of their metrics.
         calibrations: metric → calibration of its judge by human labels.
-        alone: number of units that are a model called alone.
+        alone: number of units that are a single model call.
     """
     rows = list(rows)
     whole, single = ([row for row in rows if row.of_conversation is wanted] for wanted in (True, False))
@@ -481,7 +489,7 @@ def _edges(times: Sequence[int], of_metric: Mapping[str, Sequence[ReportRow]]) -
     first, last = min(times), max(times)
     widths = [int(width * _SECOND) for width in _WIDTHS_S]
     step = next((width for width in widths if _count(first, last, width) <= wanted), None)
-    if step is None:  # years, or so few scores that one bucket contains them all: as many whole weeks as needed
+    if step is None:  # years, or so few scores that one bucket contains all: as many whole weeks as needed
         step = widths[-1] * -(-_count(first, last, widths[-1]) // wanted)
     begin = first // step * step
     return [begin + n * step for n in range(_count(first, last, step) + 1)]
@@ -510,13 +518,13 @@ def _summarize_metric(
     rows, fallback = of_metric[name], of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), ())
     scored = [row for row in rows if row.value is not None]
     scale = _scale(scored)
-    points = tuple((row.weight, _y(row, scale), row.value or 0.0) for row in scored)
+    points = _points(scored, scale)
     mean, low, high = _interval([(w, y) for w, y, _ in points], scale)
     buckets, pairs = _buckets(rows, edges, scale)
     example = next(iter(scored), rows[0])
     return MetricSummary(
         metric=name,
-        on_quality=scale != "open",
+        on_quality=scale in ("binary", "unit"),
         kind=example.kind,
         direction=example.direction,
         range=example.range,
@@ -530,7 +538,7 @@ def _summarize_metric(
         outcomes=Counter(row.outcome for row in rows),
         unscored=explain_unscored(rows),
         buckets=buckets,
-        stretch=None if scale == "open" else worst_stretch(pairs),
+        stretch=worst_stretch(pairs) if scale in ("binary", "unit") else None,
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
@@ -541,7 +549,15 @@ def _summarize_metric(
         applies=population_applicability(rows, fallback),
         of_conversations=example.of_conversation,
         mostly_left_out=sum(row.left_out > MOSTLY_LEFT_OUT for row in scored),
+        shares=category_shares(_categories(scored), _list_categories(scored)),
     )
+
+
+def _points(scored: Sequence[ReportRow], scale: _Scale) -> tuple[tuple[float, float, float], ...]:
+    """Return the weight, quality and value of each score; the quality is also the value of a category."""
+    if scale == "nominal":
+        return ()
+    return tuple((row.weight, _y(row, scale), _y(row, scale) if row.number is None else row.number) for row in scored)
 
 
 def _usd_per_day(rows: Sequence[ReportRow]) -> float | None:
@@ -555,7 +571,7 @@ def _sum_excluded(
     rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale, fallback: Sequence[ReportRow]
 ) -> tuple[float, float, float] | None:
     """Return the share of units that were lost or judged by a fallback, and the bounds of the mean of all units."""
-    if not scored or scale == "open":
+    if not scored or scale not in ("binary", "unit"):
         return None
     sums = population_sums(rows, fallback)
     return (estimates.missing_share(sums), *estimates.missing_bounds(sums)) if sums.lost else None
@@ -563,12 +579,23 @@ def _sum_excluded(
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:
     if any(row.quality is None for row in scored):
-        return "open"
-    return "binary" if scored and all(row.kind == "binary" for row in scored) else "unit"
+        return "nominal" if all(row.kind == "categorical" for row in scored) else "open"
+    return "binary" if scored and all(row.kind in PASS_FAIL for row in scored) else "unit"
+
+
+def _categories(scored: Iterable[ReportRow]) -> list[tuple[str, float]]:
+    """Return (category, probability) of each score that is a category."""
+    return [(row.value, 1.0 / row.weight) for row in scored if isinstance(row.value, str)]
+
+
+def _list_categories(scored: Iterable[ReportRow]) -> list[str]:
+    """Return all categories: those of the scales in their order, then others that scores have."""
+    rows = [row for row in scored if isinstance(row.value, str)]
+    return [*dict.fromkeys([*(word for row in rows for word in row.categories), *(str(row.value) for row in rows)])]
 
 
 def _y(row: ReportRow, scale: _Scale) -> float:
-    return (row.value if scale == "open" else row.quality) or 0.0
+    return (row.number if scale == "open" else row.quality) or 0.0
 
 
 def _pass_share(scored: Sequence[ReportRow]) -> float | None:
@@ -606,17 +633,30 @@ def _buckets(
     if not edges:
         return (), []
     pairs: list[list[_Pair]] = [[] for _ in edges[1:]]
+    scored: list[list[ReportRow]] = [[] for _ in edges[1:]]
     outcomes: list[Counter[str]] = [Counter() for _ in edges[1:]]
     for row in rows:
         if row.time_ns is None:
             continue
         at = (row.time_ns - edges[0]) // (edges[1] - edges[0])
         if row.value is not None:
-            pairs[at].append((row.weight, _y(row, scale)))
+            scored[at].append(row)
+            if scale != "nominal":
+                pairs[at].append((row.weight, _y(row, scale)))
         else:
             outcomes[at][row.outcome] += 1
     made = [
-        Bucket(start, end, *_interval(own, scale), len(own), dict(counts))
-        for (start, end), own, counts in zip(pairwise(edges), pairs, outcomes, strict=True)
+        Bucket(start, end, *_interval(own, scale), len(rows), dict(counts), _shares(rows))
+        for (start, end), own, rows, counts in zip(pairwise(edges), pairs, scored, outcomes, strict=True)
     ]
     return tuple(made), pairs
+
+
+def _shares(scored: Sequence[ReportRow]) -> Mapping[str, float]:
+    """Return category → weighted share of the scores; empty without categories."""
+    weights: dict[str, float] = {}
+    for row in scored:
+        if isinstance(row.value, str):
+            weights[row.value] = weights.get(row.value, 0.0) + row.weight
+    total = sum(weights.values())
+    return {word: weight / total for word, weight in weights.items()}

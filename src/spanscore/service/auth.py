@@ -15,7 +15,7 @@ _SCHEME = "bearer "
 
 
 class BearerToken:
-    """The token that a client must send. It is never printed.
+    """The token that a client must send. ``repr`` does not show it.
 
     Args:
         secret: token without surrounding spaces.
@@ -26,15 +26,15 @@ class BearerToken:
 
     def is_in(self, header: str) -> bool:
         """Return whether an ``Authorization`` header has the token; compared in constant time."""
-        given = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else ""
-        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._secret)
+        token = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else ""
+        return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._secret)
 
 
 def token_of(serve: ServeSettings) -> BearerToken | None:
     """Return the token that clients must send; None = no token is needed.
 
     Raises:
-        ConfigurationError: it is configured twice, is empty, or cannot be sent in a header.
+        ConfigurationError: the token is configured twice, is empty, or cannot be sent in a header.
         NotReadyError: the file or variable does not exist.
     """
     if serve.token_file and serve.token_env:

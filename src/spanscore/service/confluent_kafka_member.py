@@ -24,7 +24,7 @@ _ASK_S: Final = 2.0
 PREFETCH: Final[Mapping[str, int]] = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
 """Limit in kB of fetched and unread messages, and the pause of fetching above that limit, in ms.
 
-librdkafka's default pause is a second: with it, a backlog of 20 kB messages came at 1,400 a second.
+librdkafka's default pause is a second: with that pause, a backlog of 20 kB messages was read at 1,400 a second.
 """
 _MS: Final = 1_000_000
 _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -54,9 +54,9 @@ class KafkaMessage(NamedTuple):
     """One message of the topic.
 
     Attributes:
-        written_ns: time from its producer or its broker, Unix ns; None = neither gives one.
-        has_key: whether the message has a key, which keeps it with others of that key.
-        value: body; None = it has none.
+        written_ns: time from its producer or its broker, Unix ns; None if neither gives a time.
+        has_key: whether the message has a key, which keeps it in one partition with others of that key.
+        value: body; None if the message has no body.
     """
 
     partition: int
@@ -71,7 +71,7 @@ class GroupMember:
 
     Args:
         kafka: names of the topic and the group.
-        source: its ``on_…`` methods are called on the polling thread.
+        source: object with ``on_…`` methods, which are called on the polling thread.
 
     Attributes:
         protocol: protocol of the group.
@@ -115,7 +115,7 @@ class GroupMember:
         self._subscribe()
 
     def look_for_topic(self) -> bool:
-        """Request the number of partitions from a broker. False: no broker answers. Blocks.
+        """Request the number of partitions from a broker. Returns False if no broker answers. Blocks.
 
         Do not call it in a callback: it consumes client state (2.16) that the next callback of the same poll needs, which then
         aborts.
@@ -159,7 +159,7 @@ class GroupMember:
             self._on_commit(error.args[0], offsets)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Fetch a partition from an offset on; a partition that is not ours any more is ignored."""
+        """Fetch a partition from an offset on; a partition that this member has lost is ignored."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
@@ -173,27 +173,27 @@ class GroupMember:
         """Fetch these partitions again."""
         self._consumer.resume([self._at(partition) for partition in partitions])
 
-    def high(self, partition: int, *, as_told: bool) -> int | None:
+    def high(self, partition: int, *, cached: bool) -> int | None:
         """Return the offset after a partition's last message; None = unknown.
 
         Args:
             partition: the partition.
-            as_told: whether the last answer with messages is used, which is as good while messages arrive; otherwise a broker
-                is asked. Blocks.
+            cached: whether the offset in the last answer with messages is used, which is current while messages arrive.
+                Otherwise a broker is asked, which blocks.
         """
-        ends = self._ends(partition, as_told=as_told)
+        ends = self._ends(partition, cached=cached)
         return ends[1] if ends is not None and ends[1] >= 0 else None
 
     def low(self, partition: int) -> int:
         """Request the offset of a partition's oldest message; 0 if no broker answers. Blocks."""
-        ends = self._ends(partition, as_told=False)
+        ends = self._ends(partition, cached=False)
         return 0 if ends is None else ends[0]
 
-    def _ends(self, partition: int, *, as_told: bool) -> tuple[int, int] | None:
+    def _ends(self, partition: int, *, cached: bool) -> tuple[int, int] | None:
         from confluent_kafka import KafkaException
 
         try:
-            return self._consumer.get_watermark_offsets(self._at(partition), timeout=_ASK_S, cached=as_told)
+            return self._consumer.get_watermark_offsets(self._at(partition), timeout=_ASK_S, cached=cached)
         except KafkaException:
             return None
 

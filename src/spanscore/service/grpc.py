@@ -1,13 +1,14 @@
 """OTLP over gRPC, with generic handlers on bytes, so that messages are decoded only once, by the export handler.
 
-Calls are read as streams of one message, which is the same on the wire, because only a stream can be given up if its message
-never arrives. gRPC does not inflate here, because it has one limit for the compressed and the inflated size.
+Calls are read as streams of one message, because only a stream can be given up if its message never arrives; on the wire there
+is no difference. gRPC does not inflate here, because gRPC has one limit for the compressed and the inflated size.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -45,46 +46,39 @@ _IDENTITY_AND_GZIP: Final = 0b101
 """Bit set of ``grpc_compression_algorithm``: the enabled algorithms, identity and gzip."""
 
 
+@dataclass(eq=False, repr=False)
 class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Serves OTLP over gRPC on the running event loop.
 
-    Args:
-        door: handler of the requests.
+    Attributes:
+        handler: answers the requests.
         address: ``host:port``.
         serve: certificate and limits.
         token: token that clients must send; None = no token is needed.
         pool: threads for slow requests.
         read_s: time limit for a call's message, in s.
+        port: port that is listened on, after ``start``.
 
     Raises:
         ConfigurationError: the certificate cannot be read.
-
-    Attributes:
-        port: port that is listened on, after ``start``.
     """
 
-    def __init__(
-        self,
-        door: ExportHandler,
-        address: str,
-        serve: ServeSettings,
-        *,
-        token: BearerToken | None,
-        pool: DaemonPool,
-        read_s: float,
-    ) -> None:
-        self._door = door
-        self._address = address
-        self._most, self._stop_s = serve.limits.request, stop_s_of(serve)
-        self._certificate = None if serve.tls is None else certificate(serve.tls)
-        self._token = token
-        self._pool = pool
-        self._read_s = read_s
+    handler: ExportHandler
+    address: str
+    serve: ServeSettings
+    _: KW_ONLY
+    token: BearerToken | None
+    pool: DaemonPool
+    read_s: float
+    port: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._most, self._stop_s = self.serve.limits.request, stop_s_of(self.serve)
+        self._certificate = None if self.serve.tls is None else certificate(self.serve.tls)
         self._handlers = {
             method: grpc.stream_unary_rpc_method_handler(partial(self._answer, path)) for method, path in _PATHS.items()
         }
         self._server: Any = None
-        self.port = 0
 
     async def start(self) -> None:
         """Start to accept calls.
@@ -104,13 +98,13 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         server.add_generic_rpc_handlers((self,))
         try:
             if self._certificate is None:
-                self.port = int(server.add_insecure_port(self._address))
+                self.port = int(server.add_insecure_port(self.address))
             else:
                 credentials = grpc.ssl_server_credentials([self._certificate])
-                self.port = int(server.add_secure_port(self._address, credentials))
+                self.port = int(server.add_secure_port(self.address, credentials))
         except RuntimeError:
             raise ConfigurationError(
-                f"serve.grpc: nothing can listen on {self._address}: is another process listening there? Give another port"
+                f"serve.grpc: nothing can listen on {self.address}: is another process listening there? Give another port"
             ) from None
         await server.start()
         self._server = server
@@ -121,24 +115,26 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
             await self._server.stop(self._stop_s)
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a method; None for an unknown one, which is answered UNIMPLEMENTED. Called by grpc."""
+        """Return the handler of a method; None for an unknown method, which is answered UNIMPLEMENTED. Called by grpc."""
         return self._handlers.get(handler_call_details.method)
 
     async def _answer(self, path: str, _: Any, context: Any) -> bytes:
-        token, door = self._token, self._door
-        headers = NO_HEADERS if token is None and not door.waits else _headers(context.invocation_metadata() or ())
+        token, handler = self.token, self.handler
+        headers = (
+            NO_HEADERS if token is None and not handler.may_block else _headers(context.invocation_metadata() or ())
+        )
         if token is not None and not token.is_in(headers.get("authorization", "")):
             message = "a bearer token is required, as authorization"
-            answer = door.refuse("token", HTTPStatus.UNAUTHORIZED, message)
+            answer = handler.refuse("token", HTTPStatus.UNAUTHORIZED, message)
         elif (body := await self._read(context)) is None:
-            message = f"the message did not arrive within {self._read_s:g} s"
-            answer = door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
+            message = f"the message did not arrive within {self.read_s:g} s"
+            answer = handler.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
         elif body is _NOTHING:
-            answer = door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
+            answer = handler.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
         else:
-            # 0x1f cannot start an OTLP request: it is field 3 with a wire type that does not exist.
+            # 0x1f, field 3 with a wire type that does not exist, cannot start an OTLP request.
             encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
-            answer = await answered(ExportRequest(path, body, False, encoding, headers), door, self._pool)
+            answer = await answered(ExportRequest(path, body, False, encoding, headers), handler, self.pool)
         if answer.grpc:
             trailing = ((_DETAILS, answer.details),) if answer.details else ()
             await context.abort(_CODES[answer.grpc], answer.message, trailing)
@@ -147,7 +143,7 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
     async def _read(self, context: Any) -> Any:
         """Return the message of a call; None if it does not arrive in time."""
         try:
-            async with asyncio.timeout(self._read_s):
+            async with asyncio.timeout(self.read_s):
                 return await context.read()
         except TimeoutError:
             return None

@@ -24,7 +24,7 @@ from spanscore.core.threads import start_daemon
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.outputs.aggregates import GaugeReading
-from spanscore.scorer import OnlineScorer
+from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import GroupMember, KafkaMessage, KafkaProblem
 from spanscore.service.kafka_topic import CommitNote, PartitionEnd, Topic, fingerprint_of
@@ -38,9 +38,9 @@ _FLUSH_S: Final = 2.0
 REVOKE_TIMEOUT_S = 5.0
 """Time for which a revoked partition waits for the units in scoring, in s."""
 _JOIN_S: Final = 5.0
-"""Time for the group's first answer at the start, in s: a refusal arrives within it."""
+"""Time for the group's first answer at the start, in s; a refusal arrives within this time."""
 _LEAVE_S: Final = 5.0
-"""Time to leave the group, in s: a classic group in a rebalance takes until its session ends."""
+"""Time to leave the group, in s. A classic group in a rebalance needs its whole session timeout."""
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 60.0
 """Time for a broker to answer a commit, in s; after that the commit is repeated."""
@@ -49,13 +49,16 @@ _ANSWER_S: Final = 60.0
 class KafkaSource:
     """Reads a topic into a scorer.
 
-    The main thread calls ``start``, ``pause``, and ``commit`` after the scorer has drained. ``unready`` and ``told`` may be
-    called at any time in between.
+    The main thread calls ``start``, ``pause``, and ``commit`` after the scorer has drained. ``unready`` and ``describe_topic``
+    may be called at any time in between.
 
     Args:
         scorer: scores the units.
         settings: a configuration with the section ``kafka``.
-        rekey: topic to which all messages are copied, keyed by conversation; empty = they are scored.
+        rekey: topic to which all messages are copied, keyed by conversation; empty = the messages are scored.
+
+    Attributes:
+        pressure: why no message is read now (``Topic.pressure``); empty = messages are read.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -67,8 +70,8 @@ class KafkaSource:
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
-        self._line = scorer._line  # a source is a part of the scorer
-        spans = scorer._otlp_spans(settings.units)
+        self._line = pipeline_of(scorer)
+        spans = receivers_of(scorer).otlp_spans(settings.units)
         spans.copies.trusted = True  # the broker authenticates the writers of the topic
         self._is_keyed = is_keyed_by_conversation(settings)
         self._rekey, self._carrier = rekey, KafkaCarrier(confluent_config(self._kafka), rekey)
@@ -85,17 +88,16 @@ class KafkaSource:
             )
         logs_topic = None if rekey else self._kafka.logs_topic  # only a scoring worker reads it
         self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
-        self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(self._kafka, self)
         self._thread: Thread | None = None
-        self._heard, self._over = Event(), Event()
+        self._group_answered, self._over = Event(), Event()
         self._next: dict[int, int | None] = {}  # partition → next offset; None = any
         self._settled: dict[int, Set[int]] = {}  # partition → settled offsets, which are skipped
         self._committed: dict[int, int] = {}
         self._committing: Mapping[int, int] = {}  # commits without an answer
         self._answer_s = 0.0
         self._lag: Mapping[int, int] = {}
-        self._pressure = self._wrong = self._refused = ""
+        self.pressure = self._wrong = self._refused = ""
         self._held: Set[int] = frozenset()  # partitions with messages that wait for log records
         self._stand: Set[int] = frozenset()  # partitions with a stopped clock, because log records may be unread
         self._away = self._is_old = self._is_new = False
@@ -120,7 +122,7 @@ class KafkaSource:
         self._thread = start_daemon(self._run, "spanscore-kafka")
         if self._thread is None:
             raise SourceUnavailable("kafka: no thread can be started to read: is the limit of processes reached?")
-        self._heard.wait(_JOIN_S)
+        self._group_answered.wait(_JOIN_S)
         if self._refused:
             raise SourceUnavailable(f"kafka: {self._refused}")
 
@@ -143,9 +145,9 @@ class KafkaSource:
     def unready(self) -> str:
         """Return the reason for which the topic is not read; empty = it is read."""
         wrong = self._wrong or self._logs.wrong or self._carrier.state()
-        return wrong or ("" if self._heard.is_set() else "the group has not answered yet")
+        return wrong or ("" if self._group_answered.is_set() else "the group has not answered yet")
 
-    def told(self) -> Iterator[str]:
+    def describe_topic(self) -> Iterator[str]:
         """Yield lines with the topic and the group."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
@@ -198,7 +200,7 @@ class KafkaSource:
 
     def _turn(self) -> None:
         self._press()
-        self._read_each(self._logs.in_step(self._member.messages(), self._pressure))
+        self._read_each(self._logs.yield_ready(self._member.messages(), self.pressure))
         self._topic.hand_over()
         if self._is_old:
             self._is_old = False
@@ -211,7 +213,7 @@ class KafkaSource:
             self._look_around()
 
     def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
-        """Read messages. If one raises, the client seeks back to it, because it is already behind the last of them."""
+        """Read messages. If a message raises, the client seeks back to it, because the position is already behind the batch."""
         for message in messages:
             try:
                 self._read(message)
@@ -256,22 +258,22 @@ class KafkaSource:
     def _press(self) -> None:
         """Pause partitions under pressure, or while their messages wait for log records."""
         pressure = self._topic.pressure()
-        stand, held = self._logs.align(pressure), {*self._logs.waiting}
-        if (pressure, held, stand) == (self._pressure, self._held, self._stand):
+        stand, held = self._logs.request_records(pressure), {*self._logs.waiting}
+        if (pressure, held, stand) == (self.pressure, self._held, self._stand):
             return
-        before = self._next.keys() if self._pressure else self._held & self._next.keys()
+        before = self._next.keys() if self.pressure else self._held & self._next.keys()
         paused = self._next.keys() if pressure else held
         self._member.resume(before - paused)
         self._member.pause(paused - before)
-        self._pressure, self._held, self._stand = pressure, held, stand
+        self.pressure, self._held, self._stand = pressure, held, stand
         self._set_clocks(self._next)
 
     def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
         for partition in partitions:
-            is_ahead = self._pressure == "queue" or self._away or partition in self._stand
+            is_ahead = self.pressure == "queue" or self._away or partition in self._stand
             if is_ahead:  # open units do not age while messages wait
-                self._topic.set_clock(partition, "stand")
-            elif self._pressure:  # open units must close, or reading would never resume
+                self._topic.set_clock(partition, "stop")
+            elif self.pressure:  # open units must close, or reading would never resume
                 self._topic.set_clock(partition, "reach_end")
             else:
                 self._topic.set_clock(partition, "go")
@@ -289,22 +291,22 @@ class KafkaSource:
 
     def _behind(self) -> dict[int, int]:
         """Return the number of unsettled messages of each partition; unknown partitions are left out."""
-        is_fetching = self._away or not self._pressure
+        is_fetching = self._away or not self.pressure
         lags = dict[int, int]()
         for partition, offset in self._next.items():
-            end = self._member.high(partition, as_told=is_fetching)
+            end = self._member.high(partition, cached=is_fetching)
             done = self._committed.get(partition, offset)
             if end is not None and done is not None:
                 lags[partition] = max(0, end - done)
         return lags
 
     def _is_cut(self, partition: int, expected: int) -> bool:
-        """Return whether the broker's log ends before the next offset, because its topic was restored or created again."""
-        end = self._member.high(partition, as_told=True)
+        """Return whether the broker's log ends before the next offset: the topic was restored or created again."""
+        end = self._member.high(partition, cached=True)
         return end is not None and end < expected
 
     def _begin_again(self, partition: int, expected: int, offset: int) -> None:
-        """Read a partition from the broker's oldest message; offsets of the earlier log are not valid for this one."""
+        """Read a partition from the broker's oldest message, because offsets of the earlier log are not valid any more."""
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
@@ -319,6 +321,10 @@ class KafkaSource:
             self._skipped += gone
             log_once("kafka skipped", _GONE.format(gone, self._kafka.topic, partition))
 
+    @property
+    def _configuration(self) -> str:
+        return fingerprint_of(self._line.metrics.values())
+
     def _commit(self, settled: Mapping[int, int]) -> None:
         note, due = CommitNote(self._configuration), settled.items() - self._committed.items()
         notes = {partition: (offset, note) for partition, offset in due if partition in self._next}
@@ -329,7 +335,7 @@ class KafkaSource:
         self._member.commit(notes)
 
     def _is_committing(self) -> bool:
-        """Return whether a commit has no answer yet: one at a time, because pending commits reach a broker in any order."""
+        """Return whether a commit has no answer yet. Only one may be pending, because commits reach a broker in any order."""
         if self._committing and monotonic() > self._answer_s:
             self._topic.not_committed(self._committing)
             self._committing = {}
@@ -338,7 +344,7 @@ class KafkaSource:
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
     def on_committed(self, offsets: Mapping[int, int], is_done: bool) -> None:
-        """Note the answer to a commit. After a failure, a rebalance came first, and the messages are read again."""
+        """Record the answer to a commit. A commit fails if a rebalance came first; then the messages are read again."""
         if is_done:
             self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next)
         else:
@@ -353,15 +359,15 @@ class KafkaSource:
             had_others = offset is not None or (self._is_keyed and self._rebalanced_s is not None)
             self._topic.begin(partition, is_taken_over=had_others)
             self._next[partition], self._settled[partition] = offset, frozenset(note.settled)
-        if self._pressure:
+        if self.pressure:
             self._member.pause(begun)
-        self._set_clocks([*begun] if self._pressure or self._away else [])
-        self._rebalanced()
+        self._set_clocks([*begun] if self.pressure or self._away else [])
+        self._finish_rebalance()
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Leave partitions that another worker gets after this call returns."""
         for partition in partitions:
-            self._topic.set_clock(partition, "stand")
+            self._topic.set_clock(partition, "stop")
         until = monotonic() + REVOKE_TIMEOUT_S
         while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
             pass
@@ -384,14 +390,14 @@ class KafkaSource:
             self._next.pop(partition, None)
             self._committed.pop(partition, None)
         self._logs.forget(partitions)
-        self._rebalanced()
+        self._finish_rebalance()
 
-    def _rebalanced(self) -> None:
+    def _finish_rebalance(self) -> None:
         self._rebalanced_s, self._wrong = monotonic(), ""
         self._lag = {partition: lag for partition, lag in self._lag.items() if partition in self._next}
         self._is_new = True
         self._share()
-        self._heard.set()
+        self._group_answered.set()
 
     def _share(self) -> None:
         self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
@@ -425,7 +431,7 @@ class KafkaSource:
             if kind == "away":
                 self._set_clocks(self._next)
             else:
-                self._heard.set()
+                self._group_answered.set()
 
 
 _NO_KEY: Final = (

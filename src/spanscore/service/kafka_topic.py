@@ -1,4 +1,4 @@
-"""The partitions of a topic that a worker reads, and the offsets up to which all their messages are settled.
+"""The partitions of a topic that a worker reads, and the offset up to which all messages of a partition are settled.
 
     read ─▶ parsed ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
                                                                 ├ in a spool: durable ──────────────▶ committed
@@ -35,8 +35,8 @@ _MOST: Final = 1_000_000
 class PartitionOffsets:
     """The messages of one partition that were read, in order, and may be unsettled. Owned by one thread.
 
-    A message is settled when no trace of it is open any more. The offset of the oldest unsettled message is committed: after a
-    crash the next process loses no message, and reads again from there. If a partition is handed over in an orderly way, the
+    A message is settled when no trace of it is open any more. The offset of the oldest unsettled message is committed: after
+    a crash the next process reads from that offset, and loses no message. If a partition is handed over in an orderly way, the
     metadata of the commit list the later settled messages, as in Confluent's Parallel Consumer, so that these are not scored
     twice.
 
@@ -54,14 +54,14 @@ class PartitionOffsets:
 
     @property
     def oldest_ns(self) -> int | None:
-        """Time at which the oldest unsettled message was written, Unix ns; None = all are settled. Any thread."""
+        """Time at which the oldest unsettled message was written, Unix ns; None = all are settled. Thread-safe."""
         try:
             return self._open[0][2]
         except IndexError:
             return None
 
     def read(self, offset: int, traces: Collection[bytes], log_ns: int) -> None:
-        """Note a message; offsets increase, and may have gaps.
+        """Record a message; offsets increase, and may have gaps.
 
         Args:
             offset: offset of the message.
@@ -94,7 +94,7 @@ class PartitionOffsets:
 
 
 def ranges_of(offsets: Collection[int], base: int) -> str:
-    """Return ascending offsets relative to a base, as ``0-4,7``; if there are too many, the first ones."""
+    """Return ascending offsets relative to a base, as ``0-4,7``; if there are too many, only the first."""
     runs = list[tuple[int, int]]()
     for offset in offsets:
         if runs and offset == runs[-1][1] + 1:
@@ -127,7 +127,7 @@ class CommitNote(NamedTuple):
 
     Attributes:
         configuration: fingerprint of the metrics that read the partition; empty = unknown.
-        settled: settled offsets after the committed one.
+        settled: settled offsets after the committed offset.
     """
 
     configuration: str
@@ -155,9 +155,9 @@ def fingerprint_of(metrics: Iterable[Metric]) -> str:
 _ROOM: Final = 2
 """Share of the queue that must be free before reading resumes."""
 _TOGETHER: Final = 64
-"""Messages that are handed over together: a millisecond of the span thread, which yields in between."""
+"""Number of messages that are handed over together: a millisecond of the span thread, which then yields the GIL."""
 _CALL_S: Final = 10.0
-"""Timeout of a call on the span thread, in s: it takes milliseconds unless a user's exporter blocks it."""
+"""Timeout of a call on the span thread, in s. The call takes milliseconds unless a user's exporter blocks the thread."""
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
 
 
@@ -198,9 +198,9 @@ class Topic:
     Args:
         line: pipeline of the scorer.
         spans: receiver of the scorer.
-        most_bytes: longest accepted message, in bytes; larger ones are skipped.
+        most_bytes: longest accepted message, in bytes; larger messages are skipped.
         max_open_age_s: age of the oldest unit, in s, at which reading pauses.
-        by_conversation: whether all turns of a conversation are in one partition; otherwise they may be in any.
+        by_conversation: whether all turns of a conversation are in one partition; otherwise a turn may be in any partition.
 
     Attributes:
         offsets: partition → its offsets, owned by the span thread except for ``oldest_ns``.
@@ -225,7 +225,7 @@ class Topic:
         self.dropped = 0
         self._by_conversation = by_conversation
         self._taken_over: dict[int, int] = {}  # partition without a read message → its start; owned by the span thread
-        spans.streams.room, spans.streams.at_end = self._room, self._ending
+        spans.streams.free_places, spans.streams.on_shutdown = self._free_places, self._ending
         if by_conversation:
             line.sessions.stream_of = spans.streams.of
 
@@ -247,7 +247,7 @@ class Topic:
             partition: number of the partition.
             offset: offset of the message.
             log_ns: time of the message by its broker; None = unknown.
-            value: body; None = it has none, or another worker has settled it.
+            value: body; None if the message has no body, or another worker has settled it.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
         taken = read_message(self._spans.counts, value, self._most_bytes)
@@ -263,7 +263,7 @@ class Topic:
         self._then(lambda now_ns: self._line.sessions.table.share(why, now_ns))
 
     def hand_over(self) -> None:
-        """Hand over the accepted messages; ``take`` keeps messages without scored spans until the next ones."""
+        """Hand over the accepted messages. ``take`` keeps messages without scored spans until further messages arrive."""
         read, self._read = self._read, []
         if read:
             self._spans.hand_over(read)
@@ -280,8 +280,8 @@ class Topic:
         self.hand_over()
         self._spans.then(work)
 
-    def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
-        """Note that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""
+    def set_clock(self, partition: int, what: Literal["reach_end", "stop", "go"]) -> None:
+        """Record that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""
 
         def tell(now_ns: int) -> None:
             if (stream := self._spans.streams.get(partition)) is not None:
@@ -290,13 +290,13 @@ class Topic:
         self._then(tell)
 
     def pressure(self) -> str:
-        """Return the reason for which reading must pause; empty = there is room."""
+        """Return the reason why reading must pause; empty if it may continue."""
         full = self._spans.overloaded()
         if full is not None:
             return full
         queue = self._line.queue
         least = queue.capacity // _ROOM if self._full else 1
-        self._full = queue.capacity - len(queue) < least or not self._line.lanes.room()
+        self._full = queue.capacity - len(queue) < least or not self._line.account_quotas.room()
         return "queue" if self._full else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
@@ -337,7 +337,7 @@ class Topic:
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
-        """Return the end of each partition after the end of the scorer; empty if its scores were not exported. Any thread."""
+        """Return the end of each partition after the end of the scorer; empty if its scores were not exported. Thread-safe."""
         return self._left if self._flushed.done() and _was_exported(self._flushed) else {}
 
     # --- the span thread -----------------------------------------------------------------------------------------
@@ -354,8 +354,8 @@ class Topic:
         if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
-    def _room(self) -> int:
-        return min(self._line.lanes.room(), self._line.queue.capacity - len(self._line.queue))
+    def _free_places(self) -> int:
+        return min(self._line.account_quotas.room(), self._line.queue.capacity - len(self._line.queue))
 
     def _report_settled(self, answer: Future[Mapping[int, int]]) -> None:
         at_work, settled = self._traces_at_work(), dict[int, int]()

@@ -13,8 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spanscore.core.printable import format_duration
+from spanscore.core.threads import start_daemon
 from spanscore.outputs.exporters import own_endpoints
-from spanscore.scorer import OnlineScorer
+from spanscore.scorer import OnlineScorer, reloader_of
 from spanscore.wiring.spool import spool_rows
 from spanscore.wiring.status import received_rows
 
@@ -27,10 +28,13 @@ Say: TypeAlias = Callable[[str], None]
 _DRAINING: Final = "draining"
 _COLLECTIONS: Final = (50_000, 20, 50)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+HANGUP: Final = frozenset({signal.SIGHUP})
+"""The signal that reloads the configuration."""
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first signal requests a drain, the second ends the process at once. Made on the running loop.
+    """Handles SIGTERM and SIGINT: the first signal requests a drain, the second ends the process. Create it on the running
+    loop.
 
     In a process of ``multiprocessing``, the end of its parent counts as such a signal.
     """
@@ -46,9 +50,19 @@ class Signals:
         self._loop.remove_reader(sentinel)
         self._asked.set()
 
+    def reload_on_hangup(self, scorer: OnlineScorer, say: Say) -> None:
+        """Reload the scorer's configuration at each SIGHUP, on a daemon thread, and print a line about every reload."""
+        reloader = reloader_of(scorer)
+        assert reloader is not None  # a service's scorer is made from a file
+        reloader.report = lambda text, is_error: say(text)
+        if reloader.settings.reload:
+            reloader.watch()  # before the first unit
+        self._loop.add_signal_handler(signal.SIGHUP, start_daemon, reloader.try_reload, "spanscore-hangup")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANGUP)
+
     @property
-    def heard(self) -> bool:
-        """Whether the first signal has arrived. Any thread."""
+    def has_arrived(self) -> bool:
+        """Whether the first signal has arrived. Thread-safe."""
         return self._asked.is_set()
 
     async def first(self, drain_s: float, say: Say, *, nothing: str) -> float:
@@ -67,6 +81,8 @@ class Signals:
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # the system then ends even a stuck process
+        self._loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a reload has no effect any more, and must not end the drain
         say(
             f"{_DRAINING}: {nothing}, and scoring has {format_duration(drain_s)} to finish; signal again to end at once"
         )
@@ -76,32 +92,37 @@ class Signals:
 def starting(config: Path, **overrides: Any) -> OnlineScorer:
     """Return the scorer of a configuration file. ``/readyz`` answers 503 from its first request until ``open_pages``.
 
+    A SIGHUP waits until ``Signals.reload_on_hangup``. Call on the main thread.
+
     Args:
-        config: configuration file; its ``remote_scoring`` is ignored, because this process scores the units.
+        config: configuration file. The section ``remote_scoring`` is ignored, because this process scores the units.
         overrides: arguments of the scorer that replace those of the file.
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANGUP)  # otherwise it would end the process
     return OnlineScorer._from_config(config, {**overrides, "remote_scoring": None}, unready="starting")
 
 
-def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
+def open_pages(
+    scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], status_lines: Sequence[str] = ()
+) -> None:
     """Serve ``/status`` and ``/explain`` in addition to the metrics, without content.
 
     Args:
         scorer: the shown scorer.
         signals: after the first signal the service is not ready.
         unready: returns the reason for which the service is not ready before that; empty if it is ready.
-        told: lines of ``/status`` after the scorer's own.
+        status_lines: returns lines of ``/status`` that follow the scorer's own lines.
     """
     page = scorer.metrics_endpoint
     if page is not None:
-        page.unready = lambda: _DRAINING if signals.heard else unready()
+        page.unready = lambda: _DRAINING if signals.has_arrived else unready()
         page.pages = {
-            "status": lambda _: "\n".join([str(scorer.status()).rstrip("\n"), *told]),
+            "status": lambda _: "\n".join([str(scorer.status()).rstrip("\n"), *status_lines]),
             "explain": lambda trace_id: json.dumps(scorer.explain(trace_id), indent=2),
         }
 
 
-def scores_told(scorer: OnlineScorer) -> Iterator[str]:
+def describe_endpoints(scorer: OnlineScorer) -> Iterator[str]:
     """Yield lines with the endpoints of the scores, and the address of the pages."""
     yield "scores: " + "; ".join(f"{what} to {where}" for what, where in own_endpoints().items())
     page = scorer.metrics_endpoint

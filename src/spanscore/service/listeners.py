@@ -24,35 +24,35 @@ _BACKLOG: Final = 1_024
 
 
 class Listeners:
-    """The listeners of one export handler. The HTTP port is bound at once, the gRPC port by ``start``.
+    """The listeners of one export handler. The constructor binds the HTTP port, ``start`` the gRPC port.
 
     Args:
-        door: handler of the requests.
+        handler: answers the requests.
         serve: addresses, certificate, token and limits.
         read_s: time limit for the arrival of a request, in s.
 
     Raises:
-        ConfigurationError: the port is taken, or the address does not exist here; or token or certificate cannot be read.
+        ConfigurationError: the port is taken, this machine lacks the address, or token or certificate cannot be read.
 
     Attributes:
-        loop_factory: makes the event loop on which they must be started.
+        loop_factory: makes the event loop on which the listeners must be started.
         where: ``grpc`` and ``http`` → address; port 0 is replaced by the chosen port.
     """
 
-    def __init__(self, door: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
-        self._door = door
+    def __init__(self, handler: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
+        self._handler = handler
         self.where = addresses(serve)
-        pool, token = DaemonPool(_THREADS, "spanscore-door"), token_of(serve)
+        pool, token = DaemonPool(_THREADS, "spanscore-requests"), token_of(serve)
         self.loop_factory: Callable[[], asyncio.AbstractEventLoop] = loop_factory()
         self._grpc = self._http = None
         if "http" in self.where:
-            application = OtlpHttp(door, token=token, most=serve.limits.request, pool=pool)
+            application = OtlpHttp(handler, token=token, max_body_bytes=serve.limits.request, pool=pool)
             self._socket = _listening(self.where["http"])
             self._http = HttpListener(application, self._socket, serve, token=token, read_s=read_s)
             self.where["http"] = self.where["http"]._replace(port=self._socket.getsockname()[1])
         if "grpc" in self.where:
             address = str(self.where["grpc"])
-            self._grpc = GrpcListener(door, address, serve, token=token, pool=pool, read_s=read_s)
+            self._grpc = GrpcListener(handler, address, serve, token=token, pool=pool, read_s=read_s)
 
     async def start(self) -> None:
         """Start to accept requests.
@@ -72,7 +72,7 @@ class Listeners:
 
     async def stop(self) -> None:
         """Refuse new requests, answer received ones, and close every connection; takes some seconds at most."""
-        self._door.closed = True
+        self._handler.closed = True
         await asyncio.gather(*(listener.stop() for listener in (self._grpc, self._http) if listener is not None))
 
     def close(self) -> None:

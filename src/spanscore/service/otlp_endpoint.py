@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from threading import BoundedSemaphore
@@ -37,7 +38,7 @@ LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"
 GZIP: Final = "gzip"
 _INFLATING: Final = 2
-"""Bodies that threads inflate concurrently: each may take ``inflated`` twice while it grows."""
+"""Most bodies that threads inflate at once: inflating may take twice ``max_inflated_bytes``."""
 SMALL: Final = 32_000
 """Largest compressed body in bytes that is read on the event loop, without waiting for a thread."""
 
@@ -77,42 +78,40 @@ class ExportRequest(NamedTuple):
         return JSON if self.is_json else PROTOBUF
 
 
+@dataclass(eq=False, repr=False)
 class ExportHandler:
-    """Answers the export requests of both listeners. Any thread.
+    """Answers the export requests of both listeners. Thread-safe.
 
-    A request above the load limit is refused before it is inflated or parsed, so that refusing is cheap. The spans of a request
-    are stored before its answer is sent. A proxy returns its backend's answers.
-
-    Args:
-        spans: receiver of the spans.
-        inflated: largest uncompressed body in bytes; larger ones are refused for good.
-        onward: proxy that forwards requests; None = requests are copies, and are not forwarded.
-        safe: waits until the units that closed with a request survive the process, and returns whether they do. None = no
-            answer waits for that; in a proxy the backend has the spans.
+    A request above the load limit is refused before it is inflated or parsed, so that refusing is cheap. The receiver has a
+    request's spans before the answer is sent; with ``wait_until_durable`` the units they closed are on disk. A proxy returns
+    its backend's answers.
 
     Attributes:
+        spans: receiver of the spans.
+        max_inflated_bytes: largest uncompressed body in bytes; larger ones are refused for good.
+        proxy: proxy that forwards requests; None = requests are copies, and are not forwarded.
+        wait_until_durable: function that waits until the units closed by a request are on disk, and returns whether they are.
+            None = no answer waits for that; in a proxy the backend has the spans.
         closed: whether all requests are refused, because the process is ending; another process may take them.
-        waits_for: reason of a refusal while too many answers wait, ``forward`` or ``spool``; None = no answer waits.
-        waits: whether answers wait, so that they must not be made on an event loop.
+        waits_for: reason why answers wait: ``forward`` (the backend), ``spool`` (the disk), or None. It is also the reason of
+            refusals while too many answers wait.
+        may_block: whether answers wait, so that they must not be made on an event loop.
     """
 
-    def __init__(
-        self,
-        spans: OtlpSpans,
-        *,
-        inflated: int,
-        onward: Proxy | None = None,
-        safe: Callable[[], bool] | None = None,
-    ) -> None:
-        self._spans = spans
-        self._safe = safe
-        self._inflated = inflated
-        self._onward = onward
+    spans: OtlpSpans
+    _: KW_ONLY
+    max_inflated_bytes: int
+    proxy: Proxy | None = None
+    wait_until_durable: Callable[[], bool] | None = None
+
+    def __post_init__(self) -> None:
         self._inflating = BoundedSemaphore(_INFLATING)
         self._act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
         self.closed = False
-        self.waits_for = "forward" if onward is not None else "spool" if safe is not None else None
-        self.waits = self.waits_for is not None
+        self.waits_for = (
+            "forward" if self.proxy is not None else "spool" if self.wait_until_durable is not None else None
+        )
+        self.may_block = self.waits_for is not None
 
     def answer(self, request: ExportRequest) -> ExportResponse:
         """Return the answer to a request for one of the three paths. Never raises."""
@@ -137,7 +136,10 @@ class ExportHandler:
     def refuse(
         self, reason: str, status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None
     ) -> ExportResponse:
-        """Count and return a refusal; ``reason`` is one of few. The client sends it again only with ``retry_after_s``."""
+        """Count and return a refusal. ``reason`` is a label of a count, so it must have few values.
+
+        The client sends the request again only with ``retry_after_s``.
+        """
         self.count(reason)
         return refusal(status, message, is_json=is_json, retry_after_s=retry_after_s)
 
@@ -148,31 +150,31 @@ class ExportHandler:
 
     def count(self, reason: str) -> None:
         """Count a request that is refused, or whose client hung up."""
-        self._spans.counts.came(0)
-        self._spans.counts.refuse(reason)
+        self.spans.counts.came(0)
+        self.spans.counts.refuse(reason)
 
     def overloaded(self) -> str | None:
-        """Return the reason of a temporary refusal; None if there is room."""
-        return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
+        """Return the reason why requests are refused for now; None if they are accepted."""
+        return self.spans.overloaded() or (None if self.proxy is None else self.proxy.overloaded())
 
     def _traces(self, request: ExportRequest) -> ExportResponse:
-        counts, is_json = self._spans.counts, request.is_json
+        counts, is_json = self.spans.counts, request.is_json
         full = self.overloaded()
         if full is not None:
             return self.refuse_for_now(full, is_json=is_json)
         try:
             body = self._inflate(request)
             protobuf = from_json(body) if is_json else body
-            taken = taken_apart(protobuf)
+            parsed = taken_apart(protobuf)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=is_json)
         counts.came(len(body))
-        if self._onward is not None:
-            return self._onward.spans(request, protobuf, taken)
-        self._spans.take(taken)
-        if self._safe is not None and not self._safe():
+        if self.proxy is not None:
+            return self.proxy.forward_traces(request, protobuf, parsed)
+        self.spans.take(parsed)
+        if self.wait_until_durable is not None and not self.wait_until_durable():
             return self.refuse_for_now("spool", is_json=is_json)
-        return _accepted("traces", taken.rejected, is_json=is_json)
+        return _accepted("traces", parsed.rejected, is_json=is_json)
 
     def _refuse_unfit(self, error: Exception, *, is_json: bool) -> ExportResponse:
         if isinstance(error, TooLargeError):
@@ -182,16 +184,16 @@ class ExportHandler:
     def _inflate(self, request: ExportRequest) -> bytes:
         if request.encoding != GZIP:
             return request.body
-        if not self.waits and len(request.body) <= SMALL:
-            return gunzipped(request.body, self._inflated)
+        if not self.may_block and len(request.body) <= SMALL:
+            return gunzipped(request.body, self.max_inflated_bytes)
         with self._inflating:
-            return gunzipped(request.body, self._inflated)
+            return gunzipped(request.body, self.max_inflated_bytes)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
-        if self._onward is not None:
-            self._spans.counts.came(len(request.body))
-            answer = self._onward.signal(request)
+        if self.proxy is not None:
+            self.spans.counts.came(len(request.body))
+            answer = self.proxy.forward_unchanged(request)
             if not answer.grpc:
                 with suppress(*_UNFIT):  # the backend has the unchanged request
                     self._read_logs(request)
@@ -200,23 +202,23 @@ class ExportHandler:
             size, results = self._read_logs(request)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=request.is_json)
-        self._spans.counts.came(size)
+        self.spans.counts.came(size)
         return _accepted("logs", results.rejected, is_json=request.is_json)
 
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
         """Take the scores and contents of a request of logs; return its uncompressed size, and the read results."""
         body = self._inflate(request)
         results = results_in_logs(body, is_json=request.is_json)
-        if self._spans.external is not None:
-            self._spans.external.read_logs(results)
+        if self.spans.external is not None:
+            self.spans.external.read_logs(results)
         if results.content:
-            self._spans.take_logs(results.content)
+            self.spans.take_logs(results.content)
         return len(body), results
 
     def _metrics(self, request: ExportRequest) -> ExportResponse:
-        if self._onward is not None:
-            self._spans.counts.came(len(request.body))
-            return self._onward.signal(request)
+        if self.proxy is not None:
+            self.spans.counts.came(len(request.body))
+            return self.proxy.forward_unchanged(request)
         message = "metrics are not accepted here; send them to the Collector or backend"
         return self.refuse("metrics", HTTPStatus.NOT_FOUND, message, is_json=request.is_json)
 
@@ -233,11 +235,11 @@ _TYPES: Final = {PROTOBUF: False, JSON: True}
 """Content type → whether it is JSON."""
 _ENCODINGS: Final = {"": "", "identity": "", GZIP: GZIP}
 _BODIES: Final = 16
-"""Number of largest requests whose bodies may be read concurrently, over all clients; above it, clients send again."""
+"""Bytes of bodies that may be in reading at once, in multiples of the largest body. Above it, requests are refused for now."""
 _LIGHT: Final = {(False, ""): 1_200_000, (False, GZIP): SMALL, (True, ""): 16_000, (True, GZIP): 2_000}
-"""Largest body in bytes that is read on the event loop, by JSON or not and compression: in 1 ms, in 30 ms for tiny spans.
+"""(is JSON, compression) → largest body in bytes that is read on the event loop, in 1 ms, or in 30 ms if the spans are tiny.
 
-A thread costs two switches, a twentieth of the time for a batch of 512 spans, and holds the interpreter for 5 ms at a time.
+A thread would need two context switches (a twentieth of the time for 512 spans), and holds the GIL for 5 ms at a time.
 """
 
 _Head = Mapping[bytes, bytes]
@@ -251,16 +253,18 @@ class OtlpHttp:
     It runs on an event loop; requests that would block the loop are answered on a thread.
 
     Args:
-        door: handler of the requests.
+        handler: answers the requests.
         token: token that clients must send; None = no token is needed.
-        most: largest received body, in bytes.
+        max_body_bytes: largest received body.
         pool: threads for slow requests.
     """
 
-    def __init__(self, door: ExportHandler, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
-        self._door = door
+    def __init__(
+        self, handler: ExportHandler, *, token: BearerToken | None, max_body_bytes: int, pool: DaemonPool
+    ) -> None:
+        self._handler = handler
         self._token = token
-        self._most = most
+        self._max_body_bytes = max_body_bytes
         self._pool = pool
         self._reading = 0
 
@@ -280,16 +284,16 @@ class OtlpHttp:
         """Return the refusal of a request by its head; None if its body must be read."""
         wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
-            return self._door.refuse(*wrong, is_json=bool(is_json))
-        if self._reading > _BODIES * self._most:
-            return self._door.refuse_for_now("bodies", is_json=bool(is_json))
+            return self._handler.refuse(*wrong, is_json=bool(is_json))
+        if self._reading > _BODIES * self._max_body_bytes:
+            return self._handler.refuse_for_now("bodies", is_json=bool(is_json))
         return None
 
     def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
         if scope["path"] not in _PATHS:
-            return "path", HTTPStatus.NOT_FOUND, f"there are {TRACES}, {LOGS} and {METRICS}"
+            return "path", HTTPStatus.NOT_FOUND, f"paths are {TRACES}, {LOGS} and {METRICS}"
         if scope["method"] != "POST":
-            return "method", HTTPStatus.METHOD_NOT_ALLOWED, "there is POST"
+            return "method", HTTPStatus.METHOD_NOT_ALLOWED, "use POST"
         if self._token is not None and not self._token.is_in(head.get(b"authorization", b"").decode("latin-1")):
             return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is required, in the header Authorization"
         if is_json is None:
@@ -297,7 +301,9 @@ class OtlpHttp:
         if _encoding(head.get(b"content-encoding", b"")) is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
         length = head.get(b"content-length", b"")
-        return _too_large(self._most) if length.isdigit() and int(length[:20]) > self._most else None
+        return (
+            _too_large(self._max_body_bytes) if length.isdigit() and int(length[:20]) > self._max_body_bytes else None
+        )
 
     async def _read_and_answer(
         self, path: str, head: _Head, receive: _Receive, *, is_json: bool
@@ -306,44 +312,44 @@ class OtlpHttp:
         body = await self._read(receive)
         if body is None:
             return None
-        if len(body) > self._most:
-            return self._door.refuse(*_too_large(self._most), is_json=is_json)
+        if len(body) > self._max_body_bytes:
+            return self._handler.refuse(*_too_large(self._max_body_bytes), is_json=is_json)
         encoding = _encoding(head.get(b"content-encoding", b"")) or ""
         headers = NO_HEADERS
-        if self._door.waits:
+        if self._handler.may_block:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
-        return await answered(ExportRequest(path, body, is_json, encoding, headers), self._door, self._pool)
+        return await answered(ExportRequest(path, body, is_json, encoding, headers), self._handler, self._pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
-        """Return a body; for a too large one slightly more than the limit; None if the client hung up."""
+        """Return the body; reading stops with the part that exceeds the limit; None if the client hung up."""
         parts, size = list[bytes](), 0
         try:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    self._door.count("hung_up")
+                    self._handler.count("hung_up")
                     return None
                 part = message.get("body", b"")
                 parts.append(part)
                 size += len(part)
                 self._reading += len(part)
-                if size > self._most or not message.get("more_body", False):
+                if size > self._max_body_bytes or not message.get("more_body", False):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             self._reading -= size
 
 
-async def answered(request: ExportRequest, door: ExportHandler, pool: DaemonPool) -> ExportResponse:
+async def answered(request: ExportRequest, handler: ExportHandler, pool: DaemonPool) -> ExportResponse:
     """Return the handler's answer, made on a thread if it takes long.
 
     If all threads of a proxy wait for its backend, further requests are refused: queued ones would continue long after their
     clients have given up, and have sent them again.
     """
-    if not door.waits and len(request.body) <= _LIGHT[request.is_json, request.encoding]:
-        return door.answer(request)  # faster than on a thread
-    if (waits_for := door.waits_for) is not None and pool.is_busy:
-        return door.refuse_for_now(waits_for, is_json=request.is_json)
-    return await asyncio.get_running_loop().run_in_executor(pool, door.answer, request)
+    if not handler.may_block and len(request.body) <= _LIGHT[request.is_json, request.encoding]:
+        return handler.answer(request)  # faster than on a thread
+    if (waits_for := handler.waits_for) is not None and pool.is_busy:
+        return handler.refuse_for_now(waits_for, is_json=request.is_json)
+    return await asyncio.get_running_loop().run_in_executor(pool, handler.answer, request)
 
 
 @lru_cache(64)  # few values, and one with every request
@@ -358,11 +364,11 @@ def _encoding(named: bytes) -> str | None:
     return _ENCODINGS.get(named.decode("latin-1").strip().lower())
 
 
-def _too_large(most: int) -> tuple[str, HTTPStatus, str]:
+def _too_large(max_body_bytes: int) -> tuple[str, HTTPStatus, str]:
     return (
         "too_large",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f"the body is longer than {most:,} bytes; send fewer at once",
+        f"the body is longer than {max_body_bytes:,} bytes; send fewer at once",
     )
 
 

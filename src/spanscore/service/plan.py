@@ -1,4 +1,4 @@
-"""The plan of ``serve`` for ``check``: its listeners and mode, and the errors of its configuration. No port is opened."""
+"""The plan of ``serve`` for ``check``: listeners, mode, and the errors of the configuration. No port is opened."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spanscore.service.auth import certificate, token_of
 _EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
 _STOP_S = 5.0
-"""Seconds for answering received requests after new ones are refused."""
+"""Seconds for answering received requests after new requests are refused."""
 
 
 def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
     """Return ``grpc`` and ``http`` → address; a disabled listener is left out."""
-    given = {"grpc": serve.grpc, "http": serve.http}
-    return {name: listen_address(text) for name, text in given.items() if text is not None}
+    listeners = {"grpc": serve.grpc, "http": serve.http}
+    return {name: listen_address(text) for name, text in listeners.items() if text is not None}
 
 
 def stop_s_of(serve: ServeSettings) -> int:
-    """Return the seconds at the end for answering received requests: as long as a proxy's backend may take.
+    """Return the seconds at the end for answering received requests: the time that a proxy's backend may take.
 
     A request that is cut off is sent again, and spans that the backend has accepted meanwhile would be duplicated.
     """
@@ -35,7 +35,7 @@ def stop_s_of(serve: ServeSettings) -> int:
     return ceil(max(_STOP_S, min(waits_s, serve.drain)))
 
 
-def told(serve: ServeSettings) -> Iterator[str]:
+def describe_serve(serve: ServeSettings) -> Iterator[str]:
     """Yield lines on the listeners and the mode of ``serve``."""
     where = ", ".join(f"{name} {address}" for name, address in addresses(serve).items())
     how = [
@@ -43,7 +43,7 @@ def told(serve: ServeSettings) -> Iterator[str]:
         "a token" if serve.token_file or serve.token_env else "no token",
     ]
     yield f"spanscore serve: {where or 'no listener'} ({', '.join(how)})"
-    yield mode_told(serve)
+    yield describe_mode(serve)
 
 
 def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
@@ -57,7 +57,7 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
         yield ConfigurationError(
             "serve.mode: proxy has nothing to forward to; give serve.forward.endpoint, or mode: tee"
         )
-    yield from _unguarded(serve, listening)
+    yield from _find_unguarded(serve, listening)
     for check in (lambda: token_of(serve), lambda: serve.tls and certificate(serve.tls)):
         try:
             check()
@@ -69,7 +69,7 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
 
 
 def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSettings) -> None:
-    """Refuse a listener at the address to which scores, or the spans of a proxy, are sent: they would come back.
+    """Refuse a listener at the address to which scores, or a proxy's spans, are sent, because these would return in a loop.
 
     Raises:
         ConfigurationError: the addresses are equal; the message names the setting to change.
@@ -88,7 +88,7 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
                 )
 
 
-def mode_told(serve: ServeSettings) -> str:
+def describe_mode(serve: ServeSettings) -> str:
     """Return a line on the path of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
@@ -103,9 +103,11 @@ def mode_told(serve: ServeSettings) -> str:
     return line
 
 
-def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
+def _find_unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
     lacks = " and ".join(
-        told for told, there in (("tls", serve.tls), ("a token", serve.token_file or serve.token_env)) if not there
+        feature
+        for feature, there in (("tls", serve.tls), ("a token", serve.token_file or serve.token_env))
+        if not there
     )
     for name, address in listening.items():
         if lacks and not serve.insecure and not _is_loopback(address.host):

@@ -2,7 +2,7 @@
 
     read ─▶ waits by trace ─(the trace is quiet)─▶ its conversation is the key ─▶ written ─▶ acknowledged ─▶ committed
 
-The spans of a trace wait for each other, because any of them may name the conversation. They are written unchanged, with the
+The spans of a trace wait for each other, because any span may name the conversation. Spans are written unchanged, with the
 times of their messages. Rejected messages are written again every second.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 from spanscore import semconv
 from spanscore.capture.otlp.spans import OtlpSpans
-from spanscore.capture.otlp.streams import StreamClock, bounds_of
+from spanscore.capture.otlp.streams import StreamClock, trace_bounds
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_request import WireSpan, request_of, span_data_of, taken_apart
 from spanscore.core.codecs.text import as_text
@@ -32,7 +32,7 @@ _CLOSE_S, _MS, _MESSAGE_BYTES = 5.0, 1_000_000, 400
 
 
 class _Message(NamedTuple):
-    """The spans of one trace in one message; ``at_ns``: time of reading, by the clock of its partition."""
+    """The spans of one trace in one message. ``at_ns`` is the time of reading, by the clock of the partition."""
 
     trace_id: bytes
     partition: int
@@ -47,7 +47,7 @@ class RekeyedTopic:
 
     Args:
         carrier: writes to the other topic.
-        spans: a receiver without units: its normalizers find the conversation, and its counts are in ``/status``.
+        spans: a receiver without units. Its normalizers find the conversation, and ``/status`` has its counts.
         settings: a trace is quiet after ``units.idle_timeout``, a trace without a root after ``units.orphan_wait``.
 
     Attributes:
@@ -57,7 +57,7 @@ class RekeyedTopic:
 
     def __init__(self, carrier: KafkaCarrier, spans: OtlpSpans, settings: Configuration) -> None:
         assert settings.kafka is not None
-        self._carrier, self._spans, self._bounds = carrier, spans, bounds_of(settings.units)
+        self._carrier, self._spans, self._bounds = carrier, spans, trace_bounds(settings.units)
         self._most_bytes, self._max_age_ns = settings.serve.limits.inflated, int(settings.kafka.max_open_age * 1e9)
         self._clocks: dict[int, StreamClock] = {}
         self._waiting: dict[bytes, list[_Message]] = defaultdict(list)
@@ -101,7 +101,7 @@ class RekeyedTopic:
             if reason is not None and message.partition in self._clocks:
                 self._wait(message)
 
-    def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
+    def set_clock(self, partition: int, what: Literal["reach_end", "stop", "go"]) -> None:
         """Note that a partition was read to its end, is not read, or is read again."""
         getattr(self._clocks[partition], what)(steady_ns())
 
@@ -145,7 +145,7 @@ class RekeyedTopic:
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
-        """Wait for the brokers, some seconds at most, and return the end of each partition. The main thread."""
+        """Wait for the brokers, some seconds at most, and return the end of each partition. Call on the main thread."""
         self._carrier.close(_CLOSE_S)
         self.hand_over()
         return {partition: PartitionEnd.of(offsets, self._is_open) for partition, offsets in self.offsets.items()}
@@ -167,9 +167,11 @@ class RekeyedTopic:
             self._keys[trace_id] = next(filter(None, map(self._conversation, spans)), trace_id.hex())
         for message in messages:
             self._unanswered[trace_id] += 1
-            self._carrier.produce(self._keys[trace_id], message.body, partial(self._hear, message), message.written_ms)
+            self._carrier.produce(
+                self._keys[trace_id], message.body, partial(self._on_delivery, message), message.written_ms
+            )
 
-    def _hear(self, message: _Message, reason: str | None) -> None:
+    def _on_delivery(self, message: _Message, reason: str | None) -> None:
         self._answers.append((message, reason))
 
     def _conversation(self, span: WireSpan) -> str:

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from spanscore.service.zlib_ng import InflateError, inflater
 
 READ_S: Final = 30.0
-"""Seconds for a whole request, from its first byte on: exporters give up after 10 s."""
+"""Seconds for a whole request, from its first byte on, because exporters give up after 10 s."""
 FIRST_BYTE_S: Final = 5.0
-"""Seconds until the first byte on a connection without an authenticated request so far: exporters send at once."""
+"""Seconds until the first byte on a connection without an authenticated request so far; exporters send immediately."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_PARTS: Final = 16
-"""Most members of a gzip body: each costs a copy of the rest, so 16 MB of empty ones take minutes. Exporters write one."""
+"""Most members of a gzip body. Each costs a copy of the rest, so 16 MB of empty members take minutes. Exporters write one."""
 
 
 class TooLargeError(ValueError):
@@ -59,13 +59,14 @@ def gunzipped(body: bytes, most: int) -> bytes:
 
 # --- answers: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response" ---
 #
-# A request that may be sent again gets 429 or 503 with ``Retry-After``, and over gRPC ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``
-# with a ``RetryInfo`` in its details, without which exporters drop it. Clients do not repeat any other request.
+# A request that may be sent again gets 429 or 503 with ``Retry-After``, and over gRPC ``UNAVAILABLE`` or
+# ``RESOURCE_EXHAUSTED`` with a ``RetryInfo`` in its details, without which exporters drop it. Clients do not repeat any other
+# request.
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 LATER_S: Final = 1
-"""Seconds after which a client should send again: some units will have closed."""
+"""Seconds after which a client should send again, because some units will have closed by then."""
 
 _GRPC: Final[Mapping[int, int]] = {
     HTTPStatus.OK: 0,
@@ -116,15 +117,14 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
     Args:
         signal: ``traces``, ``logs`` or ``metrics``; only a partial success depends on it.
         rejected: number of its spans, records or points that were rejected.
-        why: the invalid fields of these.
+        why: the invalid fields of rejected items.
         is_json: whether the request is in JSON.
     """
     if not rejected:
         return _ALL_IN_JSON if is_json else _ALL
     if is_json:
-        partly = {
-            "partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}
-        }  # int64 is a string in JSON
+        # In JSON an int64 is a string.
+        partly = {"partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}}
         return ExportResponse(HTTPStatus.OK, json.dumps(partly).encode(), JSON)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,

@@ -17,11 +17,19 @@ from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.exporters import send_by_default_to
-from spanscore.scorer import OnlineScorer
+from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.auth import token_of
-from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
+from spanscore.service.lifetime import (
+    Say,
+    Signals,
+    counted,
+    describe_endpoints,
+    open_pages,
+    spare_collections,
+    starting,
+)
 from spanscore.service.otlp_endpoint import ExportHandler
-from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
+from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint
 
 if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
@@ -29,14 +37,14 @@ if TYPE_CHECKING:
     from spanscore.service.proxy import Proxy
 
 _FOR_SCORES: Final = 0.8
-"""Share of a proxy's drain for scores; the rest is for the held spans."""
+"""Share of a proxy's drain time for scores; the other part is for the held spans."""
 _FOR_DISK_S: Final = 35.0
 """Seconds, a little longer than a spool waits for another program's lock, after which units have ended."""
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 
 
 def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
-    """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process at once. The main thread.
+    """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     Args:
         config: configuration file.
@@ -60,22 +68,24 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
         scorer.shutdown(0.0)  # has no effect after a drain
 
 
-def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
+def handler_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
     """Return the handler of a scorer's requests, and the proxy that forwards them; None = requests are not forwarded."""
-    spans = scorer._otlp_spans(units)
+    spans = receivers_of(scorer).otlp_spans(units)
     spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse clients without the token
     if chosen.mode != "proxy" or chosen.forward is None:
-        return ExportHandler(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
+        return ExportHandler(
+            spans, max_inflated_bytes=chosen.limits.inflated, wait_until_durable=_safe(scorer, spans, units)
+        ), None
     from spanscore.service.proxy import Proxy
 
     proxy = Proxy(chosen.forward, spans, max_bytes=units.bytes)
     spans.forward = proxy.state
-    return ExportHandler(spans, inflated=chosen.limits.inflated, onward=proxy), proxy
+    return ExportHandler(spans, max_inflated_bytes=chosen.limits.inflated, proxy=proxy), proxy
 
 
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
     """Return a function that waits until a request's units are on the disk; None if no unit can close with a request."""
-    line = scorer._line  # a source is a part of the scorer
+    line = pipeline_of(scorer)
     if line.delivery is None or units.idle_timeout:
         return None
     return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
@@ -84,13 +94,13 @@ def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
     from spanscore.service.listeners import Listeners  # its libraries are known to be installed
 
-    door, proxy = door_of(scorer, chosen, units)
-    if scorer._line.delivery is not None:
+    handler, proxy = handler_of(scorer, chosen, units)
+    if pipeline_of(scorer).delivery is not None:
         scorer.start_workers()  # jobs of other processes must not wait for the first request
-    listeners = Listeners(door, chosen)
+    listeners = Listeners(handler, chosen)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
-        until = runner.run(_until_signal(scorer, listeners, door, chosen, say))
+        until = runner.run(_until_signal(scorer, listeners, handler, chosen, say))
     scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
@@ -99,17 +109,18 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
 
 
 async def _until_signal(
-    scorer: OnlineScorer, listeners: Listeners, door: ExportHandler, chosen: ServeSettings, say: Say
+    scorer: OnlineScorer, listeners: Listeners, handler: ExportHandler, chosen: ServeSettings, say: Say
 ) -> float:
     """Listen until a signal requests a drain; return the end of the drain, on the steady clock."""
     signals = Signals()
+    signals.reload_on_hangup(scorer, say)
     await listeners.start()
     spare_collections()
-    open_pages(scorer, signals, lambda: "units.bytes are full" if door.overloaded() == "bytes" else "")
+    open_pages(scorer, signals, lambda: "units.bytes are full" if handler.overloaded() == "bytes" else "")
     scheme = "plain text" if chosen.tls is None else "TLS"
     for name, address in listeners.where.items():
         say(f"{_NAMES[name]} on {address} ({scheme})")
-    for line in (mode_told(chosen), *scores_told(scorer)):
+    for line in (describe_mode(chosen), *describe_endpoints(scorer)):
         say(line)
     until = await signals.first(chosen.drain, say, nothing="nothing more is accepted")
     await listeners.stop()

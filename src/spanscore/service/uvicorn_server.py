@@ -1,8 +1,8 @@
-"""A uvicorn server inside a process: it handles no signals, logs nothing, and limits the time of each client.
+"""A uvicorn server inside a process, which handles no signals, logs nothing, and limits the time of each client.
 
 uvicorn (0.54) has a timeout for idle connections, but none for a head or a body that never ends, and httptools does not limit
 the head. Its default of 5 s for idle connections is about the interval of most exporters, which then find the connection
-closed. So a connection may be idle for long after an authenticated request; before that its time and size are short.
+closed. So a connection may be idle for long after an authenticated request. Before that request its time and size are limited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spanscore.service.requests import FIRST_BYTE_S
 IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
-"""Highest number of connections; requests on further ones are answered 503, which exporters send again."""
+"""Maximum number of connections. Requests on further connections are answered 503; exporters send them again."""
 STRANGERS: Final = CONNECTIONS // 4
 """Highest number of connections without an authenticated request; one more closes the oldest."""
 
@@ -54,7 +54,7 @@ class _Limits:
         if len(self.strangers) > STRANGERS:
             oldest = next(iter(self.strangers))
             del self.strangers[oldest]
-            oldest.let_go()
+            oldest.close_connection()
 
     def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether the head of a request has the token."""
@@ -89,7 +89,7 @@ class _Bounded(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self.let_go()
+                self.close_connection()
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
@@ -106,7 +106,7 @@ class _Bounded(HttpToolsProtocol):
         self._close_after(self._limits.first_byte_s if self in self._limits.strangers else None)
         super().on_message_complete()
 
-    def let_go(self) -> None:
+    def close_connection(self) -> None:
         """Close the connection."""
         if not self.transport.is_closing():
             self.transport.close()
@@ -115,7 +115,7 @@ class _Bounded(HttpToolsProtocol):
         """Close the connection after this many seconds from now, replacing the earlier limit; None = never."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.let_go)
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.close_connection)
 
 
 class _Embedded(uvicorn.Server):

@@ -16,8 +16,16 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
-from spanscore.scorer import OnlineScorer
-from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
+from spanscore.scorer import OnlineScorer, pipeline_of
+from spanscore.service.lifetime import (
+    Say,
+    Signals,
+    counted,
+    describe_endpoints,
+    open_pages,
+    spare_collections,
+    starting,
+)
 from spanscore.service.worker_plan import problems, spool_of
 from spanscore.wiring.spool import spool_of as file_of
 
@@ -28,13 +36,13 @@ _LOOK_AGAIN_S: Final = 0.5
 
 
 def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
-    """Score until SIGTERM or SIGINT, then drain; a second signal ends the process at once. The main thread.
+    """Score until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     Args:
         config: configuration file.
         wait_s: longest wait at the start for the broker or the disk, in s.
         say: prints a line for the operator.
-        rekey: topic to which the topic of the configuration is copied, keyed by conversation; empty = it is scored.
+        rekey: topic to which the configured topic is copied, keyed by conversation; empty = the topic is scored.
 
     Raises:
         SourceUnavailable: the broker or the disk is not available.
@@ -54,7 +62,7 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
     """Return the configuration of a file, checked for a number of processes, and for a topic that they write.
 
     Raises:
-        ConfigurationError: it is invalid, or a part of this environment is missing.
+        ConfigurationError: the configuration is invalid, or a part of this environment is missing.
     """
     settings = read_settings(config).settings
     refuse_problems(config, problems(settings, 1 if rekey else processes))
@@ -74,7 +82,7 @@ def environment_of(place: int, processes: int, settings: Configuration) -> Itera
     page = settings.serve_metrics
     if page is not None and page.port:
         yield f"{semconv.SETTINGS_ENV_PREFIX}SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
-    if settings.kafka is None:  # otherwise its share is that of its partitions
+    if settings.kafka is None:  # with Kafka, its share follows from its partitions
         yield (
             f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__REPLICA_SHARE",
             str(settings.judge.model_dump()["replica_share"] / processes),
@@ -84,10 +92,10 @@ def environment_of(place: int, processes: int, settings: Configuration) -> Itera
 def wait_for_disk(
     folder: Path, wait_s: float, *, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep
 ) -> None:
-    """Return when a folder can be written: a volume may be mounted after the start of its process. Blocks.
+    """Wait until a folder can be written, because a volume may be mounted after the start of its process. Blocks.
 
     Raises:
-        SourceUnavailable: it could not be for as long as that.
+        SourceUnavailable: the folder could not be written within ``wait_s``.
     """
     until = clock() + wait_s
     while not os.access(folder, os.W_OK | os.X_OK):
@@ -119,18 +127,19 @@ async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settin
 
     def unready() -> str:
         """Return the reason for which a source is not read; empty if all are. A damaged spool that was moved does not count."""
-        spool = file_of(scorer._line.queue)  # a source is a part of the scorer
+        spool = file_of(pipeline_of(scorer).queue)
         spool_fault = None if spool is None or spool.room(0) is None else spool.state().fault
         return "; ".join(filter(None, [spool_fault, "" if source is None else source.unready()]))
 
     signals = Signals()
+    signals.reload_on_hangup(scorer, say)
     spare_collections()
     lines = [] if (spool := spool_of(settings)) is None else [f"spool: {spool.path}"]
-    lines += [] if source is None else source.told()
+    lines += [] if source is None else source.describe_topic()
     versions = scorer.status().evaluator_version  # workers of one configuration have equal versions
     lines += [f"evaluator version: {', '.join(f'{metric} {version}' for metric, version in versions.items())}"]
     open_pages(scorer, signals, unready, lines)
-    for line in (*lines, *scores_told(scorer)):
+    for line in (*lines, *describe_endpoints(scorer)):
         say(line)
     until = await signals.first(settings.worker.drain, say, nothing="nothing more is read")
     if source is not None:

@@ -1,4 +1,4 @@
-"""The plan of ``worker`` for ``check``: its sources, and the errors of its configuration. No source is opened."""
+"""The plan of ``worker`` for ``check``: sources, and the errors of the configuration. No source is opened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spool_of(settings: Configuration) -> Spool | None:
     return None if spool is None else spool.model_copy(update={"score_here": True})
 
 
-def told(settings: Configuration) -> Iterator[str]:
+def describe_sources(settings: Configuration) -> Iterator[str]:
     """Yield lines on the sources of ``worker``."""
     if (spool := spool_of(settings)) is not None:
         yield f"scores the units in the spool {spool.path}"

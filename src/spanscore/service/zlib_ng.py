@@ -22,9 +22,9 @@ _GZIP: Final = 31
 
 InflateError: type[Exception] = _library.error
 """Exception for data that is not gzip."""
-_decompressobj: Callable[[int], Any] = _library.decompressobj
+decompressobj: Callable[[int], Any] = _library.decompressobj
 
 
 def inflater() -> Any:
     """Return a decompression object for one member of a gzip body, as ``zlib.decompressobj`` does."""
-    return _decompressobj(_GZIP)
+    return decompressobj(_GZIP)

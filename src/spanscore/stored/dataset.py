@@ -28,7 +28,7 @@ _BOM = "\ufeff"
 _NAMED = 3
 """Bad records that an error lists at most."""
 WIDEST_CELL = 2**31 - 1
-"""Longest cell in characters: the csv module's default of 131,072 is too short for some contexts."""
+"""Longest cell in characters, because the csv module's default of 131,072 is too short for some contexts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BadRecord:
     Attributes:
         line: line in a file of lines or cells, otherwise place of the record, from 1.
         reason: the reason, without a quotation.
-        id: id of the record; None = it has none, or cannot be read.
+        id: id of the record; None if it has no id, or cannot be read.
     """
 
     line: int
@@ -55,7 +55,7 @@ class ReadRecord(NamedTuple):
     Attributes:
         line: line or place, as in ``BadRecord``.
         sample: the sample, or the bad record.
-        id: id of the record; None = it has none.
+        id: id of the record; None if it has no id.
         unread: names of its columns without a field of a sample.
     """
 
@@ -83,7 +83,7 @@ def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
 
 
 def _id(own: Any) -> str | int | None:
-    """Return an id that is a text or a whole number; None for any other."""
+    """Return an id that is a text or a whole number; None for any other value."""
     convert = getattr(own, "tolist", None)  # of NumPy
     own = convert() if callable(convert) else own
     return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
@@ -112,7 +112,7 @@ def records_of(samples: Any) -> Iterable[Any]:
 
 
 def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
-    """Return the error for a file with bad records only; it lists the first few."""
+    """Return the error for a file with bad records only, which lists the first few."""
     first = "\n".join(f"  {record}" for record in bad[:_NAMED])
     return SampleError(f"none of {len(bad)} records is a sample:\n{first}")
 
@@ -122,7 +122,7 @@ def read_samples(path: str | Path) -> Iterator[ReadRecord]:
 
     JSON lines, CSV and parquet (which needs pyarrow) are read line by line; JSON (a list of records, or one object of
     columns) is read as a whole. The format follows from the file's ending. Without a known ending, and for ``-`` (standard
-    input), it follows from the first character. The CSV separator is the one that gives most known columns in the first line.
+    input), it follows from the first character. The CSV separator is that which gives most known columns in the first line.
 
     Raises:
         ConfigurationError: the file cannot be opened, is not text, or is invalid JSON. Raised at the first record.
@@ -208,7 +208,7 @@ def _is_object(line: str) -> bool:
         record = json_in(line)
     except ValueError:
         return False
-    return isinstance(record, dict) and _held_by(record) is None
+    return isinstance(record, dict) and _read_records(record) is None
 
 
 def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
@@ -226,9 +226,9 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
     csv.field_size_limit(WIDEST_CELL)
     opening = next(lines, "")
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
-    separator = max(header, key=lambda each: len(_known_in(header[each])))  # if equal, the first one: the comma
+    separator = max(header, key=lambda each: len(_find_known_fields(header[each])))  # if equal, the first: the comma
     rows = csv.DictReader(chain([opening], lines), delimiter=separator)
-    if not _known_in(rows.fieldnames or ()):
+    if not _find_known_fields(rows.fieldnames or ()):
         seen = max(header.values(), key=len)
         near = [hint for name in seen if (hint := did_you_mean(name, KNOWN))]
         raise ConfigurationError(
@@ -247,7 +247,7 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
         yield read_record(number, {name: cell for name, cell in row.items() if name}, texts=True)
 
 
-def _known_in(names: Iterable[Any]) -> frozenset[str]:
+def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
     """Return the fields of a sample that some columns contain."""
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
@@ -264,29 +264,29 @@ def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
 
 def _records_in(document: Mapping[str, Any]) -> list[Any]:
     """Return the records that an object contains; the object itself if it is a record."""
-    held = _held_by(document)
+    held = _read_records(document)
     return [document] if held is None else held
 
 
-def _held_by(document: Mapping[str, Any]) -> list[Any] | None:
+def _read_records(document: Mapping[str, Any]) -> list[Any] | None:
     """Return the records of an object with columns, with an index, or with a usual name for them; None for a record."""
-    if _known_in(document):
+    if _find_known_fields(document):
         return _columns(document)
     names = (name for name in ("samples", "data", "rows") if isinstance(document.get(name), list))
     if (name := next(names, None)) is not None:
         return _split(document.get("columns"), document[name])
-    by_index = bool(document) and all(isinstance(row, Mapping) and _known_in(row) for row in document.values())
+    by_index = bool(document) and all(isinstance(row, Mapping) and _find_known_fields(row) for row in document.values())
     return [*document.values()] if by_index else None  # pandas, orient="index"
 
 
 def _split(names: Any, rows: list[Any]) -> list[Any]:
-    """Return rows of cells as records (pandas, orient="split"); rows that are records stay as they are."""
+    """Return rows of cells as records (pandas, orient="split"); rows that are records are unchanged."""
     are_cells = isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
     return [dict(zip(names, row, strict=True)) for row in rows] if are_cells else rows
 
 
 def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the records of ``{"question": […], "answer": […]}``, as ``to_dict`` and ``to_json`` write it; None for others."""
+    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise."""
     read = columns_of(tuple(document)).read
     columns = {name: _cells(document[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]
@@ -300,6 +300,6 @@ def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _cells(column: Any) -> Any:
-    """Return the cells of a column; pandas writes them as an object, place → cell."""
+    """Return the cells of a column. pandas writes a column as an object, place → cell."""
     is_placed = isinstance(column, Mapping) and all(str(place).isdecimal() for place in column)
     return [*column.values()] if is_placed else plain(column)

@@ -47,8 +47,8 @@ _BYTES: Final = 8
 def made_by(metric: Metric) -> str:
     """Return a hash of the parts of a metric that its evaluator version leaves out.
 
-    These are the address and parameters of its judge, and the user's own code. A later run reuses only rows with an equal hash.
-    The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
+    These are the address and parameters of its judge, and the user's own code. A later run reuses only rows with an equal
+    hash. The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
 
     Returns:
         16 hex digits; empty for a built-in metric without a judge.
@@ -90,7 +90,7 @@ def _source(function: FunctionType) -> Any:
     try:
         text: Any = inspect.getsource(inner)
     except (OSError, TypeError):
-        text = _compiled(inner.__code__)
+        text = _describe_code(inner.__code__)
     return [text, _plain(inner.__defaults__), [*map(_read_cell, inner.__closure__ or ())]]
 
 
@@ -101,8 +101,8 @@ def _read_cell(cell: CellType) -> Any:
         return None
 
 
-def _compiled(code: CodeType) -> Any:
-    constants = [_compiled(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+def _describe_code(code: CodeType) -> Any:
+    constants = [_describe_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
     return [code.co_code.hex(), [*code.co_names], constants]
 
 
@@ -119,7 +119,7 @@ Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
 MOST_AT_ONCE = 10_000
-"""Highest number of concurrent samples: each is a task of the loop, made at the start."""
+"""Maximum number of concurrent samples, because each is a task of the loop that is made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _COLUMNS_NAMED = 8
 _LAST_ROWS_S = 5.0
@@ -138,7 +138,7 @@ async def evaluate(
 ) -> Result:
     """Score stored samples and return the rows with their means.
 
-    Failures are rows with an outcome and without a value; they are in no mean. A record that is not a sample is counted and
+    Failures are rows with an outcome and without a value, and are in no mean. A record that is not a sample is counted and
     listed in ``Result.bad``.
 
     Args:
@@ -177,7 +177,7 @@ def evaluate_sync(
     out: str | Path | None = None,
     cache: bool = True,
 ) -> Result:
-    """Run ``evaluate``, blocking; also inside a running loop (Jupyter). After an interrupt, ``out`` has the scores so far."""
+    """Run ``evaluate``, blocking, even inside a running loop (Jupyter). After an interrupt, ``out`` has the scores so far."""
     scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
     scoring.block(samples)
     return scoring.result()
@@ -186,13 +186,13 @@ def evaluate_sync(
 class Scoring:
     """One pass over a data set with the parts of live scoring, without sampling; ``result()`` may be called at any time.
 
-    Samples are read one by one as workers become free: memory is needed only for the rows, for data sets of any length.
+    Samples are read one by one as workers become free, so memory is needed only for the rows, however long the data set is.
 
     Args:
         metrics: as in ``evaluate``, like ``concurrency``, ``timeout``, ``progress``, ``out`` and ``cache``.
         fresh: whether rows in ``out`` are scored again.
         redactor: applied to every text before a judge gets it; if it fails, the sample's scores end as ``redaction_error``.
-        purse: budgets that pay the judges; after they are spent, scores end as ``budget_exhausted``. None = no budget.
+        budget_ledger: budgets that pay the judges; after they are spent, scores end as ``budget_exhausted``. None = no budget.
         batch: run whose batches have the judges' questions; None = each question is sent at once.
     """
 
@@ -207,7 +207,7 @@ class Scoring:
         fresh: bool = False,
         cache: bool = True,
         redactor: Redactor | None = None,
-        purse: BudgetLedger | None = None,
+        budget_ledger: BudgetLedger | None = None,
         batch: BatchRun | None = None,
     ) -> None:
         if not 1 <= concurrency <= MOST_AT_ONCE:
@@ -216,7 +216,7 @@ class Scoring:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
         self._made_by = {name: made_by(metric) for name, metric in self._metrics.items()}
-        self._evaluation = Evaluation(self._metrics, timeout_s=timeout, purse=purse)
+        self._evaluation = Evaluation(self._metrics, timeout_s=timeout, budget_ledger=budget_ledger)
         self._hooks = Hooks(redactor)
         self._concurrency = concurrency
         self._progress = progress
@@ -298,7 +298,7 @@ class Scoring:
         """Add each row as soon as it is ready, so that paid rows are kept if the sample's other metrics are interrupted."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
-        occurrence = self._seen[digest]  # number of equal samples before this one
+        occurrence = self._seen[digest]  # number of earlier equal samples
         self._seen[digest] += 1
         keys = {
             name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()

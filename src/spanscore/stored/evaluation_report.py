@@ -41,8 +41,8 @@ def write_report(
 
     Args:
         result: result of a run.
-        path: file to write; an existing one is replaced.
-        source: file of the samples, for the texts of the worst ones; None or ``-`` = the page has no texts.
+        path: file to write; an existing file is replaced.
+        source: file of the samples, for the texts of the worst samples; None or ``-`` = the page has no texts.
         title: title of the page; None = the file's name.
         redactor: redactor of the run; a sample on which it fails is not shown.
 
@@ -87,6 +87,7 @@ def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRo
             kind=scale.kind,
             range=scale.range,
             direction=scale.direction,
+            categories=scale.categories,
             pass_at=None if scale.range is None else scale.pass_at,
             judge_model=row.judge_model,
             input_tokens=row.input_tokens,

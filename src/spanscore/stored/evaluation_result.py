@@ -1,4 +1,4 @@
-"""The result of scoring a data set: its rows, their file, and summaries per metric."""
+"""The result of scoring a data set: the rows, their file, and summaries per metric."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self, TextIO, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TextIO, TypeAlias, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from spanscore.core.codecs.text import json_in, wire_value
 from spanscore.core.files import whole_file
 from spanscore.core.printable import format_count, format_usd, printable
-from spanscore.core.score import Label, Outcome, Scale, Score, known_sum
+from spanscore.core.score import Label, Outcome, Scale, Score, ScoreValue, known_sum
 from spanscore.errors import ConfigurationError, writing
-from spanscore.monitoring.estimates import mean_interval
+from spanscore.monitoring.estimates import category_shares, format_shares, mean_interval
 from spanscore.stored.dataset import WIDEST_CELL, BadRecord
 
 
@@ -30,7 +30,7 @@ class Row:
 
     Attributes:
         line: line of the sample in its file, or its place, from 1.
-        id: id of the sample in its record; None = it has none.
+        id: id of the sample in its record; None if it has no id.
         key: 32 hex digits, equal for equal sample, metric version, judge model and votes. Repeated equal samples get different
             keys. A later run finds paid rows by their keys.
         metric: name of the metric.
@@ -39,8 +39,8 @@ class Row:
         made_by: hash of the judge's address and parameters and of the user's own code, which are not in the evaluator
             version; empty for a built-in metric without a judge, and in a file of an earlier release.
         outcome: outcome of the evaluation.
-        value: value on the metric's own scale; None unless ``outcome`` is ``scored``.
-        quality: [0, 1], 1 is good; None for an open scale.
+        value: value on the metric's own scale, a word of a categorical one; None unless ``outcome`` is ``scored``.
+        quality: [0, 1], 1 is good; None for a scale without quality.
         label: ``pass`` or ``fail``; None = the metric has no threshold.
         reason: detail of an outcome other than ``scored``, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
@@ -48,7 +48,7 @@ class Row:
         judge_model: model of the judge; None = the metric has no judge.
         source: ``fallback`` if a fallback judge was used; otherwise None.
         judge_calls: number of calls of the judge.
-        cached_calls: number of these calls that were answered from a cache, so they are not independent draws.
+        cached_calls: number of these calls that were answered from a cache, and so are no independent draws.
         input_tokens: tokens that the judge read.
         output_tokens: tokens that the judge wrote.
         cost_usd: price in US dollars; None = no price is known.
@@ -63,7 +63,7 @@ class Row:
     evaluator_version: str = ""
     made_by: str = ""
     outcome: Outcome
-    value: float | None = None
+    value: Annotated[ScoreValue | None, Field(union_mode="left_to_right")] = None
     quality: float | None = None
     label: Label | None = None
     reason: str | None = None
@@ -109,7 +109,7 @@ class Row:
 
     @property
     def settled(self) -> bool:
-        """Whether another evaluation would give the same; False after a failure, or for a score of a fallback judge."""
+        """Whether another evaluation would give the same result; False after a failure, or for a score of a fallback judge."""
         return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
 
 
@@ -192,7 +192,7 @@ class RowFile:
     """The file of a run's rows. Rows are written as soon as they are ready, so that they survive a killed process.
 
     Args:
-        path: a ``.jsonl`` or ``.csv`` file; its rows are kept.
+        path: a ``.jsonl`` or ``.csv`` file. Rows in the file are kept, unless ``fresh``.
         fresh: whether rows of an earlier run are dropped.
 
     Raises:
@@ -274,7 +274,7 @@ def _row(record: Mapping[str, Any]) -> Row | None:
 T = TypeVar("T")
 
 _NAMED = 5
-"""Bad lines that are printed one by one."""
+"""Maximum number of bad lines that are printed one by one."""
 _WIDEST_NAME = 22
 """Characters of a metric's name on one line of the table."""
 _LOWER = "↓: a lower mean is better; quality and its 95 % interval are 1 for the best value."
@@ -292,16 +292,17 @@ class Summary:
         scored: number of rows with a value.
         mean: mean value on the metric's own scale; None = there is no value.
         quality: mean quality, [0, 1], 1 is good; None = there is no value, or the scale is open.
-        low: lower end of the 95 % interval of ``quality``; None with it.
-        high: upper end of the interval; None with ``quality``.
+        low: lower end of the 95 % interval of ``quality``; None without ``quality``.
+        high: upper end of the interval; None without ``quality``.
         passed: share of ``pass`` among the rows with a label, [0, 1]; None = there is no label.
         direction: ``higher`` or ``lower``, the better end of the metric's own scale.
+        shares: category → share of the values and both ends of its 95 % interval, [0, 1]; empty for other kinds of scale.
         outcomes: outcome → number of rows.
-        failed: number of rows with a failed evaluation; they are in no mean.
+        failed: number of rows with a failed evaluation; no mean includes these rows.
         fallback: number of rows of a fallback judge; of the other numbers only tokens and cost include them.
         input_tokens: tokens that the judges read.
         output_tokens: tokens that the judges wrote.
-        cost_usd: price in US dollars of the rows with a known one; None = no price is known.
+        cost_usd: price in US dollars of the rows with a known price; None = no price is known.
     """
 
     metric: str
@@ -313,6 +314,7 @@ class Summary:
     high: float | None = None
     passed: float | None = None
     direction: str = "higher"
+    shares: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     fallback: int = 0
@@ -344,7 +346,7 @@ class Result:
     notes: Sequence[str] = ()
 
     def mean(self, metric: str) -> float | None:
-        """Return the mean of a metric's values, on its own scale; None if there is no value.
+        """Return the mean of a metric's values, on its own scale; None if there is no value, or if it is a category.
 
         Raises:
             KeyError: the metric was not scored.
@@ -419,6 +421,7 @@ class Result:
         summaries = self.summaries()
         lines = [_LOWER] if any(summary.direction == "lower" for summary in summaries) else []
         lines += self.notes
+        lines += [f"{summary.metric}: {format_shares(summary.shares)}" for summary in summaries if summary.shares]
         lines += [line for summary in summaries for line in self._reasons(summary)]
         lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
         if len(self.bad) > _NAMED:
@@ -455,13 +458,13 @@ class Result:
         cost_usd = known_sum(row.cost_usd for row in self.rows)
         price = ("" if cost_usd is None else f", {format_usd(cost_usd)} USD") + (", in all" if self.taken_over else "")
         cached = sum(row.cached_calls for row in self.rows)
-        asked = format_count(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
-        return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+        text = format_count(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
+        return [f"{text}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
 def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scale) -> Summary:
     """Return the summary of a metric; ``own``: rows of the configured judge."""
-    values = _known(row.value for row in own)
+    values: list[ScoreValue] = _known(row.value for row in own)
     labels = _known(row.label for row in own)
     qualities = zip(_known(row.quality for row in own), repeat(1.0), strict=False)  # every sample was chosen
     quality, low, high = mean_interval(qualities) or (None, None, None)
@@ -469,12 +472,13 @@ def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scal
         metric=metric,
         rows=len(own),
         scored=len(values),
-        mean=fmean(values) if values else None,
+        mean=_mean(values),
         quality=quality,
         low=low,
         high=high,
         passed=labels.count("pass") / len(labels) if labels else None,
         direction=scale.direction,
+        shares=_shares(values, scale),
         outcomes=dict(Counter(row.outcome.value for row in own)),
         failed=sum(row.outcome.failed for row in own),
         fallback=len(rows) - len(own),
@@ -482,6 +486,17 @@ def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scal
         output_tokens=sum(row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
     )
+
+
+def _mean(values: Iterable[ScoreValue]) -> float | None:
+    """Return the mean of the values that are numbers; None without any."""
+    numbers = [value for value in values if not isinstance(value, str)]
+    return fmean(numbers) if numbers else None
+
+
+def _shares(values: Iterable[ScoreValue], scale: Scale) -> dict[str, tuple[float, float, float]]:
+    """Return category → share and its interval. Each sample was chosen, so the probability of each is 1."""
+    return dict(category_shares(((value, 1.0) for value in values if isinstance(value, str)), scale.categories))
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

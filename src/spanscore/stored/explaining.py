@@ -45,7 +45,7 @@ def explain(
     texts: bool = True,
     **options: Any,
 ) -> list[ExplainedTrace]:
-    """Return an explanation of each trace among the spans: its tree, its units, and how to get missing parts scored.
+    """Return an explanation of each trace among the spans: the tree, the units, and how to get missing parts scored.
 
     No judge is called, and no scorer is made. ``print`` an explanation to see its tree.
 
@@ -58,7 +58,7 @@ def explain(
             replace the keys of ``config``.
 
     Returns:
-        One per trace, in the order of their first spans.
+        One explanation per trace, in the order of the traces' first spans.
 
     Raises:
         ConfigurationError: the configuration or an option is wrong.
@@ -172,7 +172,7 @@ class TraceExplainer:
         return self._unit_explainer.unit(unit, "" if root is None else _above(root, seen), raw)
 
     def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
-        """Return the reasons for which a trace has no unit, and the changes that would give it one."""
+        """Return the reasons why a trace has no unit, and the changes that would give it a unit."""
         others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
             return "it contains only evaluations", ["explain the file that has the spans of the application"]
@@ -183,7 +183,7 @@ class TraceExplainer:
         return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
     def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the reasons for which spans have no unit, with the changes for each."""
+        """Yield the reasons why spans have no unit, with the changes for each reason."""
         ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
             yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
@@ -202,17 +202,17 @@ class TraceExplainer:
         return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
 
     def _of_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
-        unheard = self.reader.claims.unheard
+        superseded = self.reader.claims.superseded
         for scope in sorted(scopes):
             if scope.startswith(self._ignored):
                 yield f"units.ignore_scopes excludes {scope}: remove it from there"
             else:
-                yield f"units.ignore_scopes: [{unheard.get(scope, semconv.CAPTURE_SCOPE)}] has {scope} read in its place"
+                yield f"units.ignore_scopes: [{superseded.get(scope, semconv.CAPTURE_SCOPE)}] has {scope} read in its place"
 
 
 def _other_names(span: SpanData) -> str:
     """Return the remedy for texts under names that no normalizer reads; empty if the span has no such texts."""
-    lacking = conventional(span, nothing=lambda: _NOTHING).no_content
+    lacking = conventional(span, no_content=lambda: _NOTHING).no_content
     return "" if lacking is None else lacking.hint
 
 
@@ -227,7 +227,7 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
 
 
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
-    """Yield the key that joins several units of a trace: the scope of an application's span above all of them."""
+    """Yield the key that joins several units of a trace: the scope of an application's span above all these units."""
     tops = [
         entry
         for entry in seen.values()
@@ -239,5 +239,5 @@ def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iter
 
 
 def _listed(names: Iterable[str]) -> str:
-    known = sorted(name or "no scope" for name in names)
-    return ", ".join(known[:_MOST_NAMES]) + (" …" if len(known) > _MOST_NAMES else "")
+    shown = sorted(name or "no scope" for name in names)
+    return ", ".join(shown[:_MOST_NAMES]) + (" …" if len(shown) > _MOST_NAMES else "")

@@ -40,7 +40,8 @@ class QualityBounds:
         baseline: rows of an earlier run; None = there is no baseline.
         max_drop: metric → largest fall of its mean quality, [0, 1].
         least: metric → lowest mean quality, [0, 1].
-        max_unscored: share of a metric's cases that may have no score, except cases that its ``applies_when`` excludes, [0, 1].
+        max_unscored: share of a metric's cases that may have no score, except cases that its ``applies_when`` excludes, [0,
+            1].
         replaces: whether the run replaces the baseline, so that cases of the baseline may be missing.
 
     Raises:
@@ -123,15 +124,15 @@ class MetricGate:
         metric: name of the metric.
         quality: mean quality now, [0, 1]; None = there is no score.
         before: mean quality of the same cases in the baseline; None = there are no such cases.
-        change: mean of now − before over the cases in both, with its 95 % interval; None = there are no such cases.
-        cases: number of cases with a score in both.
+        change: mean of now − before over these cases, with its 95 % interval; None if there are no such cases.
+        cases: number of cases with a score in this run and in the baseline.
         unscored: share of its cases without a score, [0, 1]; cases that its ``applies_when`` excludes do not count.
         no_score: reason → number of cases without a score: an outcome, "not read" (a bad line), "not in this run" (a case of
             the baseline), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
         lost: number of cases without a score that have one in the baseline.
         failed: bounds that do not hold, a sentence each; empty = it passes.
         notes: remarks, a sentence each.
-        incomplete: whether more cases than allowed lack a score, or all of them.
+        incomplete: whether more cases than allowed, or all cases, lack a score.
         evaluator_version_changed: whether the baseline is of another version of the metric or another judge.
     """
 
@@ -166,7 +167,7 @@ class GateResult:
 
     Attributes:
         metrics: metrics in the run's order.
-        changes: cases with a lower quality, the largest drop first, then cases with a higher one.
+        changes: cases with a lower quality, the largest drop first, then cases with a higher quality.
         not_in_baseline: number of scored cases of this run without a score in the baseline.
         not_in_run: number of scored cases of the baseline without a score in this run.
         by_line: whether cases were identified by line, because some have no id.
@@ -251,7 +252,7 @@ class _Both:
         return cls(_scored(baseline, by_line), _scored(result.rows, by_line), by_line)
 
     def pairs(self, metric: str) -> list[tuple[Row, Row]]:
-        """Return the rows of a metric now, each with the row of its case in the baseline; both have a quality."""
+        """Return pairs of a metric's row now and the row of the same case in the baseline, if each has a quality."""
         places = [place for place in self.now if place[1] == metric and place in self.known]
         rows = [(self.now[place], self.known[place]) for place in places]
         return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
@@ -267,7 +268,7 @@ def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: boo
     Args:
         metric: name of the metric.
         result: result of the run.
-        lost: cases with a score in the baseline and none now.
+        lost: cases with a score in the baseline and no score now.
         by_line: whether cases are identified by their lines.
     """
     rows = [row for row in result.rows if row.metric == metric]
@@ -281,7 +282,7 @@ def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: boo
 
 
 def _why_unscored(row: Row) -> str | None:
-    """Return the reason for which a row has no score of the configured judge; None if it has one."""
+    """Return the reason why a row has no score of the configured judge; None if it has a score."""
     if row.outcome is Outcome.SCORED:
         return None if row.source is None else _FALLBACK
     return NOT_APPLICABLE if row.outcome is Outcome.NOT_APPLICABLE else row.outcome.value
@@ -362,7 +363,7 @@ def write_junit(result: GateResult, path: Path, *, suite: str) -> None:
 
     Args:
         result: result of the gate.
-        path: file to write; an existing one is replaced.
+        path: file to write; an existing file is replaced.
         suite: name of the suite: the file of the cases.
 
     Raises:

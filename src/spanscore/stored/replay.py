@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
@@ -30,6 +30,7 @@ from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.errors import ConfigurationError, writing
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import EvaluationSpans
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
 from spanscore.stored.trace_stores import TraceSource
@@ -37,9 +38,9 @@ from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader, plan
 from spanscore.wiring.from_config import scorer_arguments
 
 MOST_UNDER_WAY: Final = 128
-"""Units at once: enough for 32 workers and their waiting units."""
+"""Maximum number of units at once: enough for 32 workers and their waiting units."""
 MOST_IN_BATCHES: Final = 5_000
-"""Units at once whose questions wait for batches. Their content is in memory."""
+"""Maximum number of units at once whose questions wait for batches, with their content in memory."""
 _LEAST: Final = 1_000
 """Minimum of the queue's size, and of the units kept for the journal. The actual number is max(this, 2 × units at once)."""
 _BEGINNING: Final = b'{"resourceSpans":'
@@ -53,9 +54,9 @@ class Journal(SpanExporter):
     thread; the other methods are called on the thread of the replay.
 
     Args:
-        path: path of the file; only its owner may read it, because it contains prompts and answers.
+        path: path of the file. Only the file's owner may read it, because it contains prompts and answers.
         waits: whether lines wait for ``commit``, because an exported score counts only after its delivery.
-        under_way: units that are scored at once at most.
+        under_way: maximum number of units that are scored at once.
 
     Attributes:
         path: path of the file.
@@ -70,7 +71,7 @@ class Journal(SpanExporter):
         self._waits = waits
         self._most_expected = max(_LEAST, 2 * under_way)
         self._waiting: list[str] = []
-        self._expected: dict[UnitKey, Sequence[WireSpan]] = {}
+        self._expected: OrderedDict[UnitKey, Sequence[WireSpan]] = OrderedDict()
         self._lock = ProcessLock(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,16 +82,13 @@ class Journal(SpanExporter):
             self._file = _opened(path)
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self))
-        providers = Providers(
-            provider, NoOpMeterProvider(), NoOpLoggerProvider()
-        )  # otherwise the environment would choose, and the spans would be exported
+        # Otherwise the environment would choose, and the spans would be exported.
+        providers = Providers(provider, NoOpMeterProvider(), NoOpLoggerProvider())
         self.sink = EvaluationSpans(providers, content=True)
 
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
         """Keep a unit's spans until its first score; if there are too many units, the oldest are dropped."""
-        self._expected[key] = spans
-        if len(self._expected) > self._most_expected:
-            self._expected.pop(next(iter(self._expected)), None)
+        keep_latest(self._expected, key, spans, self._most_expected)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Write evaluation spans."""
@@ -114,7 +112,7 @@ class Journal(SpanExporter):
     def close(self) -> None:
         """Close and unlock the file; waiting lines are lost."""
         self._file.close()
-        self._lock.let_go()
+        self._lock.release()
 
     @staticmethod
     def spans(path: Path) -> Iterator[SpanData]:
@@ -137,7 +135,7 @@ def _opened(path: Path) -> IO[str]:
             file.truncate(end)
         else:
             raise ConfigurationError(f"{path} is not a file of a replay: name such a file, or a new one")
-    path.chmod(0o600)  # an existing file may be readable by others
+    path.chmod(0o600)  # an existing file may be readable by other users
     return path.open("a", encoding="utf-8")
 
 
@@ -154,24 +152,24 @@ class ReplayTally:
     """Counts of units and scores so far in a replay or a preview. As a sink, it counts scores on the span thread.
 
     Attributes:
-        source: the source that is read; it counts its traces.
+        trace_source: the stored traces that are read, with the counts of the source.
         metadata_keys: keys of metadata that sampling rules read.
         lacking: key of metadata → number of units with a root that lacks it.
         units: number of units that started between ``--since`` and ``--until``.
         with_content: number of these units with content on their spans.
         dialects: name of the dialect that reads a unit → number of units.
-        taken: metric → number of units that sampling chose and that it scores now.
-        skipped: metric → number of units that sampling chose and that it has scored already.
-        from_store: number of decisions to score that follow from a score in the store.
-        anew: number of the other decisions to score.
+        taken: metric → number of sampled units that it scores now.
+        skipped: metric → number of sampled units that it has already scored.
+        from_store: number of decisions to score that were read from a score in the store.
+        anew: number of decisions to score that were made anew.
         outcomes: metric → outcome → number of scores; units without a sample are not counted.
         scored: number of scores with a value.
         calls: number of requests to judges that no cache answered.
         tokens: number of tokens of these requests and their answers.
-        usd: their price in US dollars; None while no price is known.
+        usd: price of the questions in US dollars; None while no price is known.
     """
 
-    source: TraceSource
+    trace_source: TraceSource
     metadata_keys: Set[str] = frozenset()
     lacking: Counter[str] = field(default_factory=Counter)
     units: int = 0
@@ -201,7 +199,9 @@ class ReplayTally:
 
     def state(self) -> ReplayState:
         """Return the progress of the replay."""
-        return ReplayState(self.source.traces_read, self.units, sum([*self.skipped.values()]), self.scored, self.usd)
+        return ReplayState(
+            self.trace_source.traces_read, self.units, sum([*self.skipped.values()]), self.scored, self.usd
+        )
 
     # --- Sink --------------------------------------------------------------------------------------------------
 
@@ -216,22 +216,22 @@ class ReplayTally:
                 self.usd = (self.usd or 0.0) + score.usage.cost_usd
 
     def shutdown(self) -> None:
-        """Do nothing: the counts are up to date."""
+        """Do nothing, because the counts are up to date."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as JSON types."""
         return {
-            "traces": self.source.traces_read,
+            "traces": self.trace_source.traces_read,
             "units": self.units,
             "with_content": self.with_content,
-            "outside": self.source.outside,
+            "outside": self.trace_source.outside,
             "dialects": dict(self.dialects),
             "taken": dict(self.taken),
             "skipped": dict(self.skipped),
-            "decisions": {"told": self.from_store, "anew": self.anew},
+            "decisions": {"recorded": self.from_store, "new": self.anew},
             "lacking_metadata": dict(self.lacking),
-            "unread": self.source.unread_total,
-            "unread_first": [part._asdict() for part in self.source.unread],
+            "unread": self.trace_source.unread_total,
+            "unread_first": [part._asdict() for part in self.trace_source.unread],
             "outcomes": {metric: dict(counts) for metric, counts in self.outcomes.items()},
             "judge_calls": self.calls,
             "tokens": self.tokens,
@@ -240,7 +240,7 @@ class ReplayTally:
 
 
 _QUEUE_BYTES: Final = 100_000_000_000
-"""No bound: the number of units under way bounds their content."""
+"""No bound, because the number of units under way bounds their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +271,11 @@ def replay_scorer(
 
     Args:
         config: configuration of the live scorer.
-        emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks.
+        emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks, except webhooks.
         answers: file for the judge's answers, unless the configuration names one; None = no file.
         sinks: further sinks.
-        metrics: metrics of the configuration that score units; None = they are made from it.
-        under_way: units that are scored at once at most.
+        metrics: metrics of the configuration that score units; None = they are made from the configuration.
+        under_way: maximum number of units that are scored at once.
 
     Raises:
         ConfigurationError: the configuration is wrong, or it scores only conversations.
@@ -285,7 +285,7 @@ def replay_scorer(
     if answers is not None and settings.judge.cache in (None, "", "memory"):
         judge = settings.judge.model_copy(update={"cache": str(answers)})
         settings = settings.model_copy(update={"judge": judge})
-    with read.as_written.told():
+    with read.as_written.mask_errors():
         arguments = _arguments(config, settings, metrics)
         session_metrics = arguments["sessions"].metrics
         names = ", ".join(metric.name for metric in session_metrics)
@@ -305,7 +305,7 @@ def refuse_unready(config: Path) -> None:
     read = read_settings(config)
     judge = read.settings.judge.model_copy(update={"cache": None})
     settings = read.settings.model_copy(update={"judge": judge})
-    with read.as_written.told():
+    with read.as_written.mask_errors():
         _arguments(config, settings)
 
 
@@ -322,7 +322,7 @@ def _without_live_parts(
 ) -> dict[str, Any]:
     """Return the arguments of ``OnlineScorer`` that a replay replaces.
 
-    - The queue has room for all units in progress, so that none is lost.
+    - The queue has places for all units in progress, so that no unit is lost.
     - A budget does not lower rates: the configured rates apply, and units above a window's budget end as ``budget_exhausted``.
     - Unless spans are emitted, the providers export nothing, for any exporters in the environment.
     """
@@ -333,6 +333,7 @@ def _without_live_parts(
         "logger_provider": NoOpLoggerProvider(),
     }
     size = max(_LEAST, 2 * under_way)  # one judge account may fill at most three quarters of the queue
+    size *= arguments["units"].max_spans if arguments["units"].also else 1  # a unit may bring as many inner units
     queue = {"queue_size": size, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
     budgets = [budget.model_copy(update={"lowers_rates": False}) for budget in judge.budget]
     return {
@@ -345,7 +346,7 @@ def _without_live_parts(
             event=False,
             instruments=False,
             hold=outputs.hold,
-            sinks=[*(outputs.sinks if emits else ()), *sinks],
+            sinks=[*(_without_webhooks(outputs.sinks) if emits else ()), *sinks],
             spans_to=outputs.spans_to,
         ),
         "limits": limits.model_copy(update=queue),
@@ -356,7 +357,21 @@ def _without_live_parts(
     }
 
 
+def _without_webhooks(sinks: Sequence[Any]) -> Iterator[Any]:
+    """Yield the sinks other than ``webhook``, whose messages are about live units only."""
+    for sink in sinks:
+        if not isinstance(sink, dict):
+            yield sink
+        elif others := {name: parameters for name, parameters in sink.items() if name != "webhook"}:
+            yield others
+
+
 _LOOK_S: Final = 0.01
+"""Shortest pause between two looks at the units in progress."""
+_LONGEST_LOOK_S: Final = 1.0
+"""Longest pause: units of a batch that is open for a day cost one look a second."""
+_LOOK_SHARE: Final = 0.25
+"""Length of a pause as a share of the time since a unit last ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -366,12 +381,12 @@ class Replay:
     Attributes:
         tally: counts of the run, with its source.
         reader: makes the units of a trace.
-        door: receiver of the scorer for stored units; the scorer's sampler decides on them.
+        receiver: receiver of the scorer for stored units; the scorer's sampler decides on them.
         per_second: highest rate at which units are handed over; infinite = as fast as they are scored.
         limit: maximum number of units that at least one metric scores; None = all.
         again: whether units with a score are scored again.
         journal: file of the scored units; None = no file.
-        most_under_way: units that are scored at once at most.
+        most_under_way: maximum number of units that are scored at once.
         on_progress: called after each trace, and while the run waits.
         clock: monotonic clock, in seconds.
         sleep: waits, in seconds.
@@ -379,7 +394,7 @@ class Replay:
 
     tally: ReplayTally
     reader: UnitReader
-    door: StoredUnits
+    receiver: StoredUnits
     per_second: float = inf
     limit: int | None = None
     again: bool = False
@@ -391,7 +406,7 @@ class Replay:
     _next_s: float = field(default=-inf, init=False)
 
     def __post_init__(self) -> None:
-        self.door.replayed = self.tally.state
+        self.receiver.replayed = self.tally.state
 
     def run(self, *, dry: bool = False) -> None:
         """Read the source and score its units; return after the last score. Ctrl-C ends it, and scores so far are kept.
@@ -400,8 +415,8 @@ class Replay:
             dry: whether units are only counted.
         """
         chosen = 0
-        for stored in self.tally.source.units(self.reader, self.on_progress):
-            plan = plan_of(stored, self.door.metrics, self.door.decisions, again=self.again)
+        for stored in self.tally.trace_source.units(self.reader, self.on_progress):
+            plan = plan_of(stored, self.receiver.metrics, self.receiver.decisions, again=self.again)
             if plan.taken and chosen == self.limit:
                 break
             chosen += bool(plan.taken)
@@ -412,10 +427,14 @@ class Replay:
             self._wait()
 
     def _wait(self, most: int = 0) -> None:
-        """Wait until at most ``most`` units are in progress."""
-        while self.door.under_way > most:
+        """Wait until at most ``most`` units are in progress, with longer pauses the longer none has ended."""
+        before, since_s = -1, 0.0
+        while (under_way := self.receiver.under_way) > most:
+            now_s = self.clock()
+            if under_way != before:
+                before, since_s = under_way, now_s
             self.on_progress()
-            self.sleep(_LOOK_S)
+            self.sleep(min(max(_LOOK_S, _LOOK_SHARE * (now_s - since_s)), _LONGEST_LOOK_S))
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
         self._wait(self.most_under_way)
@@ -428,4 +447,4 @@ class Replay:
             if self.journal is not None:
                 self.journal.expect(stored.unit.key, stored.spans)
         for unit in plan.units:
-            self.door.put(unit)
+            self.receiver.put(unit)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TRIES: Final = 3
-_WAIT_S: Final = 1.0
+WAIT_S: Final = 1.0
 """Seconds before the second try, unless the store sends ``Retry-After``; twice that before the third."""
 _LONGEST_WAIT_S: Final = 60.0
 _TIMEOUT_S: Final = 60.0
@@ -83,13 +83,13 @@ class StoreClient:
 
         Raises:
             StoreNotFound: the answer is 404.
-            StoreUnavailable: three tries gave an error, no answer or half of one.
+            StoreUnavailable: three tries gave an error, no answer or an incomplete answer.
             ConfigurationError: the store refuses the request; another try would not help.
         """
         query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
         request = urllib.request.Request(f"{self.url}{path}{query}", headers={"Accept": "application/json"})
         for left in reversed(range(_TRIES)):
-            wait_s = _WAIT_S * 2 ** (_TRIES - 1 - left)
+            wait_s = WAIT_S * 2 ** (_TRIES - 1 - left)
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
                     return read(json.loads(response.read()))
@@ -133,8 +133,8 @@ def listed(
 ) -> Iterator[bytes | Unread]:
     """Yield all trace ids of a store that lists a limited number per search and has no pages.
 
-    A window with a search that reaches the limit is halved, because it may contain more. A window that cannot be halved is
-    searched again with a higher limit. After a nearly empty window the next one is twice as long.
+    If a search reaches the limit, the window may contain more, and is halved. A window that cannot be halved is
+    searched again with a higher limit. After a nearly empty window the next window is twice as long.
 
     Args:
         start_s: seconds since the epoch, included.
@@ -145,7 +145,7 @@ def listed(
         where: address of the store for the error message: ``at http://localhost:16686``.
 
     Yields:
-        Each id once, roughly in the order of time, and the windows that could not be searched.
+        Each id once, roughly in the order of time; and the windows that could not be searched.
 
     Raises:
         ConfigurationError: the first search failed, so the store is not reachable.
@@ -375,7 +375,7 @@ class TempoStore:
         query: parameters of the search: ``q``, in TraceQL, or ``tags``.
         start_s: begin of the search, seconds since the epoch.
         end_s: end of the search, seconds since the epoch.
-        lost: always empty: the answers are OTLP.
+        lost: always empty, because the answers are OTLP.
     """
 
     client: StoreClient
@@ -435,10 +435,10 @@ _STORES: Final[Mapping[str, tuple[str, Callable[..., TraceStore]]]] = {
     "tempo": ("q", TempoStore),
 }
 """Scheme of a source → the parameter that it requires, and its class."""
-_PATIENCE_S: Final = 7 * 86_400.0
+_DEFAULT_SEARCH_S: Final = 7 * 86_400.0
 """Time before the end that a store is searched by default."""
 _MOST_NAMED: Final = 20
-"""Unread parts that are listed one by one."""
+"""Maximum number of unread parts that are listed one by one."""
 
 
 @dataclass(slots=True)
@@ -469,10 +469,10 @@ class TraceSource:
 
     @classmethod
     def of(cls, source: str, since: str, until: str, *, most_kept: float = inf) -> Self:
-        """Return the source with the times of ``--since`` and ``--until``; an empty text is no bound.
+        """Return the source, with the times of ``--since`` and ``--until``; an empty text means no bound.
 
         Raises:
-            ConfigurationError: a time or the source cannot be read, or no time lies between both.
+            ConfigurationError: a time or the source cannot be read, or ``--since`` is not before ``--until``.
         """
         now_s = time.time()
         since_s, until_s = (time_of(text, now_s) if text else None for text in (since, until))
@@ -504,7 +504,7 @@ class TraceSource:
             on_trace()
 
     def describe_unread(self) -> Iterator[str]:
-        """Yield a line for each of the first parts that could not be read, and one for the others."""
+        """Yield a line for each of the first parts that could not be read, and one line for all others."""
         for part in self.unread[:_MOST_NAMED]:
             yield f"not read: {part.name}: {part.because}"
         if self.unread_total > _MOST_NAMED:
@@ -534,7 +534,7 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
         until_s: end of a store's search, seconds since the epoch; None = now.
 
     Raises:
-        ConfigurationError: the source has none of these forms, or lacks a parameter.
+        ConfigurationError: the source has no such form, or lacks a parameter.
     """
     kind, _, address = source.partition(":")
     if kind not in _STORES:
@@ -545,12 +545,12 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
     if not query.get(needed):
         raise ConfigurationError(f"{source!r} has no {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…")
     end_s = time.time() if until_s is None else until_s
-    start_s = end_s - _PATIENCE_S if since_s is None else since_s
+    start_s = end_s - _DEFAULT_SEARCH_S if since_s is None else since_s
     return make(StoreClient(url), query, start_s, end_s)
 
 
 def _query(parameters: str) -> dict[str, str]:
-    """Return the parameters; ``q`` must be the last one, because TraceQL contains ``&&``."""
+    """Return the parameters. ``q`` must be the last parameter, because TraceQL contains ``&&``."""
     before, q, traceql = f"&{parameters}".partition("&q=")
     query = dict(parse_qsl(before.strip("&"), keep_blank_values=True))
     return query | {"q": unquote(traceql)} if q else query

@@ -84,7 +84,7 @@ class GatheredTraces:
     """Collects spans by trace, in bounded memory. A context manager, which removes its files at the end.
 
     Spans above the bound go to files in a temporary folder, by a hash of their trace. Each file is small enough to be read as a
-    whole. Only its owner may read it, because it contains content.
+    whole. The file contains content, so only its owner may read it.
 
     Args:
         most_bytes: highest number of bytes of spans in memory.

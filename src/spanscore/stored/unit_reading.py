@@ -10,12 +10,12 @@ from heapq import heappush, heapreplace
 from math import log
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final, get_args
 
 from spanscore import semconv
 from spanscore.capture.otlp.claims import WireClaims
 from spanscore.capture.otlp.spans import units_of
-from spanscore.capture.otlp.streams import bounds_of
+from spanscore.capture.otlp.streams import trace_bounds
 from spanscore.capture.scopes import Role
 from spanscore.config.collect import CaseCondition
 from spanscore.config.reading import read_settings
@@ -24,7 +24,7 @@ from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples
-from spanscore.core.score import Outcome, score_id
+from spanscore.core.score import Label, Outcome, score_id
 from spanscore.core.span import SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase, FoundScore, case_sample
@@ -74,11 +74,14 @@ class EvaluatedUnit:
         if not is_latest:
             return
         label, version = attributes.get(semconv.EVALUATION_SCORE_LABEL), attributes.get(semconv.EVALUATOR_VERSION)
+        value = plain_number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
+        explanation = attributes.get(semconv.EVALUATION_EXPLANATION)
         self.found[metric] = FoundScore(
-            plain_number(attributes.get(semconv.EVALUATION_SCORE_VALUE)),
-            label if isinstance(label, str) else None,
+            *_value_and_label(value, label, attributes.get(semconv.VERDICT)),
             version if isinstance(version, str) else None,
             plain_number(attributes.get(semconv.PROBABILITY + metric)),
+            None if explanation is None else as_text(explanation),
+            plain_number(attributes.get(semconv.JURY_DISAGREEMENT)),
         )
         text, rule = attributes.get(semconv.SAMPLING_THRESHOLD), attributes.get(semconv.SAMPLING_RULE)
         threshold = decode_threshold(text) if isinstance(text, str) else None
@@ -90,6 +93,13 @@ class EvaluatedUnit:
         metrics = {**self.scores, **later.scores}
         scores = {metric: self.scores.get(metric, {}) | later.scores.get(metric, {}) for metric in metrics}
         return EvaluatedUnit(self.decided | later.decided, scores, self.found | later.found)
+
+
+def _value_and_label(value: float | None, label: Any, verdict: Any = None) -> tuple[float | str | None, str | None]:
+    """Return the value and the label of a score; the exported label of a category is the value, beside the verdict."""
+    if value is None and isinstance(label, str) and label not in get_args(Label):
+        return label, verdict if verdict in get_args(Label) else None
+    return value, label if isinstance(label, str) else None
 
 
 class EvaluatedUnits:
@@ -126,16 +136,18 @@ class StoredUnit:
     """A unit from a store.
 
     Attributes:
-        unit: the unit; its root has the sampling decisions.
+        unit: the unit. The root has the sampling decisions.
         dialect: name of the dialect that reads it; empty = no dialect.
-        evaluated: its scores so far.
-        spans: its spans as the original bytes.
+        evaluated: scores of the unit so far.
+        spans: spans of the unit as the original bytes.
+        inside: span id → scores so far of a span below the root, which was an inner unit.
     """
 
     unit: Unit
     dialect: str
     evaluated: EvaluatedUnit
     spans: Sequence[WireSpan]
+    inside: Mapping[int, EvaluatedUnit] = field(default_factory=dict)
 
     @property
     def has_content(self) -> bool:
@@ -163,8 +175,8 @@ class UnitReader:
         self.orphans = 0
         self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)
         self._known = known or EvaluatedUnits()
-        bounds = bounds_of(settings.units)
-        self._make_table = partial(TraceTable, bounds, follows=lambda root: True, stands_alone=self.claims.stands_alone)
+        bounds = trace_bounds(settings.units)
+        self._make_table = partial(TraceTable, bounds, follows=lambda root: True, is_unit_root=self.claims.is_unit_root)
         self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
     def units(self, trace: StoredTrace) -> list[StoredUnit]:
@@ -190,7 +202,18 @@ class UnitReader:
             evaluated = self._known.of(unit.key) | in_trace.of(unit.key)
             spans = [replace(span, decided=evaluated.decided) if span is unit.root else span for span in unit.spans]
             members = [came[span.span_id] for span in unit.spans if span.span_id in came]
-            yield StoredUnit(replace(unit, spans=tuple(spans)), self._dialect(unit, came), evaluated, members)
+            yield StoredUnit(
+                replace(unit, spans=tuple(spans)),
+                self._dialect(unit, came),
+                evaluated,
+                members,
+                self._inside(unit, in_trace),
+            )
+
+    def _inside(self, unit: Unit, in_trace: EvaluatedUnits) -> Mapping[int, EvaluatedUnit]:
+        keys = (UnitKey(span.trace_id, span.span_id) for span in unit.spans if span is not unit.root)
+        evaluated = {key.span_id: self._known.of(key) | in_trace.of(key) for key in keys}
+        return {span_id: each for span_id, each in evaluated.items() if each.scores}
 
     def _dialect(self, unit: Unit, came: Mapping[int, WireSpan]) -> str:
         """Return the dialect of the first span with content, the speaker first; empty if no dialect reads the unit."""
@@ -224,8 +247,8 @@ class UnitPlan:
     Attributes:
         units: units to hand over, one for each revision among its metrics.
         taken: metrics that score the unit now.
-        skipped: metrics that sampling chose and that have already scored the unit.
-        from_store: metrics that sampling chose by a decision in the store; the other decisions are made anew.
+        skipped: metrics that sample the unit and have already scored it.
+        from_store: metrics that sample the unit by a decision in the store; the other decisions are made anew.
     """
 
     units: Sequence[Unit]
@@ -256,12 +279,30 @@ def plan_of(
             revisions[metric.name] = 0
         elif latest[1] or again:
             revisions[metric.name] = latest[0] + 1
+    unit = _mark_scored(stored, metrics)
     units = [
-        _limit_to(stored.unit, decisions, {name for name in revisions if revisions[name] == revision}, revision)
+        _limit_to(unit, decisions, {name for name in revisions if revisions[name] == revision}, revision)
         for revision in sorted({*revisions.values()} or {0})
     ]
     names = {metric.name for metric in chosen}
     return UnitPlan(units, revisions.keys(), names - revisions.keys(), names & stored.evaluated.decided.keys())
+
+
+def _mark_scored(stored: StoredUnit, metrics: Sequence[Metric]) -> Unit:
+    """Return a unit with the decisions on its inner units; metrics with a score in their present version do not score again.
+
+    An inner unit has no revisions, so failed evaluations are not repeated either.
+    """
+    if not stored.inside:
+        return stored.unit
+    spans = list(stored.unit.spans)
+    for at, span in enumerate(spans):
+        evaluated, key = stored.inside.get(span.span_id), UnitKey(span.trace_id, span.span_id)
+        if evaluated is not None:
+            scored = {metric.name for metric in metrics if evaluated.latest(key, metric) is not None}
+            decided = {name: each._replace(take=name not in scored) for name, each in evaluated.decided.items()}
+            spans[at] = replace(span, decided=decided)
+    return replace(stored.unit, spans=tuple(spans))
 
 
 def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], revision: int) -> Unit:
@@ -279,6 +320,7 @@ def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], re
 
 
 _NO_SCORE: Final = frozenset({semconv.SCORE_ID, semconv.SCORE_REVISION})
+_MOST_WORDS: Final = 100
 
 
 @dataclass(slots=True)
@@ -291,7 +333,7 @@ class CaseCounts:
         matched: number of units that meet a condition.
         without_content: reason → number of matched units without content on their spans.
         unusable: reason → number of matched units that give no sample for another reason.
-        metrics: metrics with a score of some unit.
+        metrics: metric with a score of some unit → its labels and categories, at most 100.
     """
 
     units: int = 0
@@ -299,7 +341,21 @@ class CaseCounts:
     matched: int = 0
     without_content: Counter[str] = field(default_factory=Counter)
     unusable: Counter[str] = field(default_factory=Counter)
-    metrics: set[str] = field(default_factory=set)
+    metrics: dict[str, set[str]] = field(default_factory=dict)
+
+    def add_scores(self, scores: Mapping[str, FoundScore]) -> None:
+        """Add the metrics of a unit's scores, with their labels and categories."""
+        for metric, score in scores.items():
+            words = self.metrics.setdefault(metric, set())
+            if len(words) < _MOST_WORDS:
+                words.update(word for word in (score.label, score.value) if isinstance(word, str))
+
+    def has_word(self, condition: CaseCondition) -> bool:
+        """Return whether some unit has a score that a condition can be compared with: its metric, and its category."""
+        words = self.metrics.get(condition.metric)
+        return words is not None and (
+            condition.is_label or condition.bound in words or isinstance(condition.bound, float)
+        )
 
 
 def find_cases(
@@ -320,7 +376,7 @@ def find_cases(
         scores = stored.evaluated.found or _read_root_scores(stored.unit)
         counts.units += 1
         counts.unscored += not scores
-        counts.metrics.update(scores)
+        counts.add_scores(scores)
         metrics = {condition.metric for condition in conditions if condition.holds(scores)}
         if conditions and not metrics:
             continue
@@ -337,17 +393,19 @@ def find_cases(
 
 
 def _read_root_scores(unit: Unit) -> Mapping[str, FoundScore]:
-    """Return the scores on the unit's own span, which are the only ones if evaluation spans are off."""
+    """Return the scores on the unit's own span, which are the only scores if evaluation spans are off."""
     attributes = {} if unit.root is None else unit.root.attributes
-    names = (name for name in attributes if name.startswith(semconv.SCORE) and name not in _NO_SCORE)
+    scores = (name for name in attributes if name.startswith(semconv.SCORE) and name not in _NO_SCORE)
+    categories = (name.removeprefix(semconv.LABEL) for name in attributes if name.startswith(semconv.LABEL))
     return {
         metric: FoundScore(
-            plain_number(attributes[semconv.SCORE + metric]),
-            attributes.get(semconv.LABEL + metric),
+            *_value_and_label(
+                plain_number(attributes.get(semconv.SCORE + metric)), attributes.get(semconv.LABEL + metric)
+            ),
             None,
             plain_number(attributes.get(semconv.PROBABILITY + metric)),
         )
-        for metric in (name.removeprefix(semconv.SCORE) for name in names)
+        for metric in dict.fromkeys((*(name.removeprefix(semconv.SCORE) for name in scores), *categories))
     }
 
 
@@ -364,8 +422,8 @@ def fold_cases(cases: Iterable[CollectedCase]) -> list[CollectedCase]:
 def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[CollectedCase]:
     """Draw cases without replacement, each with a chance proportional to the units that it represents, 1/probability.
 
-    So rules that score some traffic more often do not bias the draw. A case with an unknown probability represents only itself.
-    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res.
+    So rules that score some traffic more often do not bias the draw. A case with an unknown probability represents only
+    itself. Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res.
     """
     random, kept = Random(seed), list[tuple[float, int, CollectedCase]]()
     for place, case in enumerate(cases):

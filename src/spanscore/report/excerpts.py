@@ -1,4 +1,4 @@
-"""The story of a unit for a reader: its texts, spans and labels, cut to the size of a page."""
+"""Builds the excerpt of a unit for the HTML report: its texts, spans and labels, cut to fit the page."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class PersonAnnotation:
     when_ns: int
 
 
-def labels(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
-    """Return name of a unit → its labels, the last of each person, in the order of time."""
+def human_labels_of(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
+    """Return unit name → its human labels by time: the latest label per label name and annotator."""
     return {
         unit_name(key): tuple(
             sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
         )
-        for key, by_person in spans.labels.items()
+        for key, by_person in spans.human_labels.items()
     }
 
 
@@ -67,79 +67,81 @@ def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
 MAX_CHARS = 4_000
 """Characters of a question, an answer or a context; a longer text is cut, with a note."""
 MAX_CONTEXTS = 20
-_ROUGH_CHARS = 140
+_LINE_CHARS = 140
 _COMMENT_CHARS = 600
 _MIDDLE = 0.5
 """Quality of a label that is neither good nor bad."""
 
 
-def when(time_ns: int | None, summary: ReportSummary) -> str:
-    """Return a time in the form of the page; empty = it is not known."""
+def format_time(time_ns: int | None, summary: ReportSummary) -> str:
+    """Return a time as text for the page; empty for None."""
     return "" if time_ns is None else f"{say.clock(time_ns, summary)} UTC"
 
 
 class Chip(NamedTuple):
-    """A score or a label in few words.
+    """The short text of a score or a label.
 
     Attributes:
         text: name and value.
-        label: ``pass`` or ``fail``, which sets the colour; empty = unknown. An added ``person`` marks a person's label.
+        label: ``pass`` or ``fail``, which sets the colour; empty = unknown. A human label has the suffix ``person``.
     """
 
     text: str
     label: str
 
 
-def chip(row: ReportRow) -> Chip:
-    """Return a score in few words."""
+def build_score_chip(row: ReportRow) -> Chip:
+    """Return the chip of a score."""
     return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
 
 
-def label_chip(label: PersonAnnotation) -> Chip:
-    """Return a person's label in few words."""
+def human_label_chip(label: PersonAnnotation) -> Chip:
+    """Return the chip of a human label."""
     good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
     return Chip(f"{say.readable(label.name)}: {label.value}{by}", f"{good} person".strip())
 
 
-def comments(labels: Sequence[PersonAnnotation]) -> list[str]:
-    """Return the comments of labels, each behind the name of its annotator if that is known."""
+def format_comments(labels: Sequence[PersonAnnotation]) -> list[str]:
+    """Return the comments of labels, each behind the name of its annotator if the name is known."""
     who = ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: " for label in labels)
     return [
-        f"{name}{cut(label.comment, _COMMENT_CHARS)}" for name, label in zip(who, labels, strict=True) if label.comment
+        f"{name}{cut_text(label.comment, _COMMENT_CHARS)}"
+        for name, label in zip(who, labels, strict=True)
+        if label.comment
     ]
 
 
 def score_row(row: ReportRow) -> dict[str, str]:
-    """Return a metric's row of a table: its name, its score or outcome, and the explanation."""
+    """Return a metric's row of a table: name, score or outcome, and explanation."""
     score = say.outcome_name(row.outcome) if row.value is None else _format_score(row)
     if row.label:
         score += f" ({row.label})"
-    if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
+    if row.number is not None and row.quality is not None and abs(row.quality - row.number) > 1e-9:  # noqa: PLR2004
         score += f", quality {say.figure(row.quality)}"
     why = row.explanation or row.reason or ("not captured" if row.value is not None else "–")
     return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
 
 
 def cut_contexts(contexts: Sequence[str] | None) -> list[str] | None:
-    """Return contexts, long ones cut, and the number of those behind the first 20."""
+    """Return the first 20 contexts, long contexts cut, and the number of further contexts."""
     if contexts is None:
         return None
-    shown = [cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
+    shown = [cut_text(text) or "" for text in contexts[:MAX_CONTEXTS]]
     left_out = len(contexts) - len(shown)
     return [*shown, f"… and {left_out:,} more"] if left_out else shown
 
 
-def cut(text: str | None, most: int = MAX_CHARS) -> str | None:
-    """Return a text, cut behind ``most`` characters with a note of its length."""
+def cut_text(text: str | None, most: int = MAX_CHARS) -> str | None:
+    """Return a text; a text longer than ``most`` characters is cut, with a note of its length."""
     if text is None:
         return None
     text = safe_text(text)
     return text if len(text) <= most else f"{text[:most]}… (cut; {len(text):,} characters in all)"
 
 
-def rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
-    """Return the beginning of a text on one line; empty for None."""
+def shorten_to_line(text: str | None, most: int = _LINE_CHARS) -> str:
+    """Return the first ``most`` characters of a text as one line; empty for None."""
     line = " ".join(safe_text(text or "").split())
     return line if len(line) <= most else f"{line[:most]}…"
 
@@ -148,11 +150,11 @@ def _format_score(row: ReportRow) -> str:
     return say.format_score(row.value, row.quality, row.pass_at)
 
 
-# --- stories ---------------------------------------------------------------------------------------------------------
+# --- excerpts --------------------------------------------------------------------------------------------------------
 
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
-"""Depth at which deeper spans are drawn, too: there is no room to the right."""
+"""Largest drawn depth. Deeper spans are drawn at this depth, because the page has no space to the right."""
 _NS_PER_MS = 1e6
 
 
@@ -176,16 +178,16 @@ class SpanNode:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitStory:
+class UnitExcerpt:
     """Question, answer, contexts and the tree of spans of one unit.
 
     Attributes:
         question: None = absent, or it was not captured.
         answer: None = absent, or it was not captured.
         contexts: None = nothing was retrieved or captured; empty = the retrieval found nothing.
-        captured: whether the spans carry content at all.
+        captured: whether the spans have any content.
         branches: spans in the order in which they are drawn; empty without a trace.
-        more: number of spans that are left out.
+        left_out: number of spans that are not drawn.
     """
 
     question: str | None = None
@@ -193,51 +195,51 @@ class UnitStory:
     contexts: tuple[str, ...] | None = None
     captured: bool = True
     branches: tuple[SpanNode, ...] = ()
-    more: int = 0
+    left_out: int = 0
 
 
-class UnitBook(NamedTuple):
+class ReportUnits(NamedTuple):
     """Details of units, by their names.
 
     Attributes:
-        rows: rows of each unit, also of scores after feedback.
-        labels: labels of each unit, in the order of time.
-        story: returns the story of a unit.
+        rows: rows of each unit, including scores that feedback started.
+        human_labels: human labels of each unit, in the order of time.
+        excerpt: returns the excerpt of a unit.
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
-    labels: Mapping[str, Sequence[PersonAnnotation]]
-    story: Callable[[str], UnitStory]
+    human_labels: Mapping[str, Sequence[PersonAnnotation]]
+    excerpt: Callable[[str], UnitExcerpt]
 
 
-def story_of_rows(rows: Sequence[ReportRow]) -> UnitStory:
-    """Return the story of a unit without spans."""
+def excerpt_of_rows(rows: Sequence[ReportRow]) -> UnitExcerpt:
+    """Return the excerpt of a unit without spans."""
 
     def first(name: str) -> str | None:
         return next((safe_text(text) for row in rows if (text := getattr(row, name)) is not None), None)
 
     contexts = next((row.contexts for row in rows if row.contexts is not None), None)
-    return UnitStory(
+    return UnitExcerpt(
         question=first("question"),
         answer=first("answer"),
         contexts=None if contexts is None else tuple(safe_text(text) for text in contexts),
     )
 
 
-def story_of_spans(unit: str, spans: Spans) -> UnitStory:
-    """Return the story of a unit by its spans, as far as their content was captured."""
+def excerpt_of_spans(unit: str, spans: Spans) -> UnitExcerpt:
+    """Return the excerpt of a unit by its spans, as far as their content was captured."""
     key, own = spans.unit(unit)
-    branches = _branches(key, own)
+    branches = _draw_tree(key, own)
     single = GenAIExtractor().extract(Unit(key, own)).single_turn if own else None
     captured = any(semconv.is_content(name) for span in own for name in span.attributes)
-    story = UnitStory(captured=captured, branches=branches, more=len(own) - len(branches))
+    excerpt = UnitExcerpt(captured=captured, branches=branches, left_out=len(own) - len(branches))
     if single is None:
-        return story
+        return excerpt
     contexts = None if single.retrieved_contexts is None else tuple(single.retrieved_contexts)
-    return replace(story, question=single.user_input, answer=single.response, contexts=contexts)
+    return replace(excerpt, question=single.user_input, answer=single.response, contexts=contexts)
 
 
-def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
+def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
     children: dict[int | None, list[SpanData]] = {}
     root = next((span for span in spans if span.span_id == key.span_id), None)
     for span in reversed(spans):  # taken from the end of a list below, so the earliest child comes first
