@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integrations.langfuse_contract import PUBLIC_KEY, SECRET_KEY, Langfuse
 from tests.live import a_line
 from tests.servers.otlp import OtlpReceiver
 from typer.testing import CliRunner, Result
 
 from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
 
 IDS = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
 BAD = {"human": "bad", **IDS, "when": 1_772_323_200}
 
 
-def imported(tmp_path: Path, *lines: dict[str, Any]) -> Result:
+def imported(tmp_path: Path, *lines: dict[str, Any], outputs: str = "{}") -> Result:
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "spanscore.yaml").write_text(
-        "metrics: [exact_match]\nfeedback_scales: {user_feedback: [bad, ok, good]}\n"
+        f"metrics: [exact_match]\nfeedback_scales: {{user_feedback: [bad, ok, good]}}\noutputs: {outputs}\n"
     )
     files = [str(tmp_path / "labels.jsonl"), "--config", str(tmp_path / "spanscore.yaml")]
     return CliRunner().invoke(app("annotations"), ["annotations", "import", *files, "--json"])
@@ -36,26 +38,49 @@ def test_labels_of_a_file_arrive_with_the_ids_that_feedback_gives_them(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
         result = imported(tmp_path, BAD, BAD, {"human": "good", "key": "order-1"})
 
-        told = json.loads(result.stdout)
-        assert (result.exit_code, told["sent"], told["repeated"], told["delivered"]) == (0, 2, 1, True)
+        document = json.loads(result.stdout)
+        assert (result.exit_code, document["sent"], document["repeated"], document["delivered"]) == (0, 2, 1, True)
         (span,) = backend.spans
         assert span.span_id == trace.named("evaluation")[0].context.span_id
 
 
-def test_a_wrong_line_is_told_and_the_others_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("secret_key", [SECRET_KEY, "sk-lf-wrong"])
+def test_labels_go_to_the_sinks_of_trace_stores_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret_key: str
+) -> None:
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", PUBLIC_KEY)
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", secret_key)
+    with Langfuse() as langfuse, OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
+        monkeypatch.setenv("LANGFUSE_BASE_URL", langfuse.endpoint)
+        result = imported(tmp_path, BAD, outputs="{sinks: [langfuse]}")
+
+    is_right = secret_key == SECRET_KEY
+    assert json.loads(result.stdout)["delivered"] is is_right
+    assert [score["value"] for score in langfuse.scores.values()] == ["bad"] * is_right
+
+
+def test_a_wrong_line_is_reported_and_the_others_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with OtlpReceiver() as backend:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
         result = imported(tmp_path, {"human": "soso", **IDS}, {"human": "bad"}, BAD, {"humen": 1})
 
-        told = json.loads(result.stdout)
-        assert (result.exit_code, told["sent"], told["wrong"], len(backend.spans)) == (1, 1, 3, 1)
-        assert [fault.split(":")[0] for fault in told["faults"]] == ["line 1", "line 2", "line 4"]
-        assert "bad, ok, good" in told["faults"][0]
+        document = json.loads(result.stdout)
+        assert (result.exit_code, document["sent"], document["wrong"], len(backend.spans)) == (1, 1, 3, 1)
+        assert [fault.split(":")[0] for fault in document["faults"]] == ["line 1", "line 2", "line 4"]
+        assert "bad, ok, good" in document["faults"][0]
 
 
-def test_what_no_backend_takes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_backend_takes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
 
     result = imported(tmp_path, BAD)
 
     assert (result.exit_code, json.loads(result.stdout)["delivered"]) == (1, False)
+
+
+def test_an_option_of_label_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app("annotations"), ["annotations", "import", "labels.jsonl", "--metric", "polite"])
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert "--metric" in str(result.exception)

@@ -143,13 +143,13 @@ def test_what_cannot_be_learned_is_said(server: Any, tmp_path: Path, more: list[
 def test_a_prometheus_that_is_not_there_is_named_and_a_password_is_not(tmp_path: Path, url: str, words: str) -> None:
     done = ran("--prometheus", url, "-o", tmp_path / "out.yaml")
 
-    with pytest.raises(ConfigurationError, match=words) as told:
+    with pytest.raises(ConfigurationError, match=words) as raised:
         raise done.exception
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.server
-def test_another_server_is_told_from_a_prometheus(server: Any, tmp_path: Path) -> None:
+def test_another_server_is_distinguished_from_a_prometheus(server: Any, tmp_path: Path) -> None:
     done = ran("--prometheus", f"{server.url}/graph", "-o", tmp_path / "out.yaml")
 
     assert isinstance(done.exception, ConfigurationError)

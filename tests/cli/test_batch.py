@@ -170,6 +170,62 @@ def test_each_juror_is_asked_by_batches_of_its_own(samples: Path, tmp_path: Path
     assert column(rows_in(out_of(samples)), "value") == [0, 1, 0, 1, 0, 1]
 
 
+def test_a_further_judge_is_asked_in_the_next_batch_if_the_jurors_differ(samples: Path, tmp_path: Path) -> None:
+    """Two judges differ on the first two samples."""
+
+    def split(request: dict[str, Any]) -> str:
+        strict = request["model"] == "gpt-y" and re.search(r"Rome [01]\.", json.dumps(request))
+        return json.dumps({"reason": "", "verdict": 0 if strict else 1})
+
+    jury = "judges: [openai:gpt-x, openai:gpt-y], then: openai:gpt-z"
+    with BatchServer(split) as server:
+        evaluated(samples, configured(tmp_path, server, f"{{aspect_critic: {{definition: a, {jury}}}}}"), "--batch")
+
+    assert (server.questions(), server.sent_at_once) == ([6, 6, 2], [])
+    assert column(rows_in(out_of(samples)), "value") == [1] * 6
+
+
+def bundled(jury: str = "") -> str:
+    """Return the configuration of two critics in a bundle."""
+    return ", ".join(
+        f"{{aspect_critic: {{definition: a, name: {name}, bundle: true{jury}}}}}" for name in ("kind", "fair")
+    )
+
+
+def verdicts(request: dict[str, Any], *names: str) -> str:
+    return json.dumps({name: json.loads(verdict({**request, "response_format": {}})) for name in names})
+
+
+@pytest.mark.parametrize(
+    ("provider", "jury", "batches"),
+    [("openai", "", 1), ("anthropic", "", 1), ("openai", ", judges: [openai:gpt-x, openai:gpt-y, openai:gpt-z]", 3)],
+    ids=["openai", "anthropic", "jury"],
+)
+def test_a_bundle_is_one_question_of_a_batch_for_each_judge(
+    samples: Path, tmp_path: Path, provider: str, jury: str, batches: int
+) -> None:
+    with BatchServer(lambda request: verdicts(request, "kind", "fair")) as server:
+        evaluated(samples, configured(tmp_path, server, bundled(jury), provider=provider), "--batch")
+
+    rows = rows_in(out_of(samples))
+    assert (server.questions(), server.sent_at_once) == ([6] * batches, [])
+    assert column(rows, "value") == [0, 0, 1, 1] * 3
+    assert {*column(rows, "judge_calls")} == {batches}
+
+
+def test_a_criterion_without_a_verdict_in_a_bundle_is_asked_alone_in_the_next_batch(
+    samples: Path, tmp_path: Path
+) -> None:
+    def without_fair(request: dict[str, Any]) -> str:
+        return verdicts(request, "kind" if '"kind"' in json.dumps(request["response_format"]) else "fair")
+
+    with BatchServer(without_fair) as server:
+        evaluated(samples, configured(tmp_path, server, bundled()), "--batch")
+
+    assert server.questions() == [6, 6]
+    assert column(rows_in(out_of(samples)), "value") == [0, 0, 1, 1] * 3
+
+
 def test_an_unreadable_answer_is_repaired_in_the_next_batch(samples: Path, tmp_path: Path) -> None:
     def torn(request: dict[str, Any]) -> str:
         return verdict(request) if "earlier answer" in json.dumps(request) else "It is kind"
@@ -247,7 +303,7 @@ def test_a_budget_is_reserved_before_a_batch_is_sent(samples: Path, tmp_path: Pa
             "the judge 'lexical-1' has no batch endpoint. Allowed are openai:MODEL, also with a",
         ),
         (["--batch-cancel", "--out", "s.jsonl"], "the judge 'lexical-1' has no batch endpoint"),
-        (["--batch", "--judge", "openai:gpt-x"], "--batch needs --out FILE: the batches, which may take a day"),
+        (["--batch", "--judge", "openai:gpt-x"], "--batch needs --out FILE: a batch may take a day"),
         (["--batch", "--out", "nowhere/s.jsonl"], "nowhere does not exist"),
         (["--batch", "--out", "s.jsonl", "-m", "exact_match"], "no metric asks a judge; leave --batch out"),
     ],

@@ -51,7 +51,7 @@ def ran(*arguments: Any, command: str = "calibrate") -> Any:
     return CliRunner().invoke(app(), [command, *map(str, arguments)])
 
 
-def told(*arguments: Any) -> dict[str, Any]:
+def calibrated(*arguments: Any) -> dict[str, Any]:
     result = ran(*arguments, "--json")
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -80,7 +80,7 @@ def test_labels_become_a_table_and_a_file_named_by_metric_and_series() -> None:
 
 
 def test_json_tells_the_same_for_a_program() -> None:
-    found = told(written(*labels(probability=0.5)), "-m", "faithfulness", "-o", "mine.json")
+    found = calibrated(written(*labels(probability=0.5)), "-m", "faithfulness", "-o", "mine.json")
 
     assert found["counts"] == {"true_pass": 60, "false_fail": 6, "false_pass": 5, "true_fail": 20}
     assert found["sensitivity"]["value"] == pytest.approx(60 / 66)
@@ -96,7 +96,7 @@ def test_score_and_calibrate_are_two_commands_on_one_file() -> None:
     everything = written(*lines, *others, name="window.jsonl")
 
     scored = ran(everything, "-m", "exact_match", "--out", "scores.jsonl", command="evaluate")
-    found = told(written(*lines), "-m", "exact_match", "--scores", "scores.jsonl")
+    found = calibrated(written(*lines), "-m", "exact_match", "--scores", "scores.jsonl")
 
     assert scored.exit_code == 0, scored.output
     assert found["evaluator_version"] == ExactMatch().evaluator_version
@@ -118,7 +118,7 @@ def test_live_units_are_found_on_their_spans_and_count_by_their_probability() ->
         lines.append({"human": human, "trace_id": f"{number:032x}", "span_id": f"{number:016x}"})
     Path("spans.jsonl").write_text(json_line(spans))
 
-    found = told(written(*lines[:-1]), "-m", "faithfulness", "--scores", "spans.jsonl")
+    found = calibrated(written(*lines[:-1]), "-m", "faithfulness", "--scores", "spans.jsonl")
 
     assert found["sensitivity"]["value"] == pytest.approx(120 / 126)
     assert found["window"]["raw"]["value"] == pytest.approx(130 / 156)
@@ -137,7 +137,7 @@ def test_labels_that_are_on_spans_are_read_from_there_the_last_word_of_each() ->
         spans += memory.spans
     Path("spans.jsonl").write_text(json_line(spans))
 
-    found = told("spans.jsonl", "-m", "faithfulness")
+    found = calibrated("spans.jsonl", "-m", "faithfulness")
 
     assert found["counts"] == {"true_pass": 60, "false_fail": 6, "false_pass": 5, "true_fail": 20}
     assert "no label named 'other'" in error_of("spans.jsonl", "-m", "faithfulness", "--label", "other")
@@ -178,11 +178,11 @@ def test_several_annotators_of_a_unit_are_one_label_of_what_most_say() -> None:
     one, other = said("a"), said("b")
     against = [{**said("c")[0], "human": False}, {**said("c")[1], "human": False}, {**said("d")[1], "human": False}]
 
-    found = told(written(*one, *other), "-m", "faithfulness")
-    voted = told(written(*one, *against), "-m", "faithfulness")
+    found = calibrated(written(*one, *other), "-m", "faithfulness")
+    voted = calibrated(written(*one, *against), "-m", "faithfulness")
 
     assert found["labels"] == {"passed": 66, "failed": 25, "left_out": 0, "tied": 0}
-    assert found["sensitivity"] == told(written(*one), "-m", "faithfulness")["sensitivity"]
+    assert found["sensitivity"] == calibrated(written(*one), "-m", "faithfulness")["sensitivity"]
     assert voted["labels"] == {"passed": 64, "failed": 26, "left_out": 0, "tied": 1}
     assert "5 labels share units with others" in ran(written(*one, *against), "-m", "faithfulness").stdout
 
@@ -194,7 +194,7 @@ def test_verdicts_of_several_series_are_never_mixed() -> None:
         "of several evaluator versions, choose one with --evaluator-version: 1+abc/judge/1 (91), other (1)"
         in error_of(file, "-m", "faithfulness")
     )
-    assert told(file, "-m", "faithfulness", "--evaluator-version", SERIES)["labels"] == {
+    assert calibrated(file, "-m", "faithfulness", "--evaluator-version", SERIES)["labels"] == {
         "passed": 66,
         "failed": 25,
         "left_out": 1,
@@ -205,7 +205,7 @@ def test_verdicts_of_several_series_are_never_mixed() -> None:
     )
 
 
-def test_verdicts_without_a_series_are_told_and_not_kept() -> None:
+def test_verdicts_without_a_series_are_reported_and_not_kept() -> None:
     lines = [
         {**line, "scores": {"faithfulness": float(line["scores"]["faithfulness"]["label"] == "pass")}}
         for line in labels()
@@ -224,13 +224,13 @@ def test_too_few_labels_are_refused_with_the_counts() -> None:
     assert "humans passed 66 and failed 0" in error_of(written(*lines), "-m", "faithfulness")
 
 
-def test_a_number_that_is_not_on_the_scale_is_told_by_its_line() -> None:
+def test_a_number_that_is_not_on_the_scale_is_reported_by_its_line() -> None:
     file = written(*labels(), {"human": 7, "scores": verdict(True)})
 
     assert "labels.jsonl: line 92: 7 is not on the metric's scale, 0 to 1" in error_of(file, "-m", "faithfulness")
 
 
-def test_the_scale_of_a_metric_that_is_no_built_in_must_be_told() -> None:
+def test_the_scale_of_a_metric_that_is_no_built_in_must_be_known() -> None:
     lines = [{"human": 1, "scores": {"mine": {"label": "pass", "evaluator_version": "s"}}}]
     Path("spanscore.yaml").write_text("metrics: [{exact_match: {name: mine}}]\n")
 
@@ -278,7 +278,10 @@ def test_age_and_agreement_of_labels_are_printed() -> None:
 def test_the_error_of_annotators_is_measured_or_given() -> None:
     file = written(*twice(9))
 
-    measured, given = told(file, "-m", "faithfulness"), told(file, "-m", "faithfulness", "--annotator-error", "10%")
+    measured, given = (
+        calibrated(file, "-m", "faithfulness"),
+        calibrated(file, "-m", "faithfulness", "--annotator-error", "10%"),
+    )
 
     assert measured["annotators"] == {
         "units": 91,
@@ -293,7 +296,7 @@ def test_the_error_of_annotators_is_measured_or_given() -> None:
 def test_unknown_times_and_annotators_are_said_to_be_unknown() -> None:
     file = written(*labels())
 
-    result, found = ran(file, "-m", "faithfulness"), told(file, "-m", "faithfulness")
+    result, found = ran(file, "-m", "faithfulness"), calibrated(file, "-m", "faithfulness")
 
     assert found["age"] == {"oldest": None, "newest": None, "unknown": 91}
     assert found["annotators"] == {"units": 0, "agreement": None, "unknown": 91, "error": None, "measured": False}
@@ -311,7 +314,7 @@ def test_a_label_without_an_annotator_is_no_second_opinion() -> None:
     for line in lines[91:]:
         del line["annotator"]
 
-    found = told(written(*lines), "-m", "faithfulness")["annotators"]
+    found = calibrated(written(*lines), "-m", "faithfulness")["annotators"]
 
     assert (found["units"], found["agreement"], found["unknown"]) == (0, None, 91)
 
@@ -327,7 +330,10 @@ def test_an_error_rate_that_cannot_be_is_refused(rate: str) -> None:
 def test_a_given_error_moves_the_qualities() -> None:
     file = written(*labels())
 
-    plain, wrong = told(file, "-m", "faithfulness"), told(file, "-m", "faithfulness", "--annotator-error", "0.05")
+    plain, wrong = (
+        calibrated(file, "-m", "faithfulness"),
+        calibrated(file, "-m", "faithfulness", "--annotator-error", "0.05"),
+    )
 
     assert wrong["specificity"]["value"] > plain["specificity"]["value"]
     assert wrong["counts"] == plain["counts"]

@@ -51,15 +51,15 @@ def plan(folder: Path, text: str) -> Any:
     return json.loads(ran(folder, text, "--json").stdout)
 
 
-def test_what_will_be_scored_is_told(tmp_path: Path) -> None:
-    told = ran(tmp_path, WHOLE)
+def test_what_will_be_scored_is_reported(tmp_path: Path) -> None:
+    result = ran(tmp_path, WHOLE)
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     for words in ("the offline heuristic", "0.02 … 1", "harmless", "metadata user_tier is 'gold'", "can be used"):
-        assert words in told.stdout
+        assert words in result.stdout
 
 
-def test_what_the_offline_judge_is_blind_to_is_told_where_it_is_asked(
+def test_what_the_offline_judge_is_blind_to_is_reported_where_it_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -140,32 +140,32 @@ LACKING: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_what_cannot_be_is_named_and_the_exit_code_is_2(tmp_path: Path, text: str) -> None:
-    told = ran(tmp_path, text)
+    result = ran(tmp_path, text)
 
-    assert told.exit_code == 2
-    assert all(word in " ".join(told.stderr.split()) for word in WRONG[text]), told.stderr
-    assert told.stdout == ""  # no plan for an invalid configuration
+    assert result.exit_code == 2
+    assert all(word in " ".join(result.stderr.split()) for word in WRONG[text]), result.stderr
+    assert result.stdout == ""  # no plan for an invalid configuration
 
 
 @pytest.mark.parametrize("text", LACKING)
 def test_what_the_environment_lacks_is_a_warning_and_3_where_it_must_be_ready(tmp_path: Path, text: str) -> None:
-    told, strict = ran(tmp_path, text), ran(tmp_path, text, "--ready")
+    result, strict = ran(tmp_path, text), ran(tmp_path, text, "--ready")
 
-    assert (told.exit_code, strict.exit_code) == (0, 3)
-    assert all(word in told.stderr for word in ("not ready here: ", *LACKING[text])), told.stderr
-    assert "has no fault" in told.stdout
+    assert (result.exit_code, strict.exit_code) == (0, 3)
+    assert all(word in result.stderr for word in ("not ready here: ", *LACKING[text])), result.stderr
+    assert "has no fault" in result.stdout
 
 
-def test_a_library_that_is_missing_is_told_once_with_its_pip_line(
+def test_a_library_that_is_missing_is_reported_once_with_its_pip_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setitem(sys.modules, "langchain_openai", None)
 
-    told = plan(tmp_path, "metrics: [response_relevancy]\njudge: {model: 'openai:x'}\nembeddings: 'openai:y'")
+    result = plan(tmp_path, "metrics: [response_relevancy]\njudge: {model: 'openai:x'}\nembeddings: 'openai:y'")
 
-    assert (told["ok"], told["ready"], told["faults"]) == (True, False, [])
-    assert told["gaps"] == ['langchain-openai is not installed. Install it with: pip install "spanscore[openai]"']
+    assert (result["ok"], result["ready"], result["faults"]) == (True, False, [])
+    assert result["gaps"] == ['langchain-openai is not installed. Install it with: pip install "spanscore[openai]"']
 
 
 def test_a_configuration_with_all_it_needs_is_ready(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_a_configuration_with_all_it_needs_is_ready(tmp_path: Path) -> None:
 def test_the_readmes_configuration_has_no_fault_where_no_key_is_set(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text("utf-8").partition("```yaml\n")[2].partition("```")[0]
 
-    told = ran(tmp_path, text)
+    result = ran(tmp_path, text)
 
-    assert (told.exit_code, "OPENAI_API_KEY" in told.stderr) == (0, True), told.output
+    assert (result.exit_code, "OPENAI_API_KEY" in result.stderr) == (0, True), result.output
 
 
 def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
@@ -192,47 +192,61 @@ def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
     assert checked["volume"]["requests_to_see"] == 50 * checked["volume"]["scores_to_see"] > 5_000
 
 
-def test_both_volumes_are_told_as_scores_and_as_requests(tmp_path: Path) -> None:
-    told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
+def test_both_volumes_are_reported_as_scores_and_as_requests(tmp_path: Path) -> None:
+    result = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
 
-    assert "before it may alert: 30 scores, 1,500 requests" in told.stdout
-    assert "to detect a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
+    assert "before it may alert: 30 scores, 1,500 requests" in result.stdout
+    assert "to detect a drop of 0.1 half of the time: 489 scores, 24,450 requests" in result.stdout
 
 
 def test_a_metric_that_is_never_scored_never_speaks(tmp_path: Path) -> None:
-    told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0}\n" + DROPS)
+    result = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0}\n" + DROPS)
 
-    assert "30 scores, never: its rate is 0" in told.stdout
+    assert "30 scores, never: its rate is 0" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("given", "priced"), [("gpt-4o-mini", True), ("gpt-4o", False), (None, False)], ids=["its own", "another's", "none"]
 )
-def test_prices_are_told_and_the_model_that_has_none(
+def test_prices_are_reported_and_the_model_that_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, priced: bool
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     prices = f", prices: {{{given}: {{input: 0.15, output: 0.6}}}}" if given else ""
 
-    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:gpt-4o-mini'{prices}}}")
+    result = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:gpt-4o-mini'{prices}}}")
 
-    assert (f"price of {given}: 0.15 USD per million tokens read, 0.6 written" in told.stdout) == (given is not None)
-    assert ("judge.prices has no price of gpt-4o-mini" in told.stdout) == (not priced), told.stdout
+    assert (f"price of {given}: 0.15 USD per million tokens read, 0.6 written" in result.stdout) == (given is not None)
+    assert ("judge.prices has no price of gpt-4o-mini" in result.stdout) == (not priced), result.stdout
 
 
 def test_the_offline_judge_needs_no_price(tmp_path: Path) -> None:
     assert "price" not in ran(tmp_path, WHOLE).stdout
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     text = "metrics: [faithfullness, {aspect_critic: {}}]\njudge: {model: 'openai:x'}"
 
-    told = plan(tmp_path, text)
+    result = plan(tmp_path, text)
 
-    assert (len(told["faults"]), len(told["gaps"]), "metrics" in told) == (2, 1, False)
+    assert (len(result["faults"]), len(result["gaps"]), "metrics" in result) == (2, 1, False)
 
 
-def test_embeddings_that_are_missing_beside_a_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("metrics", "faults"),
+    [
+        ("[exact_match, {aspect_critic: {aspect: harmfulnes}}]", 1),
+        ("[exact_match, {exact_match: {oops: 1}}]", 1),
+        ("[{exact_match: {oops: 1}}, {exact_match: {foo: 1}}]", 2),
+    ],
+)
+def test_each_wrong_entry_of_a_metric_is_reported_whatever_its_name(tmp_path: Path, metrics: str, faults: int) -> None:
+    assert len(plan(tmp_path, f"metrics: {metrics}")["faults"]) == faults
+
+
+def test_embeddings_that_are_missing_beside_a_model_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
     faults = plan(tmp_path, "metrics: [response_relevancy]\njudge: {model: 'openai:x'}")["faults"]
@@ -248,28 +262,28 @@ judge: {model: 'opnai:gpt-4o-mini'}
 """An unknown key, an unknown metric, an invalid rate and an invalid judge."""
 
 
-def test_faults_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:
-    told = ran(tmp_path, FOUR)
+def test_faults_of_every_kind_are_reported_in_one_run(tmp_path: Path) -> None:
+    result = ran(tmp_path, FOUR)
 
-    headline, *faults = told.stderr.splitlines()
+    headline, *faults = result.stderr.splitlines()
     assert headline.endswith("spanscore.yaml: 4 wrong settings")
     assert [fault.split(":")[0].strip() for fault in faults] == [
         "sampling.rate",
         "sampling.rte",
-        "judge.model",
         "metrics",
+        "judge.model",
     ]
     for words in ("given: 5", "did you mean 'rate'", "'opnai:gpt-4o-mini'", "did you mean 'faithfulness'"):
-        assert words in told.stderr
-    assert "did you mean 'openai:gpt-4o-mini'? Write 'lexical' or 'provider:model', with one of " in told.stderr
-    assert "openai, openrouter" in faults[2]
+        assert words in result.stderr
+    assert "did you mean 'openai:gpt-4o-mini'? Write 'lexical' or 'provider:model', with one of " in result.stderr
+    assert "openai, openrouter" in faults[3]
 
 
 def test_a_program_gets_the_same_faults(tmp_path: Path) -> None:
-    told = ran(tmp_path, FOUR, "--json")
+    result = ran(tmp_path, FOUR, "--json")
 
-    assert told.exit_code == 2
-    assert len(json.loads(told.stdout)["faults"]) == 4
+    assert result.exit_code == 2
+    assert len(json.loads(result.stdout)["faults"]) == 4
 
 
 ALSO_WRONG: dict[str, list[str]] = {
@@ -306,13 +320,13 @@ ALSO_WRONG: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("text", ALSO_WRONG)
-def test_each_fault_is_told_once_and_none_that_another_causes(tmp_path: Path, text: str) -> None:
+def test_each_fault_is_reported_once_and_none_that_another_causes(tmp_path: Path, text: str) -> None:
     faults = plan(tmp_path, text)["faults"]
 
     assert [fault.split(": ")[0] for fault in faults] == ALSO_WRONG[text], faults
 
 
-def test_what_a_variable_of_the_environment_says_is_told_with_the_rest(
+def test_what_a_variable_of_the_environment_says_is_reported_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPANSCORE_SAMPLING__RATE", "often")
@@ -326,9 +340,9 @@ def test_what_a_variable_of_the_environment_says_is_told_with_the_rest(
 def test_a_variable_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPANSCORE_METRICS", "faithfulness")
 
-    told = ran(tmp_path, "metrics: [faithfulness]")
+    result = ran(tmp_path, "metrics: [faithfulness]")
 
-    assert "SPANSCORE_METRICS of the environment is no JSON" in str(told.exception)
+    assert "SPANSCORE_METRICS of the environment is no JSON" in str(result.exception)
 
 
 UNREADABLE = {
@@ -343,12 +357,12 @@ def test_a_file_that_is_no_configuration_is_an_error_and_json_where_asked(tmp_pa
     file = tmp_path / "spanscore.yaml"
     file.write_bytes(content)
 
-    told, as_json = (CliRunner().invoke(app(), ["check", str(file), *more]) for more in ([], ["--json"]))
+    result, as_json = (CliRunner().invoke(app(), ["check", str(file), *more]) for more in ([], ["--json"]))
 
     with pytest.raises(ConfigurationError, match="(?s)" + UNREADABLE[content]):
-        raise told.exception or AssertionError
+        raise result.exception or AssertionError
     assert as_json.exit_code == 2
-    assert json.loads(as_json.stdout)["faults"] == [str(told.exception)]
+    assert json.loads(as_json.stdout)["faults"] == [str(result.exception)]
 
 
 def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
@@ -400,13 +414,13 @@ alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1}}
 """
 
 
-def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> None:
-    told = ran(tmp_path, PAID).stdout
+def test_what_a_score_costs_and_what_a_budget_buys_is_reported(tmp_path: Path) -> None:
+    output = ran(tmp_path, PAID).stdout
 
-    assert " USD per 1,000; 2 questions, " in told
-    assert " USD per 1,000; 1 question, " in told
-    assert "exact_match: " not in told
-    assert "budget of 0.02 usd per 1h: " in told
+    assert " USD per 1,000; 2 questions, " in output
+    assert " USD per 1,000; 1 question, " in output
+    assert "exact_match: " not in output
+    assert "budget of 0.02 usd per 1h: " in output
 
 
 @pytest.mark.parametrize(
@@ -439,7 +453,7 @@ def test_a_budget_that_cannot_be_is_refused_with_its_key_and_what_is_allowed(
     assert wrong in refused.stderr
 
 
-def test_how_the_judge_is_asked_is_told_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_the_judge_is_asked_is_reported_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "hunter2")
     monkeypatch.setenv("HEADER", "hunter3")
     text = """
@@ -454,13 +468,13 @@ judge:
 limits: {timeout: 3m}
 """
 
-    told = " ".join(ran(tmp_path, text).stdout.split())
+    output = " ".join(ran(tmp_path, text).stdout.split())
 
-    assert "judge.base_url: http://gateway/v1 judge.api_key_env: GATEWAY_KEY" in told
-    assert "judge.model_kwargs: {temperature: 0, default_headers: {x-api-key: …}} judge.timeout: 300" in told
-    assert "judge.fallback: [{model: openai:n, base_url: http://other/v1}]" in told
-    assert "judge.timeout is 300 s and limits.timeout 180 s: a score ends before the first attempt" in told
-    assert "hunter" not in told
+    assert "judge.base_url: http://gateway/v1 judge.api_key_env: GATEWAY_KEY" in output
+    assert "judge.model_kwargs: {temperature: 0, default_headers: {x-api-key: …}} judge.timeout: 300" in output
+    assert "judge.fallback: [{model: openai:n, base_url: http://other/v1}]" in output
+    assert "judge.timeout is 300 s and limits.timeout 180 s: a score ends before the first attempt" in output
+    assert "hunter" not in output
 
 
 @pytest.mark.parametrize("folder", [".", "nowhere"])
@@ -470,9 +484,9 @@ def test_the_file_of_a_cache_is_looked_at_and_not_made(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     cache = tmp_path / folder / "answers.sqlite"
 
-    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:m', cache: {cache}}}\n")
+    result = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:m', cache: {cache}}}\n")
 
-    assert ("judge.cache" in told.output and "cannot be written" in told.output) == (folder == "nowhere")
+    assert ("judge.cache" in result.output and "cannot be written" in result.output) == (folder == "nowhere")
     assert not cache.exists()
 
 
@@ -484,10 +498,10 @@ def test_a_stand_in_without_a_price_is_a_fault_of_a_budget_in_money(
         "{model: 'openai:m', fallback: ['openai:n'], prices: {m: {input: 1, output: 1}}, budget: [{usd: 2, per: 1h}]}"
     )
 
-    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {judge}\n")
+    result = ran(tmp_path, f"metrics: [faithfulness]\njudge: {judge}\n")
 
-    assert told.exit_code == 2
-    assert "'n' has no price" in told.output
+    assert result.exit_code == 2
+    assert "'n' has no price" in result.output
 
 
 @pytest.mark.parametrize(
@@ -505,10 +519,10 @@ def test_embeddings_without_a_price_are_a_fault_of_a_budget_in_money(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     judge = f"{{model: 'openai:m', prices: {{m: {{input: 1, output: 1}}}}, budget: [{budget}]}}"
 
-    told = ran(tmp_path, f"metrics: {metrics}\nembeddings: 'openai:vectors'\njudge: {judge}\n")
+    result = ran(tmp_path, f"metrics: {metrics}\nembeddings: 'openai:vectors'\njudge: {judge}\n")
 
-    assert ("'vectors' has no price" in told.output) == refused
-    assert (told.exit_code == 2) == refused
+    assert ("'vectors' has no price" in result.output) == refused
+    assert (result.exit_code == 2) == refused
 
 
 def test_it_says_what_serve_would_do_where_the_file_says_how(tmp_path: Path) -> None:
@@ -517,11 +531,11 @@ def test_it_says_what_serve_would_do_where_the_file_says_how(tmp_path: Path) -> 
     )
     (tmp_path / "spanscore.yaml").write_text(f"metrics: [exact_match]\n{given}")
 
-    told = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")])
+    result = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")])
 
-    assert told.exit_code == 0
-    assert "spanscore serve: http 127.0.0.1:9 (plain text, no token)" in told.output
-    assert "mode proxy: spans are sent on to http://backend:4318/otlp, with their scores" in told.output
+    assert result.exit_code == 0
+    assert "spanscore serve: http 127.0.0.1:9 (plain text, no token)" in result.output
+    assert "mode proxy: spans are sent on to http://backend:4318/otlp, with their scores" in result.output
 
 
 @pytest.mark.parametrize(
@@ -536,26 +550,26 @@ def test_it_says_what_serve_would_do_where_the_file_says_how(tmp_path: Path) -> 
 def test_it_says_what_keeps_serve_from_listening(given: str, code: int, words: str, tmp_path: Path) -> None:
     (tmp_path / "spanscore.yaml").write_text(f"metrics: [exact_match]\nserve: {given}")
 
-    told = CliRunner().invoke(app("check"), ["check", "--ready", str(tmp_path / "spanscore.yaml")])
+    result = CliRunner().invoke(app("check"), ["check", "--ready", str(tmp_path / "spanscore.yaml")])
 
-    assert (told.exit_code, words in told.output) == (code, True)
+    assert (result.exit_code, words in result.output) == (code, True)
 
 
-def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
+def test_what_sums_and_alerts_are_distinguished_by_is_reported(tmp_path: Path) -> None:
     dimensions = "monitoring: {dimensions: {user_tier: [gold, free]}}"
 
-    told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{dimensions}\n").stdout
+    output = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{dimensions}\n").stdout
 
-    assert "sums and alerts are split by user_tier: gold, free; any other value is in the sums only, as other" in told
+    assert "sums and alerts are split by user_tier: gold, free; any other value is in the sums only, as other" in output
 
 
 def test_a_definition_that_speaks_of_contexts_it_is_not_shown_is_a_note(tmp_path: Path) -> None:
     text = 'metrics: [{aspect_critic: {definition: "It keeps to the documents."FIELDS}}]'
 
-    told = ran(tmp_path, text.replace("FIELDS", ""))
+    result = ran(tmp_path, text.replace("FIELDS", ""))
     named = plan(tmp_path, text.replace("FIELDS", ", fields: [response, retrieved_contexts]"))
 
-    assert "its definition speaks of 'documents'" in told.output
-    assert "Warning" not in told.output
+    assert "its definition speaks of 'documents'" in result.output
+    assert "Warning" not in result.output
     assert not any("definition speaks" in note for note in named["notes"])
     assert set(named["metrics"][0]["fields"]["single_turn"]) == {"response", "retrieved_contexts"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +34,34 @@ def ran(*lines: str, file: str = "c.json") -> Any:
     return CliRunner().invoke(app(), ["check", "spanscore.yaml"], env={"COLUMNS": "400"})
 
 
-def test_an_alert_is_not_corrected_and_what_it_sees_is_told() -> None:
-    told = ran(ALERT)
+def test_an_alert_is_not_corrected_and_what_it_sees_is_reported() -> None:
+    result = ran(ALERT)
 
-    assert told.exit_code == 0, told.output
-    assert "exact_match: its pass rate is corrected by 120 labels (J 0.60); alerts are not" in told.stdout
-    assert "a true drop shows as 0.60 × the drop. min_drop 0.06" in told.stdout
-    assert "is a true drop of 0.1; to see one of 0.06 write min_drop: 0.036" in told.stdout
+    assert result.exit_code == 0, result.output
+    assert (
+        "exact_match: its pass rate is corrected by 120 labels (sensitivity + specificity − 1 = 0.60); alerts are not"
+        in result.stdout
+    )
+    assert "a true drop shows as 0.60 × the drop. min_drop 0.06" in result.stdout
+    assert "is a true drop of 0.1; to see one of 0.06 write min_drop: 0.036" in result.stdout
 
 
 def test_without_an_alert_nothing_is_said_of_drops() -> None:
-    told = ran().stdout
+    output = ran().stdout
 
-    assert "exact_match: its pass rate is corrected by 120 labels (J 0.60)" in told
-    assert "min_drop" not in told
+    assert "exact_match: its pass rate is corrected by 120 labels (sensitivity + specificity − 1 = 0.60)" in output
+    assert "min_drop" not in output
 
 
 def test_labels_of_another_series_are_no_calibration() -> None:
     kept("c.json", evaluator_version="another")
 
-    told = ran(ALERT)
+    result = ran(ALERT)
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     assert (
-        "exact_match: not calibrated: the labels are of evaluator version another, and its scores are of" in told.stdout
+        "exact_match: not calibrated: the labels are of evaluator version another, and its scores are of"
+        in result.stdout
     )
 
 
@@ -66,3 +71,24 @@ def test_what_is_wrong_with_a_file_is_a_fault() -> None:
     assert "one is for 'polite', not a metric of this scorer" in ran(file="other.json").output
     assert "calibration none.json cannot be read: No such file" in ran(file="none.json").output
     assert ran(file="none.json").exit_code == 2
+
+
+def test_the_file_of_the_judges_answers_is_not_created() -> None:
+    ran("judge: {model: lexical, cache: answers.sqlite}")
+
+    assert not Path("answers.sqlite").exists()
+
+
+def test_a_calibration_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Counter[str]()
+    read_text = Path.read_text
+
+    def count(path: Path, **how: Any) -> str:
+        read[path.name] += 1
+        return read_text(path, **how)
+
+    monkeypatch.setattr(Path, "read_text", count)
+
+    ran(ALERT)
+
+    assert read["c.json"] == 1

@@ -26,7 +26,7 @@ CASES = "{when: [exact_match<0.5, exact_match=fail], out: cases.jsonl, max_bytes
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         (
             "",
@@ -39,17 +39,17 @@ CASES = "{when: [exact_match<0.5, exact_match=fail], out: cases.jsonl, max_bytes
         ),
     ],
 )
-def test_that_content_goes_to_a_file_is_told_and_no_file_is_made(folder: Path, more: str, told: str) -> None:
+def test_that_content_goes_to_a_file_is_reported_and_no_file_is_made(folder: Path, more: str, expected: str) -> None:
     done = checked(folder, CASES, more)
 
-    assert (done.exit_code, told in done.stdout) == (0, True), done.output
+    assert (done.exit_code, expected in done.stdout) == (0, True), done.output
     assert not (folder / "cases.jsonl").exists()
     if "score_here" not in more:
         place = f"content is written to {folder / 'cases.jsonl'}, for units with exact_match<0.5 or exact_match=fail"
         assert place in done.stdout
 
 
-def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: Path) -> None:
+def test_a_file_that_others_can_read_is_announced_to_become_its_owners_alone(folder: Path) -> None:
     (folder / "cases.jsonl").touch()
     (folder / "cases.jsonl").chmod(0o644)
 
@@ -58,7 +58,7 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
 
 
 @pytest.mark.parametrize(
-    ("collect", "code", "told"),
+    ("collect", "code", "expected"),
     [
         (
             "{when: [exact_mach<1], out: a.jsonl}",
@@ -72,15 +72,15 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
         ("{when: [exact_match<1], out: a.jsonl, max_bytes: 1kB}", 2, "collect.max_bytes"),
     ],
 )
-def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, code: int, told: str) -> None:
+def test_what_keeps_cases_from_their_file_is_reported(folder: Path, collect: str, code: int, expected: str) -> None:
     done = checked(folder, collect)
 
     said = f"{done.output} {done.exception}"
-    assert (done.exit_code, told in said) == (code, True), said  # 1: an error of the command line, with exit code 2
+    assert (done.exit_code, expected in said) == (code, True), said  # 1: an error of the command line, with exit code 2
 
 
 @pytest.mark.parametrize(
-    ("redactor", "told"),
+    ("redactor", "expected"),
     [
         ("tests.cli.test_collect:without_fairies", "did you mean 'without_ferries'?"),
         ("no_such_pkg:redact", "finds no module 'no_such_pkg'"),
@@ -89,10 +89,10 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
         ("{tests.config.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
     ],
 )
-def test_a_redactor_that_is_none_is_wrong(folder: Path, redactor: str, told: str) -> None:
+def test_a_redactor_that_is_none_is_wrong(folder: Path, redactor: str, expected: str) -> None:
     done = checked(folder, "null", f"redactor: {redactor}")
 
-    assert (done.exit_code, told in done.output) == (2, True), done.output
+    assert (done.exit_code, expected in done.output) == (2, True), done.output
 
 
 def test_check_names_the_file_of_spans_and_whether_content_is_in_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,16 @@ def checked(folder: Path, text: str = WHOLE, *arguments: str) -> Any:
     return CliRunner().invoke(app(), ["check", "spanscore.yaml", *arguments], env={"COLUMNS": "200"})
 
 
-def test_what_a_judge_check_costs_and_sees_is_told(folder: Path) -> None:
+def test_what_a_judge_check_costs_and_sees_is_reported(folder: Path) -> None:
     label(folder, 60)
 
-    told = checked(folder).stdout
+    output = checked(folder).stdout
 
-    assert "judge check: 60 labelled samples of labelled.jsonl, every 6 h, for the judge of faithfulness\n" in told
-    assert "a day costs 480 questions, 0.037 USD, for each replica: only processes of one machine share runs" in told
-    assert "kept in labelled.baseline.json, which must outlive the process" in told
-    assert "a change is detected if 12 of 60 answers change, all in one direction (0.2 of them)" in told
-    assert "to detect a change of 0.05 of them, label 240" in told
+    assert "judge check: 60 labelled samples of labelled.jsonl, every 6 h, for the judge of faithfulness\n" in output
+    assert "a day costs 480 questions, 0.037 USD, for each replica: only processes of one machine share runs" in output
+    assert "kept in labelled.baseline.json, which must outlive the process" in output
+    assert "a change is detected if 12 of 60 answers change, all in one direction (0.2 of them)" in output
+    assert "to detect a change of 0.05 of them, label 240" in output
 
 
 def test_too_few_labels_are_said_to_show_nothing(folder: Path) -> None:
@@ -55,10 +56,10 @@ def test_too_few_labels_are_said_to_show_nothing(folder: Path) -> None:
 
 
 def test_a_file_of_labels_that_is_not_here_may_be_elsewhere(folder: Path) -> None:
-    told = checked(folder)
+    output = checked(folder)
 
-    assert told.exit_code == 0
-    assert "there is no file labelled.jsonl; judge_check.golden_set needs it" in told.stderr
+    assert output.exit_code == 0
+    assert "there is no file labelled.jsonl; judge_check.golden_set needs it" in output.stderr
     assert checked(folder, WHOLE, "--ready").exit_code == 3
 
 
@@ -73,16 +74,29 @@ def test_a_file_of_labels_that_is_not_here_may_be_elsewhere(folder: Path) -> Non
 def test_what_is_wrong_with_a_judge_check_is_named(folder: Path, judge_check: str, words: str) -> None:
     label(folder, 60)
 
-    told = checked(folder, WHOLE.replace("{golden_set: labelled.jsonl, every: 6h}", judge_check))
+    output = checked(folder, WHOLE.replace("{golden_set: labelled.jsonl, every: 6h}", judge_check))
 
-    assert told.exit_code == 2
-    assert words in told.stderr
+    assert output.exit_code == 2
+    assert words in output.stderr
 
 
 def test_a_wrong_line_of_the_labels_is_named(folder: Path) -> None:
     label(folder, 1, human="meh")
 
-    told = checked(folder)
+    output = checked(folder)
 
-    assert told.exit_code == 2
-    assert "labelled.jsonl, line 1, faithfulness" in told.stderr
+    assert output.exit_code == 2
+    assert "labelled.jsonl, line 1, faithfulness" in output.stderr
+
+
+def test_a_check_of_a_metric_that_lacks_its_library_here_has_no_plan_and_no_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    label(folder, 60, reference="r")
+    watched = "{golden_set: labelled.jsonl, metrics: [non_llm_string_similarity]}"
+
+    output = checked(folder, f"judge: lexical\nmetrics: [non_llm_string_similarity]\njudge_check: {watched}")
+
+    assert (output.exit_code, "spanscore[text]" in output.output) == (0, True)
+    assert "judge check: its cost and power are not shown, because not every metric can be built" in output.stdout

@@ -18,6 +18,6 @@ def test_a_metric_that_lacks_its_library_here_keeps_none_of_the_others_from_the_
     file = tmp_path / "spanscore.yaml"
     file.write_text("metrics: [non_llm_string_similarity, {faithfulness: {name: loyal}}]")
 
-    told = CliRunner().invoke(app(), ["check", str(file), "--requests-per-day", "1000"], catch_exceptions=False)
+    result = CliRunner().invoke(app(), ["check", str(file), "--requests-per-day", "1000"], catch_exceptions=False)
 
-    assert (told.exit_code, "spanscore[text]" in told.output, "loyal" in told.output) == (0, True, True)
+    assert (result.exit_code, "spanscore[text]" in result.output, "loyal" in result.output) == (0, True, True)

@@ -21,7 +21,7 @@ def checked(folder: Path, sampling: str, more: str = "") -> Any:
     return json.loads(CliRunner().invoke(app(), ["check", str(file), "--json"]).stdout)
 
 
-TOLD = {
+DESCRIBED = {
     "any_error: true": "something in it failed, handled or not",
     "min_tool_calls: 3": "it called tools 3 times or more",
     "model: gpt-4o": "it asked the model 'gpt-4o'",
@@ -30,11 +30,11 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("when", TOLD)
-def test_what_a_rule_takes_is_told(tmp_path: Path, when: str) -> None:
-    told = checked(tmp_path, f"rules: [{{when: {{{when}}}, rate: 0.5}}]")
+@pytest.mark.parametrize("when", DESCRIBED)
+def test_what_a_rule_takes_is_reported(tmp_path: Path, when: str) -> None:
+    output = checked(tmp_path, f"rules: [{{when: {{{when}}}, rate: 0.5}}]")
 
-    assert told["rules"] == [f"at least 0.5 when {TOLD[when]}"]
+    assert output["rules"] == [f"at least 0.5 when {DESCRIBED[when]}"]
 
 
 def test_runs_that_failed_have_no_sample_unless_they_are_scored(tmp_path: Path) -> None:
@@ -42,25 +42,25 @@ def test_runs_that_failed_have_no_sample_unless_they_are_scored(tmp_path: Path) 
 
     notes = [checked(tmp_path, rules, more)["notes"] for more in ("", "capture: {score_failed: true}")]
 
-    found = [[note for note in told if "sampling rule errors" in note] for told in notes]
-    assert [len(told) for told in found] == [1, 0]
+    found = [[note for note in rows if "sampling rule errors" in note] for rows in notes]
+    assert [len(rows) for rows in found] == [1, 0]
     assert "failed runs have no sample" in found[0][0]
     assert "any_error: true" in found[0][0]
 
 
-def test_metadata_that_no_span_has_are_told_of_a_rule_that_looks_at_them(tmp_path: Path) -> None:
+def test_metadata_that_no_span_has_are_reported_of_a_rule_that_looks_at_them(tmp_path: Path) -> None:
     rules = "rules: [{when: {metadata: {user_tier: gold, plan: b}}, rate: 1.0, name: gold}]"
     listed = "capture: {metadata: [user_tier, plan]}"
 
     notes = [checked(tmp_path, rules, more)["notes"] for more in ("", "capture: {metadata: [plan]}", listed)]
 
-    found = [[note for note in told if "sampling rule gold" in note] for told in notes]
-    assert [len(told) for told in found] == [1, 1, 0]
+    found = [[note for note in rows if "sampling rule gold" in note] for rows in notes]
+    assert [len(rows) for rows in found] == [1, 1, 0]
     assert "will decide otherwise; capture.metadata: [user_tier, plan] exports it" in found[0][0]
     assert "capture.metadata: [user_tier] exports it" in found[1][0]
 
 
-def test_that_every_unit_waits_for_a_score_is_told(tmp_path: Path) -> None:
+def test_that_every_unit_waits_for_a_score_is_reported(tmp_path: Path) -> None:
     notes = checked(tmp_path, LOW.format(metric="exact_match"))["notes"]
 
     assert "every unit waits for its score of exact_match: the sampling rule low uses it" in notes

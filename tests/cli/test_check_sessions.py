@@ -27,12 +27,12 @@ def checked(path: Path, text: str) -> tuple[int, str]:
 def test_it_tells_what_is_presumed_of_replicas_wherever_a_session_metric_is(
     tmp_path: Path, replicas: str, presumes: str
 ) -> None:
-    code, told = checked(tmp_path, f"{TALKS}sessions: {{replicas: {replicas}}}")
+    code, output = checked(tmp_path, f"{TALKS}sessions: {{replicas: {replicas}}}")
 
     assert code == 0
-    assert f"sessions.replicas: {replicas} presumes that" in told
-    assert presumes in told
-    assert "of sessions" in told
+    assert f"sessions.replicas: {replicas} presumes that" in output
+    assert presumes in output
+    assert "of sessions" in output
 
 
 def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> None:
@@ -47,7 +47,10 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
             "metrics: [{agent_goal_accuracy: {per: turn}}]",
             "metrics.agent_goal_accuracy.per is 'turn'; allowed are unit",
         ),
-        ("metrics: [{agent_goal_accuracy: {per: session, shadow: 'openai:m'}}]", "second judges are asked about units"),
+        (
+            "metrics: [{agent_goal_accuracy: {per: session, shadow: 'openai:m'}}]",
+            "second judges are asked only about units",
+        ),
         (f"{TALKS}sessions: {{replicas: many}}", "sessions.replicas"),
         (f"{TALKS}sessions: {{idle_timeout: 0}}", "sessions.idle_timeout"),
         (f"{TALKS}{REMOTE_SCORING}", "sessions.metrics cannot be combined with remote_scoring"),
@@ -56,9 +59,9 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
 def test_what_cannot_be_is_refused_with_its_key_by_check_and_at_the_start(
     tmp_path: Path, text: str, fault: str
 ) -> None:
-    code, told = checked(tmp_path, text)
+    code, output = checked(tmp_path, text)
 
-    assert (code, fault in told) == (2, True), told
+    assert (code, fault in output) == (2, True), output
     with pytest.raises(Exception, match=fault[:20]):
         OnlineScorer.from_config(tmp_path / "scorer.yaml").shutdown(0)
 

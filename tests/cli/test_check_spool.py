@@ -23,7 +23,7 @@ def checked(folder: Path, spool: str, more: str = "") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("spool", "told"),
+    ("spool", "expected"),
     [
         ("{path: a.db}", "spool: a.db, up to 1 GB and 7 d; scored in this process, or in any process that shares it"),
         (
@@ -33,10 +33,10 @@ def checked(folder: Path, spool: str, more: str = "") -> Any:
         ("{path: a.db, sync: normal}", "its content survives kill -9, not a power failure"),
     ],
 )
-def test_what_a_spool_does_is_told_and_no_file_is_made(folder: Path, spool: str, told: str) -> None:
+def test_what_a_spool_does_is_reported_and_no_file_is_made(folder: Path, spool: str, expected: str) -> None:
     checked_one = checked(folder, spool)
 
-    assert (checked_one.exit_code, told in checked_one.stdout) == (0, True), checked_one.output
+    assert (checked_one.exit_code, expected in checked_one.stdout) == (0, True), checked_one.output
     assert not (folder / "a.db").exists()
 
 

@@ -58,10 +58,10 @@ def test_a_rate_may_be_written_as_people_write_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["many", "0", "-5", "1e999", "5/week", "12 per s", "1,00", "nan", ""])
 def test_what_is_no_rate_is_refused_with_the_forms_that_are_allowed(tmp_path: Path, text: str) -> None:
-    told = ran(tmp_path, UNPAID, f"--requests-per-day={text}", columns=200)
+    result = ran(tmp_path, UNPAID, f"--requests-per-day={text}", columns=200)
 
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert "is not a rate of requests; write for example 1e6, 1_000_000, 500k" in told.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is not a rate of requests; write for example 1e6, 1_000_000, 500k" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_what_is_not_known_is_no_zero(tmp_path: Path, config: str, first: str) -
 
 
 def test_without_the_traffic_one_line_says_how_to_ask(tmp_path: Path) -> None:
-    told = ran(tmp_path, PAID, columns=200).stdout
+    output = ran(tmp_path, PAID, columns=200).stdout
 
-    assert [line for line in told.splitlines() if "--requests-per-day" in line] == [
+    assert [line for line in output.splitlines() if "--requests-per-day" in line] == [
         "for the cost of a day and the drops that are detected: --requests-per-day 1e6, or 500k, 12/s, 700/min"
     ]
-    assert "smallest drop" not in told
+    assert "smallest drop" not in output
 
 
 def test_a_day_has_each_metrics_calls_tokens_and_cost(tmp_path: Path) -> None:
@@ -178,12 +178,13 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
         provider.get_tracer(semconv.SCOPE).start_span("evaluation faithfulness", attributes=said).end()
     (tmp_path / "spans.jsonl").write_text(json_line(spans.get_finished_spans()))
 
-    told = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"), columns=200).stdout
+    output = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"), columns=200).stdout
 
     assert (
-        "faithfulness: 0.95 USD per 1,000; 2 questions, 6,000 tokens read and 80 written (measured on 2 scores)" in told
+        "faithfulness: 0.95 USD per 1,000; 2 questions, 6,000 tokens read and 80 written (measured on 2 scores)"
+        in output
     )
-    assert " USD per 1,000; 1 question, 1" in told
+    assert " USD per 1,000; 1 question, 1" in output
 
 
 @pytest.mark.parametrize(("content", "wrong"), [("", "it holds no score of"), ("{}\n[", "2"), (None, "No such file")])
@@ -191,12 +192,12 @@ def test_a_file_that_tells_no_cost_is_an_error(tmp_path: Path, content: str | No
     if content is not None:
         (tmp_path / "spans.jsonl").write_text(content)
 
-    told = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"))
+    result = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"))
 
-    assert wrong in str(told.exception)
+    assert wrong in str(result.exception)
 
 
-def test_of_each_alert_the_smallest_drop_that_is_seen_is_told(tmp_path: Path) -> None:
+def test_of_each_alert_the_smallest_drop_that_is_seen_is_reported(tmp_path: Path) -> None:
     (alert,) = plan(tmp_path, UNPAID, "--requests-per-day", "1e5")["alerts"]
 
     hour, day, fortnight = alert["smallest"]
@@ -205,13 +206,13 @@ def test_of_each_alert_the_smallest_drop_that_is_seen_is_told(tmp_path: Path) ->
     assert all(one["at_best"] == one["at_worst"] for one in alert["smallest"])
 
 
-def test_what_is_not_detectable_is_told(tmp_path: Path) -> None:
-    told = " ".join(
+def test_what_is_not_detectable_is_reported(tmp_path: Path) -> None:
+    text = " ".join(
         ran(tmp_path, UNPAID, "--requests-per-day", "20", columns=200).stdout.split()
     )  # 30 scores take 1.5 days
 
-    assert told.count("not detectable │") == 3
-    assert "a drop of 0.05 is not detectable within 14 days: raise the rate, or min_drop" in told
+    assert text.count("not detectable │") == 3
+    assert "a drop of 0.05 is not detectable within 14 days: raise the rate, or min_drop" in text
 
 
 def test_by_a_profile_a_drop_is_seen_sooner_in_the_busy_hours(tmp_path: Path) -> None:
@@ -244,26 +245,26 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("row", BAD_ROWS)
 def test_a_bad_row_of_a_profile_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
-    told = ran(tmp_path, UNPAID, "--profile", profile(tmp_path, ["0,5", "1,5", "2,5", row]))
+    result = ran(tmp_path, UNPAID, "--profile", profile(tmp_path, ["0,5", "1,5", "2,5", row]))
 
-    assert isinstance(told.exception, ConfigurationError)
-    assert BAD_ROWS[row] in str(told.exception)
+    assert isinstance(result.exception, ConfigurationError)
+    assert BAD_ROWS[row] in str(result.exception)
 
 
 def test_a_profile_that_is_not_there_or_has_no_request_is_refused(tmp_path: Path) -> None:
     silent = profile(tmp_path, [f"{hour},0" for hour in range(24)])
 
-    told = [str(ran(tmp_path, UNPAID, "--profile", file).exception) for file in (silent, "/nowhere.csv")]
+    result = [str(ran(tmp_path, UNPAID, "--profile", file).exception) for file in (silent, "/nowhere.csv")]
 
-    assert ["no hour has a request" in told[0], "No such file" in told[1]] == [True, True]
+    assert ["no hour has a request" in result[0], "No such file" in result[1]] == [True, True]
 
 
 @pytest.mark.parametrize("columns", [80, 110])
 def test_no_line_is_wider_than_the_terminal(tmp_path: Path, columns: int) -> None:
-    told = ran(tmp_path, PAID, "--requests-per-day", "1e6", "--context-tokens", "3500", columns=columns).stdout
+    output = ran(tmp_path, PAID, "--requests-per-day", "1e6", "--context-tokens", "3500", columns=columns).stdout
 
-    assert max(map(len, told.partition("a day of")[2].splitlines()[:-1])) <= columns
-    assert "│ faithfulness │ 0.5" in told
+    assert max(map(len, output.partition("a day of")[2].splitlines()[:-1])) <= columns
+    assert "│ faithfulness │ 0.5" in output
 
 
 @pytest.mark.parametrize(
@@ -276,8 +277,8 @@ def test_tokens_from_the_providers_cache_are_in_the_plan(tmp_path: Path, judge: 
 
     lines = plan(tmp_path, text, "--context-tokens", "4000")["spending"]
 
-    told = [re.search(r"(\d,\d+) of (\d+,\d+) tokens come from the provider's cache", line) for line in lines]
-    assert any(told) is shown
+    match = [re.search(r"(\d,\d+) of (\d+,\d+) tokens come from the provider's cache", line) for line in lines]
+    assert any(match) is shown
 
 
 def test_contexts_too_short_for_a_cache_are_in_no_plan_of_one(tmp_path: Path) -> None:

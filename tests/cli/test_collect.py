@@ -35,11 +35,11 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_the_failing_units_are_cases_that_fail_again(spans: Path, tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
 
-    told = ran("collect", spans, "--when", "faithfulness<0.5", "--out", cases)
+    result = ran("collect", spans, "--when", "faithfulness<0.5", "--out", cases)
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     found = lines(cases)
-    assert f"{len(found)} cases are in" in told.stdout
+    assert f"{len(found)} cases are in" in result.stdout
     assert all(one["scores"]["faithfulness"]["value"] < 0.5 and one["retrieved_contexts"] for one in found)
     again = json.loads(ran("evaluate", cases, "-m", "faithfulness", "--json").stdout)
     assert again["metrics"]["faithfulness"]["mean"] < 0.5
@@ -53,9 +53,9 @@ def test_the_command_that_it_suggests_runs(
     Path("own config.yaml").write_text("judge: lexical\nmetrics: [faithfulness]\n")
     more = ["--config", "own config.yaml"] if configured else []
 
-    told = ran("collect", spans, "--out", "my cases.jsonl", *more)
+    result = ran("collect", spans, "--out", "my cases.jsonl", *more)
 
-    (command,) = re.findall(r"^Score them: spanscore (.*)$", told.stdout, re.MULTILINE)
+    (command,) = re.findall(r"^Score them: spanscore (.*)$", result.stdout, re.MULTILINE)
     assert ran(*shlex.split(command)).exit_code == 0
     assert "faithfulness" in {row["metric"] for row in lines(Path("rows.jsonl"))}
 
@@ -66,9 +66,9 @@ def test_cases_without_scores_are_scored_by_the_command_that_it_suggests(
     monkeypatch.chdir(tmp_path)
     Path("spans.jsonl").write_text(re.sub(r"(gen_ai\.evaluation|spanscore)\.", "other.", spans.read_text()))
 
-    told = ran("collect", "spans.jsonl", "--out", "cases.jsonl")
+    result = ran("collect", "spans.jsonl", "--out", "cases.jsonl")
 
-    (command,) = re.findall(r"^Score them: spanscore (.*)$", told.stdout, re.MULTILINE)
+    (command,) = re.findall(r"^Score them: spanscore (.*)$", result.stdout, re.MULTILINE)
     assert ran(*shlex.split(command)).exit_code == 0
 
 
@@ -79,7 +79,9 @@ def test_a_case_says_where_it_is_from_and_how_probable_its_scores_were(spans: Pa
     (first, *_) = lines(cases)
     assert first["id"] == f"{first['trace_id']}-{first['span_id']}"
     assert 0.0 < first["probability"] <= 1.0
-    assert {"value", "label", "evaluator_version", "probability"} == first["scores"]["faithfulness"].keys()
+    assert first["duration_s"] > 0
+    keys = {"value", "label", "evaluator_version", "probability", "explanation"}
+    assert keys == first["scores"]["faithfulness"].keys()
 
 
 def test_the_file_is_its_owners_alone(spans: Path, tmp_path: Path) -> None:
@@ -95,9 +97,9 @@ def test_the_file_is_its_owners_alone(spans: Path, tmp_path: Path) -> None:
 def test_a_redactor_runs_before_anything_is_written(spans: Path, tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
 
-    told = ran("collect", spans, "--redactor", "tests.cli.test_collect:without_ferries", "--out", cases)
+    result = ran("collect", spans, "--redactor", "tests.cli.test_collect:without_ferries", "--out", cases)
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     assert "[boat]" in cases.read_text()
     assert "ferry" not in cases.read_text()
 
@@ -120,29 +122,33 @@ def without_ferries(text: str) -> str:
 
 
 def test_the_counts_are_there_as_json(spans: Path, tmp_path: Path) -> None:
-    told = ran("collect", spans, "--sample", 10, "--out", tmp_path / "cases.jsonl", "--json")
+    result = ran("collect", spans, "--sample", 10, "--out", tmp_path / "cases.jsonl", "--json")
 
-    counts = json.loads(told.stdout)
+    counts = json.loads(result.stdout)
     assert counts["units"] == 60
     assert counts["cases"] <= 10
     assert "faithfulness" in counts["metrics"]
 
 
 @pytest.mark.parametrize(
-    ("when", "told"),
-    [("truth<0.5", "none with a score of truth; there are scores of"), ("faithfulness<0", "and no condition holds")],
+    ("when", "expected"),
+    [
+        ("truth<0.5", "none with a score of truth; there are scores of"),
+        ("faithfulness<0", "and no condition holds"),
+        ("faithfulness=fial", "none with a score of faithfulness that is fial; its scores are"),
+    ],
 )
-def test_where_there_is_no_case_the_reason_is_told_and_nothing_written(
-    spans: Path, tmp_path: Path, when: str, told: str
+def test_where_there_is_no_case_the_reason_is_reported_and_nothing_written(
+    spans: Path, tmp_path: Path, when: str, expected: str
 ) -> None:
     refused = ran("collect", spans, "--when", when, "--out", tmp_path / "cases.jsonl")
 
     assert isinstance(refused.exception, ConfigurationError)
-    assert told in str(refused.exception)
+    assert expected in str(refused.exception)
     assert not (tmp_path / "cases.jsonl").exists()
 
 
-def test_spans_without_content_are_told_to_be(spans: Path, tmp_path: Path) -> None:
+def test_spans_without_content_are_reported_to_be(spans: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare.jsonl"
     bare.write_text("".join(f"{json.dumps(_without_content(json.loads(line)))}\n" for line in spans.open()))
 

@@ -27,6 +27,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring import promql as names
 from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.scorer import pipeline_of
 
 REQUESTS, MINUTES = 150, 200
 OLD, BROKEN, ALIKE = "1.4", "1.5", "1.6"
@@ -66,7 +67,7 @@ def served(version: str, folder: Path, *, found: int) -> Served:
         for _ in range(REQUESTS):
             chain.invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(60)
-        telemetry = scorer._line.telemetry
+        telemetry = pipeline_of(scorer).telemetry
         assert telemetry is not None
         sums = {name: telemetry.sums(name) for name in SUMS}
         lost = telemetry.compared_missing()
@@ -117,8 +118,8 @@ def server(
     for version, of in releases.items():
         for instrument, sums in of.sums.items():
             for labels, total in sums.items():
-                told = {names.label(key): value for key, value in labels} | {"job": "shop", "instance": version}
-                samples.setdefault(names.series(instrument), []).append((told, scraped(total, end, version)))
+                values = {names.label(key): value for key, value in labels} | {"job": "shop", "instance": version}
+                samples.setdefault(names.series(instrument), []).append((values, scraped(total, end, version)))
     backfill.write_samples(prometheus, folder, samples)
     with prometheus.running(folder, retention="90d") as running:
         yield running
@@ -160,7 +161,7 @@ def test_two_files_do_not_tell_a_release_worse_that_differs_in_nothing(
     assert "is not decided yet" in tight.stdout
 
 
-def test_one_file_of_both_is_told_apart_by_the_resource(
+def test_one_file_of_both_is_distinguished_by_the_resource(
     releases: dict[str, Served], config: Path, tmp_path: Path
 ) -> None:
     both = tmp_path / "both.jsonl"
@@ -236,7 +237,7 @@ def test_files_of_too_short_a_time_are_no_verdict(releases: dict[str, Served], c
 
 
 @pytest.mark.server
-def test_a_window_that_slides_is_told_and_one_from_a_time_on_is_not(server: Any, config: Path) -> None:
+def test_a_window_that_slides_is_reported_and_one_from_a_time_on_is_not(server: Any, config: Path) -> None:
     where = (config, "--prometheus", server.url, "--control", OLD, "--candidate", BROKEN, "--since")
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 10_200))
 
@@ -260,7 +261,7 @@ def test_a_release_that_has_no_score_yet_is_waited_for_and_one_that_nobody_knows
 
 
 @pytest.mark.server
-def test_a_prometheus_without_sums_by_release_is_told_from_one_without_traffic(
+def test_a_prometheus_without_sums_by_release_is_distinguished_from_one_without_traffic(
     prometheus: ModuleType, config: Path, tmp_path: Path
 ) -> None:
     with prometheus.running(tmp_path) as empty:
@@ -314,7 +315,7 @@ def test_a_value_that_no_span_has_lists_those_that_there_are(releases: dict[str,
     assert "has this service.version; there are 1.4" in str(done.exception)
 
 
-def test_a_file_without_scores_and_a_configuration_without_compare_are_told(
+def test_a_file_without_scores_and_a_configuration_without_compare_are_reported(
     releases: dict[str, Served], tmp_path: Path
 ) -> None:
     plain, empty = tmp_path / "plain.yaml", tmp_path / "empty.jsonl"

@@ -39,23 +39,23 @@ def test_what_a_configuration_holds_is_checked_without_acting(tmp_path: Path) ->
     rule = '{name: "\\e]0;owned\\a\\x9b2J\\u202e", when: {status: error}, rate: 1}'
     file.write_text(f"metrics: [exact_match]\nsampling: {{rules: [{rule}]}}")
 
-    told = CliRunner().invoke(app(), ["check", str(file)])
+    result = CliRunner().invoke(app(), ["check", str(file)])
 
-    assert told.exit_code == 0
-    assert SHOWN.replace(r"\x07", "") in told.stdout
-    assert not ACTING & set(told.stdout)
+    assert result.exit_code == 0
+    assert SHOWN.replace(r"\x07", "") in result.stdout
+    assert not ACTING & set(result.stdout)
 
 
 def test_nor_do_the_spans_of_a_report(tmp_path: Path) -> None:
     spans = stored(0.25).replace("faithfulness", "faith\\u001b[2Jfulness")
 
-    told = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
+    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
 
-    assert r"faith\x1b[2Jfulness" in told.stdout
-    assert "\x1b" not in told.stdout + (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert r"faith\x1b[2Jfulness" in result.stdout
+    assert "\x1b" not in result.stdout + (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_an_error_is_told_without_acting(
+def test_an_error_is_reported_without_acting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "odd.yaml").write_text('metrics: ["\\e[2J\\a"]')
@@ -97,9 +97,9 @@ def test_a_name_in_a_span_writes_no_line_of_its_own(
     Path("spans.jsonl").write_text(spans)
     Path("labels.jsonl").write_text(json.dumps({"trace_id": "1" * 32, "span_id": "1" * 16, "human": True}))
 
-    told = CliRunner().invoke(app(), command, input=spans)
+    result = CliRunner().invoke(app(), command, input=spans)
 
-    lines = [*told.output.splitlines(), *str(told.exception or "").splitlines()]
+    lines = [*result.output.splitlines(), *str(result.exception or "").splitlines()]
     assert not [line for line in lines if line.startswith("FAKE")]
 
 
@@ -110,7 +110,7 @@ def test_the_id_of_a_case_writes_no_line_of_its_own(tmp_path: Path, monkeypatch:
     command = ["-m", "exact_match", "--baseline", "base.jsonl"]
 
     CliRunner().invoke(app(), ["evaluate", "good.jsonl", *command, "--update-baseline"])
-    told = CliRunner().invoke(app(), ["evaluate", "bad.jsonl", *command])
+    result = CliRunner().invoke(app(), ["evaluate", "bad.jsonl", *command])
 
-    assert "1 case fell" in told.output
-    assert not [line for line in told.output.splitlines() if line.strip("│ ").startswith("FAKE")]
+    assert "1 case fell" in result.output
+    assert not [line for line in result.output.splitlines() if line.strip("│ ").startswith("FAKE")]

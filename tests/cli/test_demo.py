@@ -61,16 +61,16 @@ def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
     done = spanscore("demo", "--requests", "60", "--json", *files)
 
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     kept = results(read_spans(out.read_text("utf-8").splitlines()))
-    during = told["stretches"]["during"]["means"]["faithfulness"]
-    before = told["stretches"]["before"]["means"]["faithfulness"]
+    during = document["stretches"]["during"]["means"]["faithfulness"]
+    before = document["stretches"]["before"]["means"]["faithfulness"]
     assert during["high"] < before["low"]
     assert kept.means["during"]["faithfulness"].mean == during["mean"]
-    assert told["open_first"]["trace_id"] == kept.open_first().trace_id
+    assert document["open_first"]["trace_id"] == kept.open_first().trace_id
     assert picture.read_text("utf-8").startswith("<svg")
-    assert f"trace <code>{told['open_first']['trace_id']}</code>" in page.read_text("utf-8")
-    assert told["written"] == [{"path": str(one), "bytes": one.stat().st_size} for one in (page, out, picture)]
+    assert f"trace <code>{document['open_first']['trace_id']}</code>" in page.read_text("utf-8")
+    assert document["written"] == [{"path": str(one), "bytes": one.stat().st_size} for one in (page, out, picture)]
 
 
 def test_a_key_in_the_environment_is_not_used_and_that_is_said_below_the_picture(tmp_path: Path) -> None:

@@ -43,21 +43,21 @@ def ran(*arguments: Any, **settings: Any) -> Any:
     return CliRunner().invoke(app(), ["evaluate", *map(str, arguments)], **settings)
 
 
-def test_a_file_is_scored_and_told_as_a_table(samples: Path) -> None:
-    told = ran(samples, "-m", "faithfulness,exact_match")
+def test_a_file_is_scored_and_reported_as_a_table(samples: Path) -> None:
+    result = ran(samples, "-m", "faithfulness,exact_match")
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     for words in ("faithfulness", "1.000", "exact_match", "0.000", "Not read, line 2: not valid JSON"):
-        assert words in told.stdout
-    assert "No --judge given" in told.stderr
+        assert words in result.stdout
+    assert "No --judge given" in result.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
-def test_what_the_offline_judge_is_blind_to_is_told_where_the_numbers_are(samples: Path, more: list[str]) -> None:
-    told = ran(samples, "-m", "response_relevancy,exact_match", *more).stdout
+def test_what_the_offline_judge_is_blind_to_is_reported_where_the_numbers_are(samples: Path, more: list[str]) -> None:
+    output = ran(samples, "-m", "response_relevancy,exact_match", *more).stdout
     plain = ran(samples, "-m", "exact_match", *more).stdout
 
-    words = " ".join(told.split())
+    words = " ".join(output.split())
     assert words.count("The offline judge compares words: a first look, no verdict.") == 1
     assert words.count("response_relevancy counts the words that answer and question share") == 1
     assert "ffline" not in plain
@@ -74,9 +74,9 @@ def test_a_model_is_asked_equal_questions_once_unless_all_are_to_be_asked(
 
     with openai_server() as address:
         monkeypatch.setenv("OPENAI_BASE_URL", address)
-        told = ran(file, "--config", config, "--judge", "openai:gpt-4o-mini", "--out", out, *more)
+        result = ran(file, "--config", config, "--judge", "openai:gpt-4o-mini", "--out", out, *more)
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     assert sorted(json.loads(line)["cached_calls"] for line in out.read_text().splitlines()) == cached
 
 
@@ -89,8 +89,8 @@ def budgeted(folder: Path, budget: str) -> tuple[Path, Path]:
     return file, config
 
 
-def outcomes(told: Any) -> dict[str, Any]:
-    return {name: found["outcomes"] for name, found in json.loads(told.stdout)["metrics"].items()}
+def outcomes(result: Any) -> dict[str, Any]:
+    return {name: found["outcomes"] for name, found in json.loads(result.stdout)["metrics"].items()}
 
 
 def test_at_a_budget_the_rest_is_not_asked_and_the_next_run_goes_on(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_another_judge_has_the_prices_and_the_budget_of_the_configuration(
 
 
 def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:
-    told = ran("-", "-m", "exact_match", "--json", input=json.dumps(RECORD))
+    result = ran("-", "-m", "exact_match", "--json", input=json.dumps(RECORD))
 
-    found = json.loads(told.stdout)
+    found = json.loads(result.stdout)
     assert (found["samples"], found["metrics"]["exact_match"]["mean"]) == (1, 0.0)
 
 
@@ -172,9 +172,9 @@ def test_the_metrics_of_a_configuration_are_taken_or_picked_from(samples: Path, 
 def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
 
-    told = ran(samples, "-m", "faithfulness,exact_match", "--report", page)
+    result = ran(samples, "-m", "faithfulness,exact_match", "--report", page)
 
-    assert f"The page of 2 rows is {page}; open {page.as_uri()}" in told.stderr
+    assert f"The page of 2 rows is {page}; open {page.as_uri()}" in result.stderr
     text = page.read_text("utf-8")
     assert all(words in text for words in ("exact match", "It is in Rome.", "Where?", "samples.jsonl"))
 
@@ -203,14 +203,14 @@ def test_what_is_wrong_is_named(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    told = ran(samples, *arguments)
+    result = ran(samples, *arguments)
 
-    assert isinstance(told.exception, ConfigurationError)  # main() prints it and exits with 2
+    assert isinstance(result.exception, ConfigurationError)  # main() prints it and exits with 2
     with pytest.raises(ConfigurationError, match=words):
-        raise told.exception
+        raise result.exception
 
 
-def test_all_faults_of_a_configuration_are_told_at_once(samples: Path, tmp_path: Path) -> None:
+def test_all_faults_of_a_configuration_are_reported_at_once(samples: Path, tmp_path: Path) -> None:
     config = tmp_path / "spanscore.yaml"
     config.write_text("metrics: [faithfullness]\nsampling: {rte: 3, rate: 5}\njudge: {model: 'nonesuch:x'}")
 
@@ -230,11 +230,11 @@ def test_a_file_without_a_sample_is_an_error_before_anything_runs(tmp_path: Path
     file = tmp_path / "a.jsonl"
     file.write_text("no\njson\n")
 
-    told = ran(file, "-m", "faithfulness")
+    result = ran(file, "-m", "faithfulness")
 
-    assert isinstance(told.exception, SampleError)
-    assert "none of 2 records is a sample:\n  line 1: not valid JSON" in str(told.exception)
-    assert told.output.count("\n") == 1  # that it begins: no bar, no note about the judge
+    assert isinstance(result.exception, SampleError)
+    assert "none of 2 records is a sample:\n  line 1: not valid JSON" in str(result.exception)
+    assert result.output.count("\n") == 1  # that it begins: no bar, no note about the judge
 
 
 def test_no_word_is_cut_at_80_columns(tmp_path: Path) -> None:
@@ -242,14 +242,14 @@ def test_no_word_is_cut_at_80_columns(tmp_path: Path) -> None:
     file.write_text(json.dumps({"user_input": "Where?", "response": "the of", "reference": "a b"}) + "\n")
     names = "answer_correctness,response_relevancy,llm_context_precision_without_reference,noise_sensitivity"
 
-    told = ran(file, "-m", names, env={"COLUMNS": "80"}).stdout
+    output = ran(file, "-m", names, env={"COLUMNS": "80"}).stdout
 
-    cells = [line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")]
+    cells = [line.split("│")[1].strip() for line in output.splitlines() if line.startswith("│")]
     assert "".join(cells) == names.replace(",", "") + " ↓"
     assert cells[0] == "answer_correctness"
     assert cells[2:4] == ["llm_context_precision_", "without_reference"]
-    assert "…" not in told.replace("0.00…1.00", "")
-    assert "answer_correctness: no_value ×1: the text has no words to compare" in told
+    assert "…" not in output.replace("0.00…1.00", "")
+    assert "answer_correctness: no_value ×1: the text has no words to compare" in output
 
 
 @pytest.mark.parametrize(("metric", "shown"), [("exact_match", False), ("noise_sensitivity", True)])
@@ -257,9 +257,9 @@ def test_quality_stands_beside_the_mean_only_where_it_differs(tmp_path: Path, me
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps(RECORD) + "\n")
 
-    told = ran(file, "-m", metric).stdout
+    output = ran(file, "-m", metric).stdout
 
-    assert ("┃ quality" in told) == shown
+    assert ("┃ quality" in output) == shown
 
 
 def test_interrupted_it_keeps_what_there_is_and_goes_on_from_there(tmp_path: Path) -> None:
@@ -274,12 +274,12 @@ def test_interrupted_it_keeps_what_there_is_and_goes_on_from_there(tmp_path: Pat
     )
     _wait_for_lines(out, 4, process)
     process.send_signal(signal.SIGINT)
-    told, notes = process.communicate(timeout=60)
+    output, notes = process.communicate(timeout=60)
     kept = len(out.read_text().splitlines())
     again = ran(file, "--config", config, "--out", out, "--json")
 
     assert process.returncode == 130, notes
-    assert "Interrupted after" in told
+    assert "Interrupted after" in output
     assert "Traceback" not in notes
     assert 4 <= kept < 60
     assert (json.loads(again.stdout)["taken_over"], json.loads(again.stdout)["rows"]) == (kept, 60)
@@ -321,9 +321,9 @@ def test_embeddings_that_are_missing_are_named_with_the_option_that_gives_them(s
 
 
 def test_samples_at_once_are_bounded(samples: Path) -> None:
-    told = ran(samples, "-m", "exact_match", "--concurrency", "1000000000")
+    result = ran(samples, "-m", "exact_match", "--concurrency", "1000000000")
 
-    assert told.exit_code == 2
+    assert result.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -345,10 +345,10 @@ def test_a_bar_that_stands_still_says_who_does_not_answer(state: AccountState, s
     progress = Progress()
     progress.add_task("scored", total=200)
 
-    told = PausedAccounts(Known()).render(progress.tasks[0]).plain  # type: ignore[arg-type]
+    result = PausedAccounts(Known()).render(progress.tasks[0]).plain  # type: ignore[arg-type]
 
-    assert told.startswith(said)
-    assert bool(told) == bool(said)
+    assert result.startswith(said)
+    assert bool(result) == bool(said)
 
 
 def test_the_bar_names_its_clocks() -> None:

@@ -46,26 +46,26 @@ def test_a_broken_retriever_fails_with_the_cases_that_fell(tmp_path: Path, basel
     junit = tmp_path / "out.xml"
     broken = cases(tmp_path / "bad.jsonl", broken=6)
 
-    told = ran(broken, "--baseline", baseline, "--max-drop", "faithfulness=0.03", "--junit", junit)
+    result = ran(broken, "--baseline", baseline, "--max-drop", "faithfulness=0.03", "--junit", junit)
 
-    assert told.exit_code == 1
-    assert told.stdout.index("case-0") < told.stdout.index("At the gate")
-    assert "faithfulness fell by 0.300" in told.stdout
+    assert result.exit_code == 1
+    assert result.stdout.index("case-0") < result.stdout.index("At the gate")
+    assert "faithfulness fell by 0.300" in result.stdout
     failure = ElementTree.parse(junit).find(".//failure")
     assert failure is not None
     assert "fell by 0.300" in failure.get("message", "")
 
 
 def test_a_mended_one_passes(tmp_path: Path, baseline: Path) -> None:
-    told = ran(cases(tmp_path / "mended.jsonl"), "--baseline", baseline, "--max-drop", "faithfulness=0.03")
+    result = ran(cases(tmp_path / "mended.jsonl"), "--baseline", baseline, "--max-drop", "faithfulness=0.03")
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
 
 
 def test_the_gate_is_in_the_json(tmp_path: Path, baseline: Path) -> None:
-    told = ran(cases(tmp_path / "bad.jsonl", broken=6), "--baseline", baseline, "--json")
+    result = ran(cases(tmp_path / "bad.jsonl", broken=6), "--baseline", baseline, "--json")
 
-    gate = json.loads(told.stdout)["gate"]
+    gate = json.loads(result.stdout)["gate"]
     assert (gate["passed"], len(gate["changes"])) == (True, 6)  # nothing was asked of it
     assert gate["metrics"]["faithfulness"]["change"]["mean"] == pytest.approx(-0.3)
 
@@ -81,10 +81,10 @@ def test_a_baseline_that_is_replaced_is_shown_and_not_held(tmp_path: Path, basel
 def test_too_many_cases_without_a_score_are_no_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: ScriptedJudge())
 
-    told = ran(cases(tmp_path / "good.jsonl"), "--min", "faithfulness=0.9")
+    result = ran(cases(tmp_path / "good.jsonl"), "--min", "faithfulness=0.9")
 
-    assert told.exit_code == 3
-    assert "have no score" in told.stdout
+    assert result.exit_code == 3
+    assert "have no score" in result.stdout
 
 
 def without_answers(path: Path, count: int) -> Path:
@@ -134,11 +134,11 @@ def test_a_baseline_that_is_replaced_may_have_had_more_cases(tmp_path: Path, bas
 
 
 @pytest.mark.parametrize(
-    ("renamed", "told"),
+    ("renamed", "expected"),
     [("other-{}", "no case of this run is in the baseline"), ("case-1", "several cases have the id")],
 )
 def test_cases_that_cannot_be_compared_are_refused_before_a_judge_is_paid(
-    tmp_path: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch, renamed: str, told: str
+    tmp_path: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch, renamed: str, expected: str
 ) -> None:
     judge = ScriptedJudge()
     monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: judge)
@@ -148,12 +148,12 @@ def test_cases_that_cannot_be_compared_are_refused_before_a_judge_is_paid(
 
     refused = ran(file, "--baseline", baseline)
 
-    assert told in str(refused.exception)
+    assert expected in str(refused.exception)
     assert judge.calls == []
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--baseline", "none.jsonl"], "none.jsonl is not there; --update-baseline writes it"),
         (["--update-baseline"], "name one"),
@@ -165,10 +165,10 @@ def test_cases_that_cannot_be_compared_are_refused_before_a_judge_is_paid(
     ],
 )
 def test_an_option_that_holds_nothing_is_refused_before_anything_is_paid_for(
-    tmp_path: Path, options: list[str], told: str
+    tmp_path: Path, options: list[str], expected: str
 ) -> None:
     refused = ran(cases(tmp_path / "good.jsonl"), *options)
 
     assert isinstance(refused.exception, ConfigurationError)
-    assert told in str(refused.exception)
+    assert expected in str(refused.exception)
     assert "At the gate" not in refused.stdout

@@ -45,11 +45,11 @@ def test_a_trace_is_a_tree_and_what_was_taken_from_where(spans: Path) -> None:
 
 
 def test_json_has_the_same(spans: Path) -> None:
-    told = json.loads(ran(spans, "--json").stdout)
+    document = json.loads(ran(spans, "--json").stdout)
 
-    (trace,) = told["traces"]
+    (trace,) = document["traces"]
     assert (trace["units"][0]["root"], trace["spans"][0]["claimed_by"]) == ("chat m", "genai")
-    assert [one["name"] for one in told["unread"]] == ["spans.jsonl line 2"]
+    assert [one["name"] for one in document["unread"]] == ["spans.jsonl line 2"]
 
 
 def test_the_metrics_of_a_configuration_say_which_fields_are_missing(spans: Path, tmp_path: Path) -> None:

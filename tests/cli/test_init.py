@@ -84,15 +84,17 @@ def test_a_file_that_is_there_stays_unless_it_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "expected"),
     [
         (["-m", "faithfullness"], "did you mean 'faithfulness'"),
         (["-m", "aspect_critic"], "definition"),
         (["--judge", "nonsense"], "provider:model"),
     ],
 )
-def test_an_answer_that_cannot_be_is_told_and_nothing_is_written(answers: list[str], told: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_an_answer_that_cannot_be_is_reported_and_nothing_is_written(
+    answers: list[str], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         _invoked("init", str(tmp_path / "spanscore.yaml"), *answers)
 
     assert [*tmp_path.iterdir()] == []

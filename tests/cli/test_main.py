@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spanscore.cli.main import _commands, app
+from spanscore.cli.main import app, command_names
 from spanscore.outputs.scope import version
 
 COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
@@ -70,19 +70,19 @@ def test_a_narrow_terminal_cuts_no_name(tmp_path: Path, command: str) -> None:
     file.write_text(f"metrics: [{{exact_match: {{name: {name}}}}}]\nalerts: {{{name}: {{baseline: 0.8}}}}")
     arguments = {"metrics": ["--online"], "check": [str(file)], "rules": [str(file), "--out", str(tmp_path / "out")]}
 
-    told = CliRunner().invoke(app(), [command, *arguments[command]], env={"COLUMNS": "50"}).stdout
+    output = CliRunner().invoke(app(), [command, *arguments[command]], env={"COLUMNS": "50"}).stdout
 
-    assert told
-    assert "…" not in told.replace("reference=…", "")
+    assert output
+    assert "…" not in output.replace("reference=…", "")
 
 
-@pytest.mark.parametrize("command", ["", *_commands()])
+@pytest.mark.parametrize("command", ["", *command_names()])
 def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
-    told = CliRunner().invoke(app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"})
 
-    assert told.exit_code == 0
-    assert max(map(len, told.stdout.splitlines())) <= 80
-    assert not re.search(r"[\w-]…", told.stdout)
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert not re.search(r"[\w-]…", result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_the_overview_is_that_of_the_commands_and_loads_none_of_them() -> None:
     loads = [sys.executable, "-X", "importtime", "-c", "from spanscore.cli.main import main; main()", "--help"]
     done = subprocess.run(loads, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}, check=True)
 
-    told = CliRunner().invoke(app(), ["--help"], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(app(), ["--help"], env={"COLUMNS": "80"})
 
-    assert done.stdout.partition("╭─ Start")[2] == told.stdout.partition("╭─ Start")[2] != ""
+    assert done.stdout.partition("╭─ Start")[2] == result.stdout.partition("╭─ Start")[2] != ""
     assert "rich" in done.stderr
     assert not [
         name for name in ("langchain_core", "opentelemetry", "numpy", "pydantic") if f" {name}\n" in done.stderr

@@ -46,11 +46,16 @@ def test_calls_are_those_of_the_metric(rows: dict[str, Any]) -> None:
     assert calls == {"exact_match": 0, "aspect_critic": 1, "faithfulness": 2, "tool_call_f1": 0}
 
 
-def test_the_table_has_a_row_per_metric() -> None:
-    told = ran().stdout
+def test_fields_that_a_metric_reads_and_does_not_require_are_in_brackets(rows: dict[str, Any]) -> None:
+    assert rows["tool_selection"]["optional"] == {"multi_turn": ["tools"]}
+    assert "conversation: user_input, [tools]" in ran("--metric", "tool_selection").stdout
 
-    assert all(name in told for name in (*built_ins(), *ALIASES))
-    assert "token" in told
+
+def test_the_table_has_a_row_per_metric() -> None:
+    output = ran().stdout
+
+    assert all(name in output for name in (*built_ins(), *ALIASES))
+    assert "token" in output
 
 
 def test_metrics_stand_in_groups_by_what_a_sample_needs(rows: dict[str, Any]) -> None:
@@ -59,10 +64,10 @@ def test_metrics_stand_in_groups_by_what_a_sample_needs(rows: dict[str, Any]) ->
         for name in ("faithfulness", "noise_sensitivity", "tool_call_f1", "bleu_score")
     }
 
-    told = ran().stdout
+    output = ran().stdout
 
     assert list(groups.values()) == ["live", "with", "conversations", "text"]
-    places = [told.index(group) for group in ("live traffic:", "with a ref", "conversations and", "text against")]
+    places = [output.index(group) for group in ("live traffic:", "with a ref", "conversations and", "text against")]
     assert places == sorted(places)
 
 
@@ -76,17 +81,17 @@ def test_online_are_those_that_need_no_reference(rows: dict[str, Any]) -> None:
 
 
 def test_every_row_has_a_range() -> None:
-    told = ran("--online").stdout
+    output = ran("--online").stdout
 
     first = {
-        line.split()[0]: line.split(maxsplit=1)[1] for line in told.splitlines() if re.match("  [a-z_0-9]+  ", line)
+        line.split()[0]: line.split(maxsplit=1)[1] for line in output.splitlines() if re.match("  [a-z_0-9]+  ", line)
     }
     assert "by the rubric " in first["rubrics_score"]
     assert all(re.match(r"[\[{]|by the rubric", rest) for rest in first.values()), first
 
 
 def test_all_about_one() -> None:
-    told = " ".join(ran("--metric", "faithfulness").stdout.split())
+    output = " ".join(ran("--metric", "faithfulness").stdout.split())
 
     for words in (
         "supported statements / all statements",
@@ -95,16 +100,16 @@ def test_all_about_one() -> None:
         "pass_at",
         "2 judge calls",
     ):
-        assert words in told
+        assert words in output
 
 
 @pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
-def test_an_alias_is_told_as_the_metric_it_stands_for(alias: str, name: str, rows: dict[str, Any]) -> None:
+def test_an_alias_is_reported_as_the_metric_it_stands_for(alias: str, name: str, rows: dict[str, Any]) -> None:
     assert json.loads(ran("--metric", alias, "--json").stdout) == rows[name]
     assert alias in rows[name]["aliases"]
 
 
-def test_a_metric_from_outside_is_told_as_far_as_it_tells_itself() -> None:
+def test_a_metric_from_outside_is_reported_as_far_as_it_tells_itself() -> None:
     row = json.loads(ran("--metric", "tests.live:Grounded", "--json").stdout)
 
     assert (row["question"], row["formula"], row["cost"]["calls"]) == (
@@ -130,7 +135,7 @@ def test_what_is_no_price_is_refused(price: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_close_ones() -> None:
-    told = ran("--metric", "faithfulnes")
+    result = ran("--metric", "faithfulnes")
 
-    assert isinstance(told.exception, ConfigurationError)
-    assert "did you mean 'faithfulness'" in str(told.exception)
+    assert isinstance(result.exception, ConfigurationError)
+    assert "did you mean 'faithfulness'" in str(result.exception)

@@ -49,8 +49,8 @@ def ran(*arguments: Any) -> Any:
 def previewed(*arguments: Any) -> dict[str, Any]:
     done = ran(*arguments, "--json")
     assert done.exit_code == 0, done.output
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def named(of: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -58,15 +58,15 @@ def named(of: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_what_it_takes_is_what_was_taken_live(config: Path, unscored: Path, live: LiveRuns) -> None:
-    told = previewed(config, unscored)
+    preview = previewed(config, unscored)
 
     units = {key[:2] for key in live.scored}
-    assert (told["units"], told["taken"]) == (FEW, len(units))
-    assert sum(metric["taken"] for metric in told["metrics"]) == len(live.scored)
-    assert {(int(one["trace_id"], 16), int(one["span_id"], 16)) for one in told["named"]} <= units
-    rules = named(told["rules"])
+    assert (preview["units"], preview["taken"]) == (FEW, len(units))
+    assert sum(metric["taken"] for metric in preview["metrics"]) == len(live.scored)
+    assert {(int(one["trace_id"], 16), int(one["span_id"], 16)) for one in preview["named"]} <= units
+    rules = named(preview["rules"])
     assert (rules["base"]["matched"], rules["gold"]["matched"]) == (FEW, FEW // 5)
-    taken_by = {rule["name"]: rule["taken"] for rule in told["rules"] if rule["taken"]}
+    taken_by = {rule["name"]: rule["taken"] for rule in preview["rules"] if rule["taken"]}
     by = {(trace, span): one["spanscore.sampling.rule"] for (trace, span, _), one in live.scored.items()}
     assert taken_by == {rule: list(by.values()).count(rule) for rule in by.values()}
 
@@ -80,13 +80,13 @@ def test_a_changed_configuration_is_tried_whatever_was_decided_then(scored: Path
 
 
 def test_ten_are_named_with_why_and_when_and_no_more(config: Path, scored: Path) -> None:
-    told = previewed(config, scored)
+    preview = previewed(config, scored)
 
-    assert len(told["named"]) == 10
-    assert {rule["name"] for rule in told["rules"] if rule["taken"]} == {
-        by["rule"] for one in told["named"] for by in one["taken"].values()
+    assert len(preview["named"]) == 10
+    assert {rule["name"] for rule in preview["rules"] if rule["taken"]} == {
+        by["rule"] for one in preview["named"] for by in one["taken"].values()
     }
-    for one in told["named"]:
+    for one in preview["named"]:
         assert one.keys() == {"trace_id", "span_id", "name", "began", "taken"}
         assert one["began"].endswith("Z")
 
@@ -112,11 +112,11 @@ def test_no_judge_is_asked_and_no_key_is_needed(scored: Path, tmp_path: Path, mo
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     asking = written(tmp_path / "asking.yaml", "metrics: [faithfulness]\njudge: {model: 'openai:gpt-x'}\n")
 
-    told = previewed(asking, scored)
+    preview = previewed(asking, scored)
 
-    assert told["taken"] == FEW
-    assert told["metrics"][0]["usd"] is None
-    assert any("OPENAI_API_KEY is not set" in note for note in told["notes"])
+    assert preview["taken"] == FEW
+    assert preview["metrics"][0]["usd"] is None
+    assert any("OPENAI_API_KEY is not set" in note for note in preview["notes"])
 
 
 def test_a_rule_on_a_score_looks_at_what_the_store_has(scored: Path, unscored: Path, tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_the_tables_fit_a_terminal_and_say_that_no_judge_was_asked(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    told = ran(config, scored)
+    result = ran(config, scored)
 
-    assert told.exit_code == 0
-    assert "would be scored; no judge was asked" in told.stdout
-    assert all(len(line) <= 80 for line in told.stdout.splitlines() if "│" in line or "┃" in line)
-    assert "loading libraries" in told.stderr
-    assert "traces" in told.stderr
+    assert result.exit_code == 0
+    assert "would be scored; no judge was asked" in result.stdout
+    assert all(len(line) <= 80 for line in result.stdout.splitlines() if "│" in line or "┃" in line)
+    assert "loading libraries" in result.stderr
+    assert "traces" in result.stderr
 
 
 def test_nothing_of_content_or_metadata_is_shown(config: Path, scored: Path, tmp_path: Path) -> None:
@@ -171,18 +171,18 @@ def test_nothing_of_content_or_metadata_is_shown(config: Path, scored: Path, tmp
             span["attributes"].append({"key": "spanscore.metadata.secret", "value": {"stringValue": planted}})
     source = written(tmp_path / "planted.jsonl", [f"{json.dumps(one)}\n" for one in spans])
 
-    for told in (ran(config, source), ran(config, source, "--json")):
-        assert told.exit_code == 0
-        assert planted not in told.output
+    for result in (ran(config, source), ran(config, source, "--json")):
+        assert result.exit_code == 0
+        assert planted not in result.output
 
 
 def test_what_a_name_holds_does_nothing_in_the_terminal(config: Path, unscored: Path, tmp_path: Path) -> None:
     hostile = unscored.read_text().replace("RunnableSequence", "\\u001b[2Jowned")
 
-    told = ran(config, written(tmp_path / "hostile.jsonl", hostile))
+    result = ran(config, written(tmp_path / "hostile.jsonl", hostile))
 
-    assert r"\x1b[2Jowned" in told.stdout
-    assert "\x1b" not in told.stdout
+    assert r"\x1b[2Jowned" in result.stdout
+    assert "\x1b" not in result.stdout
 
 
 def test_ctrl_c_tells_what_was_read_until_then(config: Path, scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_ctrl_c_tells_what_was_read_until_then(config: Path, scored: Path, monke
 
     monkeypatch.setattr(_preview_run, "UnitReader", Interrupted)
 
-    told = ran(config, scored, "--json")
+    result = ran(config, scored, "--json")
 
-    assert told.exit_code == 130
-    assert (json.loads(told.stdout)["units"], json.loads(told.stdout)["interrupted"]) == (10, True)
+    assert result.exit_code == 130
+    assert (json.loads(result.stdout)["units"], json.loads(result.stdout)["interrupted"]) == (10, True)

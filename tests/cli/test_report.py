@@ -75,7 +75,7 @@ def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["no-such-file.jsonl"], "no-such-file.jsonl"),
         (["lines.jsonl"], "lines.jsonl: line 1 is not an OTLP trace request"),
@@ -85,7 +85,11 @@ def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) 
     ],
 )
 def test_what_a_person_did_wrong_is_said_without_a_traceback(
-    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "lines.jsonl").write_text("not JSON\n")
     (tmp_path / "cases.jsonl").write_text('{"user_input": "q", "response": "a"}\n')
@@ -97,4 +101,4 @@ def test_what_a_person_did_wrong_is_said_without_a_traceback(
         main()
 
     assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,18 +62,33 @@ def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -
     assert "alerts: {faithfulness: {baseline: <that mean>}}" in done.stdout
 
 
-def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+def test_alerts_on_inner_units_are_in_the_table_and_in_the_json(tmp_path: Path) -> None:
+    entry = "{kind: tool, name: search, rate: 0.1, alerts: {exact_match: {baseline: 0.9, min_drop: 0.2}}}"
+    file = config(tmp_path, f"metrics: [exact_match]\nunits: {{also: [{entry}]}}\n")
+
+    table, answer = ran(file, "--out", tmp_path / "m"), ran(file, "--out", tmp_path / "m", "--json")
+
+    assert table.exit_code == 0, table.output
+    row = next(line for line in table.stdout.splitlines() if "exact_match (tool search)" in line)
+    assert "30 scores" in row
+    assert "300 inner units" in table.stdout
+    assert "requests" not in table.stdout
+    (drop,) = json.loads(answer.stdout)["drops"]
+    assert (drop["metric"], drop["min_requests"], drop["units"]) == ("exact_match (tool search)", 300, "inner units")
+
+
+def test_links_that_lead_nowhere_are_reported(tmp_path: Path) -> None:
     own = "monitoring: {dashboard_url: 'https://grafana.example/d/x', trace_url: 'https://tempo.example'}"
 
     default = ran(config(tmp_path, "metrics: [exact_match]"), "--out", tmp_path / "out").stdout
-    told = ran(config(tmp_path, f"metrics: [exact_match]\n{own}"), "--out", tmp_path / "out").stdout
+    output = ran(config(tmp_path, f"metrics: [exact_match]\n{own}"), "--out", tmp_path / "out").stdout
 
     assert "monitoring.dashboard_url is the default: alerts link to localhost:3000" in default
     assert "monitoring.trace_url is not set" in default
-    assert "_url" not in told
+    assert "_url" not in output
 
 
-def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_told_once(tmp_path: Path) -> None:
+def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_reported_once(tmp_path: Path) -> None:
     text = "metrics: [exact_match, faithfulness, response_relevancy]\nalerts: {exact_match: {baseline: 0.4}}"
     out = tmp_path / "a" / "folder" / "with" / "a" / "long" / "way" / "to" / "it"
 
@@ -88,13 +104,13 @@ def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_told_on
 def test_a_program_reads_the_same(tmp_path: Path) -> None:
     text = "metrics: [faithfulness]\nalerts: {faithfulness: {baseline: 0.4}}\nmonitoring: {windows: [10m]}"
 
-    told = json.loads(ran(config(tmp_path, text), "--out", tmp_path / "out", "--json").stdout)
+    document = json.loads(ran(config(tmp_path, text), "--out", tmp_path / "out", "--json").stdout)
 
-    assert told["windows"] == ["10m"]
-    assert told["drops"][0]["null"] == pytest.approx(0.3875)
-    assert not told["drops"][0]["rate_holds"]
-    assert "false alarms may be more frequent" in told["notes"][0]
-    assert all(Path(file).is_file() for file in told["files"])
+    assert document["windows"] == ["10m"]
+    assert document["drops"][0]["null"] == pytest.approx(0.3875)
+    assert not document["drops"][0]["rate_holds"]
+    assert "false alarms may be more frequent" in document["notes"][0]
+    assert all(Path(file).is_file() for file in document["files"])
 
 
 def objects(folder: Path, *arguments: str) -> dict[str, dict[str, Any]]:
@@ -168,7 +184,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
         raise done.exception
 
 
-def test_all_faults_of_the_configuration_are_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+def test_all_faults_of_the_configuration_are_reported_at_once_and_nothing_is_written(tmp_path: Path) -> None:
     file = config(tmp_path, "metrics: [faithfullness]\nsampling: {rte: 3, rate: 5}\njudge: {model: 'nonesuch:x'}")
 
     done = ran(file, "--out", tmp_path / "out")
@@ -184,3 +200,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="cannot be written"):
         raise done.exception
+
+
+def test_a_metric_that_lacks_its_library_here_gets_no_rules_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+
+    done = ran(config(tmp_path, "metrics: [non_llm_string_similarity, exact_match]"), "--out", tmp_path / "out")
+
+    assert "non_llm_string_similarity cannot be made here, and the rules need each metric" in str(done.exception)
+    assert "spanscore[text]" in str(done.exception)
+    assert not (tmp_path / "out").exists()

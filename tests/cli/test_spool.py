@@ -25,11 +25,11 @@ def test_it_tells_what_waits_and_who_holds_it_and_no_content(tmp_path: Path) -> 
         one.put(number, b"a secret question", own=number == 0)
     one.begin(0)
 
-    told, page = json.loads(shown(one.file.path, "--json").stdout), shown(one.file.path).stdout
+    document, page = json.loads(shown(one.file.path, "--json").stdout), shown(one.file.path).stdout
     one.file.close(10)
 
-    (owner,) = told["owners"]
-    assert (told["depth"], told["dead_letters"]) == (3, [])
+    (owner,) = document["owners"]
+    assert (document["depth"], document["dead_letters"]) == (3, [])
     assert (owner["pid"], owner["rows"], owner["in_work"], owner["has_ended"]) == (os.getpid(), 1, 1, False)
     assert page.startswith("3 wait or are being scored, the oldest for ")
     assert "secret" not in page
@@ -50,10 +50,10 @@ def test_waiting_units_are_shown_by_metric_with_their_age(tmp_path: Path) -> Non
         ("polite", 2, 7_200),
         ("tone", 1, 7_200),
     ]
-    assert re.search(r"polite +2 +2 h", page)
+    assert re.search(r"polite\W+2\W+2 h", page)
 
 
-def test_dead_letters_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:
+def test_dead_letters_is_reported_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     poisoned(path)
 
@@ -66,16 +66,16 @@ def test_dead_letters_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path:
     assert Asked(path).taken() == [1]
 
 
-def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_as_that(tmp_path: Path) -> None:
     one = Asked(tmp_path / "spool.db")
     one.put(1, own=True)
     one.file.put_aside([key(1)])
     one.file.close(10)
 
-    told = shown(one.file.path).stdout
+    output = shown(one.file.path).stdout
 
-    assert "1 dead letters" in told
-    assert "could not be read" in told
+    assert "1 dead letters" in output
+    assert "could not be read" in output
 
 
 def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Pa
     one.put(1)
     one.put(2, own=True)
 
-    told = shown(one.file.path, "--drop-older-than", "7d")
+    result = shown(one.file.path, "--drop-older-than", "7d")
     held = one.keep(2)
     one.file.close(10)
 
-    assert told.stdout.startswith("1 older than 7d deleted\n1 wait or are being scored")
+    assert result.stdout.startswith("1 older than 7 d deleted\n1 wait or are being scored")
     assert held is True
 
 

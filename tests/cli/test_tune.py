@@ -59,7 +59,7 @@ def test_what_will_be_sent_is_printed_and_the_configuration_loads_the_file(folde
         checked = RUNNER.invoke(app(), ["check", "spanscore.yaml"])
 
     assert done.exit_code == 0, done.output
-    assert "Sent with every question from now on, as demonstrations (content of your users):" in done.stdout
+    assert "Sent with every question from now on, as demonstrations (they contain your users' texts):" in done.stdout
     assert f'"response": "{HABIT} Answer' in done.stdout
     assert "60 labels are few" in done.stderr
     assert "USD" in done.stderr
@@ -112,7 +112,7 @@ def test_as_json_it_is_what_the_file_holds(folder: Path) -> None:
         (["--metric", "polite", "--rewriter", "nobody:model"], "--rewriter: 'nobody:model'"),
     ],
 )
-def test_what_is_wrong_is_told_before_anybody_is_asked(folder: Path, options: list[str], message: str) -> None:
+def test_what_is_wrong_is_reported_before_anybody_is_asked(folder: Path, options: list[str], message: str) -> None:
     with OpenAIServer(answer) as server:
         configured(server.url)
         done = fit(*options)
@@ -142,7 +142,7 @@ def test_the_bar_watches_whether_the_judge_answers(folder: Path, monkeypatch: py
         watched.extend(str(one.account) for one in accounts.states())
         return PausedAccounts(accounts)
 
-    monkeypatch.setattr("spanscore.cli.tune.PausedAccounts", noting)
+    monkeypatch.setattr("spanscore.cli._prompt_run.PausedAccounts", noting)
     with OpenAIServer(answer) as server:
         configured(server.url)
         assert fit("--metric", "polite", "--out", "fitted.json").exit_code == 0

@@ -42,7 +42,7 @@ CONFIG = "judge: {model: lexical}\nmetrics: [{aspect_critic: {name: polite, defi
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_cannot_be_read_is_told_in_a_line(
+def test_what_cannot_be_read_is_reported_in_a_line(
     reader: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,8 +61,8 @@ def test_a_line_that_is_nested_too_deep_is_named_and_the_others_are_scored(tmp_p
     good = b'{"response": "a", "reference": "a"}\n'
     (tmp_path / "a.jsonl").write_bytes(FILES["deep"] + good + FILES["nearly as deep"])
 
-    told = CliRunner().invoke(app(), ["evaluate", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
+    result = CliRunner().invoke(app(), ["evaluate", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
 
-    assert "Not read, line 1: not valid JSON: nested too deep" in told.stdout
-    assert "Not read, line 3: a field is nested deeper than 100 levels" in told.stdout
-    assert "1 of 1" in told.stdout
+    assert "Not read, line 1: not valid JSON: nested too deep" in result.stdout
+    assert "Not read, line 3: a field is nested deeper than 100 levels" in result.stdout
+    assert "1 of 1" in result.stdout

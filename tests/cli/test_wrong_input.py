@@ -83,8 +83,8 @@ def ran(
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main()
-    told = capsys.readouterr()
-    return int(ended.value.code or 0), told.out, told.err
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
 
 
 REFUSED: dict[tuple[str, ...], str] = {
@@ -217,7 +217,7 @@ def test_wrong_input_is_refused_in_a_sentence_before_anything_is_asked_or_writte
     assert {file: file.read_bytes() for file in here.iterdir() if file.is_file()} == before
 
 
-TOLD: dict[tuple[str, ...], tuple[int, str]] = {
+PARTLY_WRONG: dict[tuple[str, ...], tuple[int, str]] = {
     (*COLLECT, "half_spans.jsonl", "--out", "{tmp}/x.jsonl"): (0, "not read: half_spans.jsonl line"),
     (*COLLECT, "spans.jsonl", "--when", "truth<1", "--when", "faithfulness>=0", "--out", "{tmp}/x.jsonl"): (
         0,
@@ -251,20 +251,20 @@ TOLD: dict[tuple[str, ...], tuple[int, str]] = {
 """Arguments → exit code, and text on standard output about partial results."""
 
 
-@pytest.mark.parametrize("arguments", TOLD, ids=" ".join)
-def test_what_is_wrong_in_part_is_told_and_the_rest_is_done(
+@pytest.mark.parametrize("arguments", PARTLY_WRONG, ids=" ".join)
+def test_what_is_wrong_in_part_is_reported_and_the_rest_is_done(
     arguments: tuple[str, ...],
     here: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, told = TOLD[arguments]
+    code, expected = PARTLY_WRONG[arguments]
 
     found = ran(tuple(one.format(tmp=tmp_path) for one in arguments), monkeypatch, capsys)
 
     assert found[0] == code
-    assert told in " ".join(found[1].split())
+    assert expected in " ".join(found[1].split())
 
 
 def test_every_command_says_that_it_is_at_work(
@@ -282,7 +282,7 @@ def test_every_command_says_that_it_is_at_work(
 def test_help_shows_an_example_and_fits_a_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    told = CliRunner().invoke(app(command), [command, "--help"]).stdout
+    output = CliRunner().invoke(app(command), [command, "--help"]).stdout
 
-    assert f"spanscore {command} " in told.split("Usage")[1].split("\n", 1)[1]
-    assert all(len(line) <= 80 for line in told.splitlines())
+    assert f"spanscore {command} " in output.split("Usage")[1].split("\n", 1)[1]
+    assert all(len(line) <= 80 for line in output.splitlines())

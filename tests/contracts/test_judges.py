@@ -110,7 +110,7 @@ BROKEN = [Nameless, Moody, Blurting, Choosy, Loyal, Stubborn]
 
 def broken(kind: Any) -> type[JudgeContract]:
     class Suite(JudgeContract):
-        patience_s = 0.05
+        timeout_s = 0.05
 
         def make(self) -> Judge:
             made: Judge = kind()

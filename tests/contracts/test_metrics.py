@@ -18,17 +18,19 @@ from spanscore.core.sample import (
     SingleTurnSample,
     TokenUsage,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
 )
 from spanscore.core.score import Outcome
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.catalog.registry import built_ins, create, found
+from spanscore.metrics.catalog.registry import built_ins, create, find_metric
 from spanscore.protocols import Metric
 from spanscore.testing import build_metric
 
 NEEDED: dict[str, dict[str, Any]] = {
     "aspect_critic": {"definition": "Is it polite?"},
+    "category": {"categories": {"bridge": "It is about a bridge.", "other": "Anything else."}},
     "json_schema": {"schema": {"type": "object"}},
     "language_is": {"language": "english"},
     "latency": {"max_s": 2.0},
@@ -55,7 +57,12 @@ FULL = {
     "multi_turn": MultiTurnSample(
         user_input=[
             HumanMessage(content="When did it open?"),
-            AIMessage(content="", tool_calls=[ToolCall(name="lookup", args={"q": "bridge"})]),
+            AIMessage(
+                content="My plan:\n1. Look up the bridge.\n2. Look up its opening.",
+                tool_calls=[ToolCall(name="lookup", args={"q": "bridge"})],
+            ),
+            ToolMessage(content="Error: timed out"),
+            AIMessage(content="", tool_calls=[ToolCall(name="lookup", args={"q": "bridge opening"})]),
             ToolMessage(content="1931"),
             AIMessage(content="In 1931."),
         ],
@@ -63,6 +70,7 @@ FULL = {
         reference_tool_calls=[ToolCall(name="lookup", args={"q": "bridge"})],
         reference_topics=["bridges"],
         rubrics={"score1_description": "Wrong.", "score5_description": "Right."},
+        tools=[ToolDefinition(name="lookup", parameters={"type": "object", "properties": {"q": {"type": "string"}}})],
     ),
 }
 HOSTILE: dict[str, Any] = {
@@ -168,7 +176,9 @@ def test_its_scores_can_be_renamed(name: str) -> None:
 @names
 def test_its_version_is_stable_and_changes_with_a_parameter(name: str) -> None:
     assert built(name).version == built(name).version
-    assert built(name).version != built(name, pass_at=0.123).version
+    # categories have the qualities 0 and 1 only, and so no pass mark
+    parameter = {"question": "Which?"} if name == "category" else {"pass_at": 0.123}
+    assert built(name).version != built(name, **parameter).version
 
 
 @names
@@ -268,6 +278,7 @@ CONTEXTS = ["The bridge opened in 1931.", "It spans the Orlo.", "The ferry stopp
 SIDE_BY_SIDE = {
     "answer_correctness": 2,
     "aspect_critic": 5,
+    "category": 5,
     "context_entity_recall": 2,
     "context_relevancy_v0": 5,
     "factual_correctness": 2,
@@ -289,7 +300,7 @@ SIDE_BY_SIDE = {
 @names
 def test_questions_that_do_not_need_each_other_are_asked_side_by_side(name: str) -> None:
     crowd = Crowd()
-    votes = {"strictness": 5} if "strictness" in inspect.signature(found(name)).parameters else {}
+    votes = {"strictness": 5} if "strictness" in inspect.signature(find_metric(name)).parameters else {}
     metric: Any = build_metric(name, judge=crowd, embeddings="lexical", **NEEDED.get(name, {}), **votes)
     sample = FULL[next(iter(metric.requires))]
     if isinstance(sample, SingleTurnSample):
@@ -334,7 +345,7 @@ def test_it_runs_without_a_key(name: str) -> None:
 
 @names
 def test_its_docstring_says_what_a_reader_must_know(name: str) -> None:
-    text = " ".join((found(name).__doc__ or "").split())
+    text = " ".join((find_metric(name).__doc__ or "").split())
 
     for word in ("Formula:", "Fields:", "Judge calls:", "Blind spot:", "Source:", "is better", "Range"):
         assert word in text, word

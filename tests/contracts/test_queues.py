@@ -113,7 +113,7 @@ BROKEN = [Unbounded, Strict, OnItsLoop, Forgetful, Stack, Impatient, Deaf, Hoard
 
 def broken(kind: Any) -> type[QueueContract]:
     class Suite(QueueContract):
-        patience_s = 0.05
+        timeout_s = 0.05
 
         def make(self) -> Queue:
             made: Queue = kind() if kind is dict else kind(capacity=4)
@@ -153,9 +153,9 @@ def durable(kind: Any) -> type[DurableQueueContract]:
 
 def test_every_check_of_a_durable_queue_turns_one_away() -> None:
     assert failing(durable(Mute)) == {
-        "test_each_job_that_is_put_is_told_of_once",
-        "test_scores_are_told_to_be_kept_before_they_are_emitted",
-        "test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before",
+        "test_each_job_that_is_put_is_reported_once",
+        "test_scores_are_reported_as_kept_before_they_are_emitted",
+        "test_a_unit_outlives_the_process_when_its_job_is_reported_and_not_before",
     }
     assert "test_it_is_a_durable_queue" in failing(durable(MemoryQueue))
 

@@ -168,6 +168,9 @@ class Lines:
     def in_flight(self) -> set[UnitKey]:
         return {*self.waiting}
 
+    def open_keys(self) -> set[UnitKey]:
+        return {*self.running, *self.waiting}
+
     def drain(self, now_ns: int) -> list[UnitKey]:
         self.tick(now_ns)
         running, self.running = self.running, {}
@@ -220,6 +223,13 @@ class Uncounted(Lines):
         return 0
 
 
+class Forgetful(Lines):
+    """Does not return its running units."""
+
+    def open_keys(self) -> set[UnitKey]:
+        return set()
+
+
 class Keeping(Lines):
     """Lets go of nothing that runs."""
 
@@ -239,7 +249,7 @@ class Restless(Lines):
         return 1
 
 
-BROKEN = [Restless, Anonymous, Twice, Timeless, Hasty, Uncounted, Keeping, Open]
+BROKEN = [Restless, Anonymous, Twice, Timeless, Hasty, Uncounted, Forgetful, Keeping, Open]
 
 
 def suite(kind: Any) -> type[ReceiverContract]:

@@ -21,7 +21,7 @@ NO_PLACE = {CompositeSink, JudgeSpans, SpoolQueue}
 
 @pytest.mark.parametrize(("registry", "room"), ROOMS, ids=lambda one: getattr(one, "kind", one))
 def test_every_part_of_a_room_has_a_name_and_every_name_a_part(registry: Registry, room: str) -> None:
-    named = [registry.found(name) for name in registry.built_in]
+    named = [registry.find(name) for name in registry.built_in]
 
     assert {*named} == {*implementations(room, registry.protocol)} - NO_PLACE
     assert len({*named}) == len(named)

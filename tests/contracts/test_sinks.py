@@ -13,9 +13,12 @@ from tests.outputs.memory import Memory, telemetry_of
 
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
+from spanscore.outputs.langfuse import LangfuseSink
+from spanscore.outputs.phoenix import PhoenixSink
 from spanscore.outputs.score_events import EvaluationEvents, Instruments
 from spanscore.outputs.score_spans import EvaluationSpans, JudgeSpans
 from spanscore.outputs.sinks import CompositeSink
+from spanscore.outputs.webhook import WebhookSink
 from spanscore.protocols import Sink
 from spanscore.testing import MemorySink, SinkContract
 
@@ -27,6 +30,9 @@ MADE: dict[type, Callable[[Memory], Sink]] = {
     EvaluationEvents: lambda memory: EvaluationEvents(memory.providers),
     Instruments: lambda memory: Instruments(telemetry_of(memory)),
     JudgeSpans: lambda memory: JudgeSpans(memory.providers),
+    WebhookSink: lambda memory: WebhookSink(memory.open_outbox, url="https://a/b", when=["faithfulness<2"]),
+    PhoenixSink: lambda memory: PhoenixSink(memory.open_outbox),
+    LangfuseSink: lambda memory: LangfuseSink(memory.open_outbox, public_key="pk", secret_key="sk"),
 }
 """A function that makes each sink, so that the memory, or ``read_output``, has its output."""
 
@@ -43,11 +49,12 @@ class TestSinks(SinkContract):
         return MADE[self.kind](self.memory)
 
     def read_output(self) -> str | None:
-        if self.kind is JudgeSpans:  # it writes the calls of scores: these have none
+        if self.kind in (JudgeSpans, WebhookSink):  # they write the calls of scores, which have none, and ended units
             return None
         spans = [span.to_json() for span in self.memory.spans]
         events = [f"{event.body} {event.attributes}" for event in self.memory.events]
-        return "".join([*spans, *events, str(self.memory.values("spanscore.scored"))])
+        messages = [message.body.decode() for message in self.memory.messages]
+        return "".join([*spans, *events, *messages, str(self.memory.values("spanscore.scored"))])
 
     def test_no_score_makes_the_sdk_complain(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):

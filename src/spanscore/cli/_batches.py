@@ -19,7 +19,7 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
 
     Args:
         metrics: metrics of the run; those without a judge are scored at once.
-        scores: file of the scores; the batches are beside it.
+        scores: file of the scores; the batches are in ``<scores>.batches``.
         option: option that names the file.
         notes: terminal of the notes.
 
@@ -55,11 +55,11 @@ def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: 
 
 
 def interrupted_batches(run: BatchRun | None, again: str) -> Iterator[str]:
-    """Yield how an interrupted run goes on or is cancelled.
+    """Yield the commands that continue or cancel an interrupted run.
 
     Args:
-        run: the run; None = one without batches.
-        again: command that goes on.
+        run: the run; None = a run without batches.
+        again: command that continues the run.
     """
     if run is not None:
         yield (
@@ -71,7 +71,7 @@ def interrupted_batches(run: BatchRun | None, again: str) -> Iterator[str]:
 def _batch_file(scores: Path | None, option: str) -> Path:
     if scores is None:
         raise ConfigurationError(
-            f"--batch needs {option} FILE: the batches, which may take a day, are in FILE.batches beside it"
+            f"--batch needs {option} FILE: a batch may take a day, and its ids are kept in FILE.batches"
         )
     return scores.with_name(f"{scores.name}.batches")
 

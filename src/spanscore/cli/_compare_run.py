@@ -105,15 +105,17 @@ class CompareRun:
 
     def _choose_metrics(self, made: Iterable[Metric]) -> list[str]:
         """Return the chosen metrics that have a quality."""
-        ranges = {metric.name: metric.scale.range for metric in made}
+        scales = {metric.name: metric.scale for metric in made}
         for name in self.metrics:
-            if name not in ranges:
+            if name not in scales:
                 raise ConfigurationError(
-                    f"--metric {name}: {self.config} has no metric of this name; it has {_list_names(ranges)}"
+                    f"--metric {name}: {self.config} has no metric of this name; it has {_list_names(scales)}"
                 )
-        names = [name for name in self.metrics or ranges if ranges[name] is not None]
+        names = [name for name in self.metrics or scales if scales[name].has_quality]
         if not names:
-            raise ConfigurationError("no metric has a quality to compare: give metrics with an open scale a range=")
+            raise ConfigurationError(
+                "no metric has a quality to compare: give metrics with an open scale a range=, and categories the words in bad="
+            )
         return names
 
     def _read_sums(self, by: str) -> ReleasePair:
@@ -148,7 +150,7 @@ class CompareRun:
             end_s=now_s,
             is_fixed=not _is_duration(self.since),
             where={"job": self.job} if self.job else {},
-            told=partial(track, description=f"sums since {self.since}", console=notes, transient=True),
+            progress=partial(track, description=f"sums since {self.since}", console=notes, transient=True),
         )
 
     def _read_spans(self, by: str) -> ReleasePair:

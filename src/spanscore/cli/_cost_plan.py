@@ -57,7 +57,7 @@ class Sizes:
     """Sizes of the application's samples, as stated by the user or measured.
 
     Attributes:
-        context_tokens: tokens of all contexts of a request; None = those of the short sample that ``cost_of`` uses.
+        context_tokens: tokens of all contexts of a request; None = those of the short sample in ``cost_of``.
         measured: metric → mean cost of its stored scores, used in place of an estimate.
     """
 
@@ -69,8 +69,8 @@ class Sizes:
 
         Args:
             name: name of the metric.
-            metric: its registry entry.
-            parameters: its parameters.
+            metric: registry entry of the metric.
+            parameters: parameters of the metric.
 
         Raises:
             ConfigurationError: the cost is not measured, and the offline judge cannot answer the metric's questions.
@@ -161,7 +161,7 @@ class ExpectedTraffic:
 
 
 def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic | None:
-    """Return the stated traffic: a daily number, a profile, or a profile scaled to the number; None if neither is given.
+    """Return the stated traffic: a daily number, a profile, or a profile scaled to the number; None if no traffic is stated.
 
     Raises:
         ConfigurationError: the profile is invalid; the message names its line.
@@ -187,7 +187,7 @@ def requests_per_day_in(text: str) -> float:
 
 
 def _read_profile(file: Path) -> ExpectedTraffic:
-    """Read rows of hour and requests: each hour of a day or a week once. The first row may name the columns."""
+    """Read rows of (hour, requests), in which each hour of a day or a week occurs once. The first row may name the columns."""
     hours = dict[int, float]()
     try:
         with file.open(newline="", encoding="utf-8-sig") as opened:
@@ -212,7 +212,7 @@ def _read_profile(file: Path) -> ExpectedTraffic:
 
 
 def _read_row(place: str, row: Sequence[str]) -> tuple[int, float]:
-    """Return the hour and its requests; ``place``: file and line, for messages."""
+    """Return the hour and its requests. ``place`` is file and line, for messages."""
     if len(row) != len(_COLUMNS):
         raise ConfigurationError(f"{place}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
     numbers = []
@@ -240,13 +240,14 @@ class CostPlan:
         calls: judge calls.
         input_tokens: tokens that the judge reads.
         output_tokens: tokens that the judge writes.
-        usd: None if the judge's model has no price.
-        batch_usd: of a score by batches; None if the model has no price, or its provider no batches.
+        usd: US dollars; None if the judge's model has no price.
+        batch_usd: US dollars of a score by batches; None if the model has no price, or its provider has no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
         alone: cost without ``bundle``; None = the metric has no bundle, or its cost was measured.
         usd_alone: USD without ``bundle``; None = the metric has no bundle, or the judge's model has no price.
-        most_usd: if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a price.
-        beginnings: as of ``Cost``.
+        most_usd: US dollars if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a
+            price.
+        beginnings: as in ``Cost``.
     """
 
     metric: str
@@ -412,7 +413,7 @@ def _format_cost(cost: CostPlan) -> str:
 
 
 def cache_lines(settings: Configuration, costs: Sequence[CostPlan]) -> Iterator[str]:
-    """Yield the tokens of a unit with all its scores that come from the provider's cache, if they have a price of their own."""
+    """Yield the tokens of a unit with all scores that are read from the provider's cache, if cached tokens have a price."""
     judge, price = settings.judge, price_in(settings, settings.judge)
     caches = judge.prompt_cache and judge.prompt_order == "evidence_first" and judge.model.startswith(_CACHING)
     if price is None or price.cached_input is None or not caches:
@@ -474,32 +475,19 @@ def price_in(settings: Configuration, judge: ChatModelSettings) -> Price | None:
 
 
 def judge_line(settings: Configuration, metrics: Sequence[Metric]) -> str:
-    """Return the judge's model; if a metric needs a judge and the configuration names none, also how to name one."""
+    """Return the judge's model; if a metric needs a judge and the configuration names no judge, add how to name it."""
     model = settings.judge.model
     if model != "lexical":
         return model
     by_jury = {str(own.get("name", name)) for name, own, jury in of_juries(settings) if jury is not None}
-    asking = any(_asks_a_judge(metric) and metric.name not in by_jury for metric in metrics)
+    asking = any(has_judge(metric) and metric.name not in by_jury for metric in metrics)
     unnamed = "model" not in settings.judge.model_fields_set and asking
     how = "; no judge is named: write judge: openai:gpt-4o-mini, or judge: lexical to keep this one" if unnamed else ""
     return f"{model} (the offline heuristic: a first look, no verdict{how})"
 
 
-def dear_lines(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield a warning if a paid judge is asked about every unit and no budget bounds its cost."""
-    price = price_in(settings, settings.judge)
-    is_free = settings.judge.model == "lexical" or (price is not None and price.input == price.output == 0)
-    every = [
-        metric.name for metric in metrics if _asks_a_judge(metric) and settings.sampling.rates_of(metric.name)[0] >= 1
-    ]
-    if every and not is_free and not settings.judge.budget:
-        yield (
-            f"{settings.judge.model} is asked about every unit by {', '.join(every)}, as the sampling rate is 1, and no budget "
-            "bounds it; in production write sampling: {rate: 0.1}, or judge: {budget: [{usd: 5, per: 1d}]}"
-        )
-
-
-def _asks_a_judge(metric: Metric) -> bool:
+def has_judge(metric: Metric) -> bool:
+    """Return whether a metric asks a judge."""
     return getattr(metric, "_judge", None) is not None
 
 
@@ -529,12 +517,9 @@ def _plan_row(
     plan = _plan_cost(metric, cost, _price_each(settings, paid, cost), by_batch, is_measured=is_measured)
     if joins:
         plan = replace(plan, alone=alone, usd_alone=_sum_known(_price_each(settings, paid, alone)))
-    return plan if jury.then is None else _add_then(settings, plan, jury.then, cost)
-
-
-def _add_then(settings: Configuration, plan: CostPlan, then: ChatModelSettings, cost: Cost) -> CostPlan:
-    """Return a plan with the cost for the case that ``then`` is asked every time."""
-    return replace(plan, most_usd=_sum_known([plan.usd, *_price_each(settings, [then], cost)]))
+    if jury.then is not None:
+        plan = replace(plan, most_usd=_sum_known([plan.usd, *_price_each(settings, [jury.then], cost)]))
+    return plan
 
 
 def _plan_cost(

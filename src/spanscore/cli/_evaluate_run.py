@@ -21,16 +21,16 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
-from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
+from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._judge_topics import judge_problems, named_problems
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.config.judging import JurySettings
 from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings
-from spanscore.core.printable import printable
+from spanscore.core.printable import TextTable, printable
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
@@ -55,7 +55,7 @@ from spanscore.stored.quality_gate import (
     checked,
     write_junit,
 )
-from spanscore.wiring.accounts import Accounts, purse_for
+from spanscore.wiring.accounts import Accounts, configured_budget_ledger
 
 FELL, INCOMPLETE = 1, 3
 """Exit codes: a bound of the gate does not hold; too many cases have no score."""
@@ -65,7 +65,7 @@ _CASES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityGate:
-    """The gate of ``spanscore evaluate``: its options, its verdict, and the update of the baseline.
+    """The gate of ``spanscore evaluate``: options, verdict, and the update of the baseline.
 
     Attributes:
         baseline: file with the rows of an earlier run; None = no baseline.
@@ -85,7 +85,7 @@ class QualityGate:
 
     @property
     def is_asked(self) -> bool:
-        """Whether any option of the gate was given."""
+        """Whether an option of the gate was given."""
         return bool(self.baseline or self.max_drop or self.least or self.junit)
 
     def gate(self, metrics: Collection[str]) -> QualityBounds:
@@ -165,36 +165,26 @@ def _bounds(option: str, texts: Sequence[str]) -> Mapping[str, float]:
     return bounds
 
 
-def _cases(fallen: Sequence[CaseChange]) -> Table:
+def _cases(fallen: Sequence[CaseChange]) -> TextTable:
     more = len(fallen) - _CASES
     title = f"{len(fallen)} cases fell" + (f", these most of all ({more} more)" if more > 0 else "")
-    table = Table(title=title if len(fallen) > 1 else "1 case fell", title_justify="left")
-    table.add_column("case", overflow="fold")
-    table.add_column("metric", overflow="fold")
-    for name in ("before", "now"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for change in fallen[:_CASES]:
-        table.add_row(printable(change.case), change.metric, f"{change.before:.2f}", f"{change.after:.2f}")
-    return table
+    rows = [
+        (printable(change.case), change.metric, f"{change.before:.2f}", f"{change.after:.2f}")
+        for change in fallen[:_CASES]
+    ]
+    return TextTable(("case", "metric", "before", "now"), rows, title=title if len(fallen) > 1 else "1 case fell")
 
 
-def _metrics(metrics: Sequence[MetricGate]) -> Table:
-    table = Table(title="At the gate", title_justify="left")
-    table.add_column("metric", overflow="fold")
-    for name in ("before", "now", "change (95 %)", "cases", ""):
-        table.add_column(name, justify="right", no_wrap=True)
+def _metrics(metrics: Sequence[MetricGate]) -> TextTable:
+    rows = []
     for gate in metrics:
-        table.add_row(
-            gate.metric,
-            _number(gate.before),
-            _number(gate.quality),
-            "–"
-            if gate.change is None
-            else f"{gate.change.mean:+.3f} ({gate.change.low:+.3f} to {gate.change.high:+.3f})",
-            str(gate.cases) if gate.change is not None else "–",
-            "does not hold" if gate.failed else "not known" if gate.incomplete else "holds",
-        )
-    return table
+        change, cases = "–", "–"
+        if gate.change is not None:
+            change = f"{gate.change.mean:+.3f} ({gate.change.low:+.3f} to {gate.change.high:+.3f})"
+            cases = str(gate.cases)
+        verdict = "does not hold" if gate.failed else "not known" if gate.incomplete else "holds"
+        rows.append((gate.metric, _number(gate.before), _number(gate.quality), change, cases, verdict))
+    return TextTable(("metric", "before", "now", "change (95 %)", "cases", "verdict"), rows, title="At the gate")
 
 
 def _lines(held: GateResult) -> Iterator[str]:
@@ -226,10 +216,10 @@ class ScoreRun:
     Attributes:
         names: names of metrics, separated by commas; empty = the metrics of ``config``.
         judge: empty = the judge of ``config``; without ``config`` the offline judge.
-        embeddings: empty = those of ``config``; otherwise the offline ones if the judge is offline, or no embeddings.
+        embeddings: empty = those of ``config``; otherwise the offline embeddings if the judge is offline, or no embeddings.
         concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
         batch: whether the judge is called by its provider's batch endpoint.
-        timeout: seconds for one metric on one sample; 0 = that of ``config``, otherwise the scorer's default.
+        timeout: seconds for one metric on one sample; 0 = the timeout of ``config``, otherwise the scorer's default.
         gate: options of the quality gate.
     """
 
@@ -293,7 +283,7 @@ class ScoreRun:
 
     def _metrics(self, configured: ConfigReport | None) -> list[Metric]:
         settings, as_written = (configured.settings, configured.as_written) if configured else (None, SecretMask())
-        with as_written.told():
+        with as_written.mask_errors():
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
 
     def _score(
@@ -318,7 +308,7 @@ class ScoreRun:
                 fresh=not self.resume,
                 cache=self.cache,
                 redactor=redactor_in(settings.redactor),
-                purse=purse_for(settings, {metric.name: metric for metric in metrics}),
+                budget_ledger=configured_budget_ledger(settings, {metric.name: metric for metric in metrics}),
                 progress=lambda done, _: bar.update(task, completed=done),
             )
             try:
@@ -445,7 +435,7 @@ def _find_entries(
 
 @contextmanager
 def _naming_embeddings() -> Iterator[None]:
-    """Add the option for embeddings to an error about missing ones."""
+    """Add the option for embeddings to an error about missing embeddings."""
     try:
         yield
     except NotReadyError:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from spanscore.errors import ConfigurationError
 
+T = TypeVar("T")
 INTERRUPTED = 130
 """128 + SIGINT: the exit code that a shell expects after Ctrl-C."""
 
@@ -32,12 +34,18 @@ UnitsUntil = Annotated[
 ]
 TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store since 7d, 12h, 2026-07-01T12:00Z.")]
 TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store before 7d, 12h, 2026-07-01T12:00Z.")]
+ContextTokens = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
+]
+OnlyMetrics = Annotated[list[str] | None, typer.Option(help="Only this metric. Repeat for more metrics.")]
+OnlyJob = Annotated[str, typer.Option(help="Only this Prometheus job, which is a service. Default: all jobs together.")]
 InBatches = Annotated[
     bool,
     typer.Option(
         "--batch",
         help="Ask the judge by its provider's batch endpoint (openai:MODEL, anthropic:MODEL), at half price. Each step of a "
-        "metric takes up to a day. The ids of the batches are in a file beside the scores, FILE.batches.",
+        "metric takes up to a day. The ids of the batches are kept in FILE.batches, in the folder of the scores.",
     ),
 ]
 CancelBatches = Annotated[
@@ -48,8 +56,20 @@ CancelBatches = Annotated[
 ]
 
 
+def option_parser(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return the parser of an option: a ``ValueError`` of ``parse`` becomes an error that names the option."""
+
+    def parse_option(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse_option
+
+
 def refuse_unwritable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written, before the command takes minutes or costs money. None is skipped.
+    """Refuse files that cannot be written, before the command takes minutes or costs money. None as a path is skipped.
 
     Raises:
         ConfigurationError: a path is a folder, its folder does not exist, or this user may not write it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, inf
 from typing import Any
 
@@ -13,33 +14,34 @@ from spanscore.cli._cost_plan import (
     DayPlan,
     ExpectedTraffic,
     Sizes,
-    asked_model,
     cache_lines,
     cost_lines,
     costs_of,
     days_of,
-    dear_lines,
     judge_line,
-    price_in,
     shadow_costs_of,
 )
-from spanscore.cli._part_plans import judge_check_topic, rule_lines, sampling_notes, session_metrics_in
+from spanscore.cli._topics import rule_lines
 from spanscore.config.credentials import without_credentials
+from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
-from spanscore.metrics.catalog.configured import shadow_budget_of, shadow_settings
-from spanscore.metrics.catalog.registry import blind_spots, metric_doc_of
+from spanscore.metrics.catalog.configured import shadow_budget_of
+from spanscore.metrics.catalog.registry import metric_doc_of
+from spanscore.metrics.kit.base import optional_of
 from spanscore.monitoring.drops import DropPlan, SmallestDrop, least_of, plans_of, smallest_drop
 from spanscore.monitoring.judge_check import judge_check_plans
+from spanscore.monitoring.watched_means import WatchedMean, watched_means
 from spanscore.protocols import Metric
 from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.samples.texts import CONTEXT_KEYS
 
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
-"""Time since the start of a drop → seconds; for each, ``check`` shows the smallest drop that is detected."""
-_WHERE_IT_DOES_NOT = (
-    "stays: after a week of scores run `spanscore baseline`, which measures whether it varies with the hour",
-    "repeats each period: after a week of scores run `spanscore baseline`, which measures whether it drifts",
+"""Time since the start of a drop → seconds; for each time, ``check`` shows the smallest drop that is detected."""
+_WHERE_IT_DOES_NOT = ("stays", "repeats each period")
+_MEASURE_IT = (
+    ": after a week of scores run `spanscore baseline`, which measures whether it varies with the hour",
+    ": after a week of scores run `spanscore baseline`, which measures whether it drifts",
 )
 
 _BY_HAND = "with spanscore.references({field}=…) around the request; without it, missing_field"
@@ -50,6 +52,7 @@ FOUND: Mapping[str, str] = {
     "retrieved_context_ids": "the ids of the retrieved documents, if each has one",
     "duration_s": "the time from the start to the end of the root",
     "usage": "gen_ai.usage.input_tokens and gen_ai.usage.output_tokens of the models' spans, else of the root",
+    "tools": "the definitions of tools on the models' spans; a unit without any is judged without them",
 }
 """Field of a sample → its place in a live trace."""
 _CONVERSATION = "the messages of a unit with tool calls or several human turns"
@@ -81,11 +84,12 @@ class Volume:
     """The number of scores that one window of an alert needs.
 
     Attributes:
-        rate: sampling rate of the metric, [0, 1], without the rules that raise it.
+        rate: sampling rate of the metric, [0, 1], without the rules that raise it; for inner units, the rate of their entry.
         min_scores: effective scores before the alert may fire.
         min_requests: units that yield ``min_scores``; None = never, the rate is 0.
         scores_to_see: effective scores at which half of the drops of ``min_drop`` alert; None = never, or not watched.
         requests_to_see: units that yield ``scores_to_see``; None = never, or not watched.
+        units: the units: ``requests``, or ``inner units``.
     """
 
     rate: float
@@ -93,6 +97,7 @@ class Volume:
     min_requests: int | None
     scores_to_see: int | None
     requests_to_see: int | None
+    units: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +105,11 @@ class AlertPlan:
     """The plan of the alert on one metric.
 
     Attributes:
+        metric: name of the metric; for inner units with the units, such as ``context_relevance (retriever)``.
         volume: number of scores that a window needs.
         baseline: the normal mean, as a number or in words; None = drops are not watched.
+        share_of: the category whose share is watched: ``baseline`` is its normal share, ``min_drop`` the smallest rise that
+            matters, ``threshold`` the highest acceptable share. None = the quality is watched.
         windows: lengths in seconds.
         smallest: drop that is detected within an hour, a day and 14 days; empty without a baseline or stated traffic.
         notes: assumptions that do not hold, in sentences.
@@ -115,6 +123,7 @@ class AlertPlan:
     windows: tuple[float, ...]
     smallest: tuple[SmallestDrop, ...]
     notes: tuple[str, ...]
+    share_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +142,9 @@ class ConfigPlan:
         shadow_days: cost of a day of each second judge; empty if no traffic is stated.
         sessions: conditions for the end of a conversation, in lines; empty if no metric scores conversations.
         judge_check: the work of the judge check, in lines.
+        notes: the lines of all other topics.
+        serve: the listeners and the mode of ``spanscore serve``, in lines; empty if the section is not given.
+        worker: the sources of ``spanscore worker``, in lines; empty without sources.
     """
 
     judge: str
@@ -151,6 +163,12 @@ class ConfigPlan:
     sessions: tuple[str, ...]
     judge_check: tuple[str, ...]
     notes: tuple[str, ...]
+    serve: tuple[str, ...]
+    worker: tuple[str, ...]
+
+
+_OWN_FIELDS = ("sessions", "judge_check", "serve", "worker")
+"""Topics whose lines are a field of the plan."""
 
 
 def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
@@ -162,13 +180,15 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         sizes: sizes of the application's samples.
     """
     settings, metrics = report.settings, report.metrics
-    of_sessions = session_metrics_in(report.of_metrics, metrics)
+    of_sessions = report.session_metrics
     rates = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics}
     costs = costs_of(report.of_metrics, [*rates], sizes)
     shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
     requests = 0.0 if traffic is None else traffic.per_day
     of_units = {metric.name: rates[metric.name] for metric in metrics if metric not in of_sessions}
     days, shadow_days = _days(settings, of_units, costs, shadow_costs, requests) if requests else ((), ())
+    lines = report.lines_with(costs)
+    own_fields = {topic: lines.pop(topic, ()) for topic in _OWN_FIELDS}
     judge_settings = settings.judge.model_dump(
         exclude_defaults=True, exclude={"model", "prices", "budget", "replica_share"}
     )
@@ -189,9 +209,8 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days,
-        sessions=report.lines_of("sessions"),
-        judge_check=tuple(judge_check_topic(settings, metrics, costs)),
-        notes=(*report.lines_of("remote_scoring", "spool", "collect", "spans_to"), *_notes(report)),
+        **own_fields,
+        notes=tuple(chain(*lines.values())),
     )
     return report.as_written.all(plan)
 
@@ -218,7 +237,8 @@ def _days(
 def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> MetricPlan:
     rate, highest = settings.sampling.rates_of(metric.name)
     places: dict[str, dict[str, str]] = {kind: {} for kind in metric.requires}
-    for kind, names in metric.requires.items():
+    read = {kind: (*names, *optional_of(metric).get(kind, ())) for kind, names in metric.requires.items()}
+    for kind, names in read.items():
         for name in names:
             if own := getattr(settings.capture.extract, name, None):
                 places[kind][name] = f"{own} (capture.extract.{name})"
@@ -240,115 +260,104 @@ def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> M
 # --- alerts ---------------------------------------------------------------------------------------------------------
 
 
-def volumes_of(plans: Sequence[DropPlan], settings: Configuration, metrics: Sequence[Metric]) -> dict[str, Volume]:
-    """Return metric name → volume, for each metric with an alert; ``plans``: of the drops that are watched."""
-    planned = {plan.metric: plan for plan in plans}
-    volumes = {}
-    for metric in metrics:
-        if metric.name in settings.alerts:
-            rate, least = settings.sampling.rates_of(metric.name)[0], least_of(settings.alerts[metric.name])
-            plan = planned.get(metric.name)
-            # With fewer scores than the minimum, no alert fires.
-            seen = None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
-            volumes[metric.name] = Volume(
-                rate=rate,
-                min_scores=least,
-                min_requests=round(least / rate) if rate else None,
-                scores_to_see=seen,
-                requests_to_see=round(seen / rate) if rate and seen is not None else None,
-            )
-    return volumes
+def drops_in(report: ConfigReport) -> tuple[list[DropPlan], dict[str, Volume]]:
+    """Return the drops that are watched, and ``WatchedMean.subject`` → volume for each mean with alert settings."""
+    # without all metrics there is no judge check, which may watch a metric that cannot be made here
+    judge_check = report.settings.judge_check if report.whole else None
+    means, shared = _means_of(report), report.settings.monitoring
+    plans = plans_of(means, shared, judge_check_plans(judge_check, means, shared))
+    planned = {plan.watched.subject: plan for plan in plans}
+    alerted = [mean for mean in means if mean.inner is not None or mean.metric in report.settings.alerts]
+    return plans, {mean.subject: _volume(report, mean, planned.get(mean.subject)) for mean in alerted}
+
+
+def _means_of(report: ConfigReport) -> list[WatchedMean]:
+    return watched_means(report.settings.alerts, report.metrics, report.settings.units.also)
+
+
+def _volume(report: ConfigReport, mean: WatchedMean, plan: DropPlan | None) -> Volume:
+    settings, least = report.settings, least_of(mean.settings)
+    rates = {entry.group: entry.rate for entry in settings.units.also}
+    rate = settings.sampling.rates_of(mean.metric)[0] if mean.inner is None else rates[mean.inner]
+    # With fewer scores than the minimum, no alert fires.
+    seen = None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
+    return Volume(
+        rate=rate,
+        min_scores=least,
+        min_requests=round(least / rate) if rate else None,
+        scores_to_see=seen,
+        requests_to_see=round(seen / rate) if rate and seen is not None else None,
+        units="requests" if mean.inner is None else "inner units",
+    )
 
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
-    settings, scores = report.settings, {day.metric: day.scores for day in days}
-    judge_checks = judge_check_plans(settings.judge_check, settings.alerts, report.metrics, settings.monitoring)
-    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, judge_checks)
-    volumes = volumes_of(plans, settings, report.metrics)
-    planned = {plan.metric: plan for plan in plans}
-    for metric in report.metrics:
-        if metric.name in settings.alerts:
-            a_day = scores.get(metric.name)
+    scores = {day.metric: day.scores for day in days}
+    plans, volumes = drops_in(report)
+    planned = {plan.watched.subject: plan for plan in plans}
+    for mean in _means_of(report):
+        if mean.subject in volumes:
+            a_day = scores.get(mean.subject)  # unknown for inner units
             hourly = () if traffic is None or a_day is None else traffic.scale_to(a_day).hourly
-            yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
+            yield _alert(mean, planned.get(mean.subject), volumes[mean.subject], report.settings, hourly)
 
 
 def _alert(
-    metric: Metric, plan: DropPlan | None, volume: Volume, settings: Configuration, hourly: Sequence[float]
+    mean: WatchedMean, plan: DropPlan | None, volume: Volume, settings: Configuration, hourly: Sequence[float]
 ) -> AlertPlan:
-    """Return the alert on a metric; ``hourly``: its scores of each hour, empty if no traffic is stated."""
-    alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
-    baseline = None if plan is None else plan.baseline
+    """Return the alert on a mean; ``hourly``: its scores of each hour, empty if no traffic is stated."""
+    alert, windows = mean.settings, tuple(settings.monitoring.windows)
     smallest = [
         smallest_drop(plan, scores=hourly, within_s=within_s)
         for within_s in WITHIN.values()
         if plan is not None and hourly
     ]
     return AlertPlan(
-        metric=metric.name,
-        baseline=None if baseline is None else baseline.short if baseline.is_recorded else baseline.level,
-        min_drop=alert.min_drop,
-        threshold=alert.threshold,
+        metric=mean.subject,
+        baseline=None if plan is None else plan.baseline.short if plan.baseline.is_recorded else plan.stated_baseline,
+        share_of=alert.share_of,
+        min_drop=alert.least_change,
+        threshold=alert.max if alert.share_of else alert.threshold,
         volume=volume,
         windows=windows,
         smallest=tuple(smallest),
-        notes=(*_alert_notes(plan, metric.scale), *_describe_undetectable(alert.min_drop, smallest)),
+        notes=(*_alert_notes(plan, mean), *_describe_undetectable(alert, smallest)),
     )
 
 
-def _describe_undetectable(drop: float, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
-    if smallest and (smallest[-1].at_worst is None or smallest[-1].at_worst > drop):
-        yield f"a drop of {drop:g} is not detectable within {[*WITHIN][-1]}: raise the rate, or min_drop"
+def _describe_undetectable(alert: AlertSettings, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
+    change, key = ("rise", "min_rise") if alert.share_of else ("drop", "min_drop")
+    if smallest and (smallest[-1].at_worst is None or smallest[-1].at_worst > alert.least_change):
+        yield f"a {change} of {alert.least_change:g} is not detectable within {[*WITHIN][-1]}: raise the rate, or {key}"
 
 
-def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
-    if scale.range is None:
-        yield "its scale is open: it has values and no quality, so no drop can be watched; give it a range="
-        return
+def _why_unwatched(scale: Scale, alert: AlertSettings) -> str:
+    """Return why no change of a metric's mean or share is watched, with the remedy."""
+    if alert.share_of:
+        return "without a baseline only max and missing scores are watched, and no rise; measure the share and set it"
+    if scale.has_quality:
+        return "without a baseline only threshold and missing scores are watched, and no drop; measure a baseline and set it"
+    if scale.categories:
+        return "its categories have no quality, so no drop can be watched; name the bad ones in bad, or write share_of"
+    return "its scale is open: it has values and no quality, so no drop can be watched; give it a range="
+
+
+def _alert_notes(plan: DropPlan | None, mean: WatchedMean) -> Iterator[str]:
+    alert = mean.settings
     if plan is None:
-        yield "without a baseline only the threshold and missing scores are watched, and no drop; measure a baseline and set it"
+        yield _why_unwatched(mean.of.scale, alert)
         return
     baseline = plan.baseline
     if not plan.holds:
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a continuous metric"
-    if not baseline.is_learned:
-        yield f"false_alarm_every holds for independent scores around a mean that {_WHERE_IT_DOES_NOT[bool(baseline.offset_s)]}"
+    if alert.share_of:
+        yield "false_alarm_every holds for independent scores around a share that does not vary by itself"
+    elif not baseline.is_learned:
+        period = bool(baseline.offset_s)
+        measure = _MEASURE_IT[period] if mean.inner is None else ""
+        yield f"false_alarm_every holds for independent scores around a mean that {_WHERE_IT_DOES_NOT[period]}{measure}"
     if baseline.offset_s:
         yield "a baseline from an earlier window follows a slow decline, so a slow decline does not alert"
     if plan.to_see == inf:
-        yield f"its mean varies so much by itself that a drop of {plan.settings.min_drop:g} is not detected: raise min_drop"
-
-
-def _notes(report: ConfigReport) -> Iterator[str]:
-    settings, metrics = report.settings, report.metrics
-    yield from _judge_notes(settings, metrics)
-    yield from report.lines_of("calibrations")
-    for name, _, shadow in shadow_settings(settings):
-        paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
-        yield f"{name} has a second judge, {shadow.model}, called for each unit that it scores: that costs more, from {paid}"
-    yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
-    yield from sampling_notes(settings)
-    for key, values in settings.monitoring.dimensions.items():
-        yield f"sums and alerts are split by {key}: {', '.join(values)}; any other value is in the sums only, as other"
-    if not settings.capture.enabled:
-        yield "capture.enabled is false: only submitted units and spans from elsewhere are scored"
-    if not settings.outputs.span:
-        yield "outputs.span is false: scores are not on the units' spans"
-    if (
-        settings.judge.model == "lexical"
-    ):  # all metrics of the plan have the offline judge, even if another judge is configured
-        own = settings.embeddings not in (None, "lexical")
-        yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
-
-
-def _judge_notes(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
-    if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
-        yield f"judge.prices has no price of {asked_model(settings.judge)}: the cost of its answers is not counted"
-    if settings.remote_scoring is None:
-        yield from dear_lines(settings, metrics)
-    attempt_s, score_s = settings.judge.timeout, settings.limits.timeout
-    if attempt_s is not None and attempt_s > score_s:
-        yield (
-            f"judge.timeout is {attempt_s:g} s and limits.timeout {score_s:g} s: a score ends before the first attempt of its "
-            "judge does; raise limits.timeout to several attempts"
-        )
+        change, key = ("rise", "min_rise") if alert.share_of else ("drop", "min_drop")
+        yield f"its mean varies so much by itself that a {change} of {alert.least_change:g} is not detected: raise {key}"

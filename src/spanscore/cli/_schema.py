@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from textwrap import wrap
 from typing import Any, Final, get_args
 
@@ -14,11 +15,12 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from spanscore.config.judging import OF_SCORER, ChatModelSettings, JurySettings, ShadowSettings
+from spanscore.config.judging import ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
-from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
+from spanscore.config.sinks import SINK_SETTINGS
+from spanscore.config.tree import Configuration
 from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
 from spanscore.metrics.catalog.configured import JUDGES, PER, SESSION, SHADOW, UNIT
@@ -77,17 +79,18 @@ class _Untitled(GenerateJsonSchema):
     """pydantic's generator, without titles, which it would derive from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: each key has a description instead."""
+        """Return False, because each key has a description instead."""
         return False
 
 
 def schema() -> Schema:
     """Return the whole schema."""
-    models = [(Configuration, "validation"), (ShadowSettings, "validation"), (JurySettings, "validation")]
+    models = [(model, "validation") for model in (Configuration, ShadowSettings, JurySettings, *SINK_SETTINGS.values())]
     _, made = models_json_schema(models, schema_generator=_Untitled)  # type: ignore[arg-type]  # its literals are str here
     described = {section.__name__: section for section, _ in sections()}
     definitions = {name: _describe(made["$defs"][name], described[name]) for name in made["$defs"]}
     definitions["Configuration"]["properties"]["metrics"]["items"] = _metrics()
+    definitions["Outputs"]["properties"]["sinks"]["items"]["anyOf"][1]["properties"] = _sinks()
     written = _with_environment(definitions)
     top = written.pop("Configuration")
     per = {
@@ -117,6 +120,8 @@ def sections() -> Iterator[tuple[type[BaseModel], str]]:
     yield from _sections(Configuration, "")
     yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
     yield from _sections(JurySettings, "metrics")
+    for name, settings in SINK_SETTINGS.items():
+        yield from _sections(settings, f"outputs.sinks.{name}")
 
 
 def _sections(section: type[BaseModel], path: str) -> Iterator[tuple[type[BaseModel], str]]:
@@ -169,6 +174,18 @@ def _metrics() -> Schema:
     return {"anyOf": [{"type": "string", "enum": [*names]}, from_outside, _FROM_ENVIRONMENT, with_parameters]}
 
 
+def _sinks() -> Schema:
+    """Return name → schema of the parameters, for the built-in sinks; a sink without required parameters needs none."""
+    properties = {}
+    for name, settings in SINK_SETTINGS.items():
+        form = {"$ref": f"#/$defs/{settings.__name__}"}
+        needs_none = not any(field.is_required() for field in settings.model_fields.values())
+        forms = [form, {"type": "null"}] if needs_none else [form]
+        default: Schema = {"default": {}} if needs_none else {}
+        properties[name] = {"anyOf": forms, "description": summary_of(settings), **default}
+    return properties
+
+
 def _parameters(kind: type) -> Schema:
     meanings, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
     settable = {name: parameter for name, parameter in signature.items() if name not in _NO_KEYS}
@@ -212,7 +229,7 @@ def _with_environment(node: Any) -> Any:
 
 
 def _keyword_with_environment(keyword: str, value: Any) -> Any:
-    if keyword == "properties":  # their names may be keywords of a schema, such as ``pattern``
+    if keyword == "properties":  # names of properties may be keywords of a schema, such as ``pattern``
         return {name: _with_environment(schema) for name, schema in value.items()}
     return value if keyword in {"enum", "default"} else _with_environment(value)
 
@@ -226,27 +243,6 @@ def _flat(choices: list[Schema]) -> list[Schema]:
 
 # --- schema keys ----------------------------------------------------------------------------------------------------
 
-_PYTHON: Final = {
-    "metrics": "OnlineScorer(metrics=…)",
-    f"metrics[].<metric>.{SHADOW}": "JudgeSettings(shadows=…)",
-    **{f"metrics[].<metric>.{key}": f"Jury({key}=…)" for key in JurySettings.model_fields},
-    f"metrics[].<metric>.{SHADOW}.budget": "JudgeSettings(shadow_budget=…)",
-    "embeddings": "embedder(…)",
-    "judge": "judge({}=…)",
-    "judge.fallback[]": "judge({}=…)",
-    **{f"judge.{field}": f"JudgeSettings({field}=…)" for field in OF_SCORER},
-    "judge.budget[]": "Budget({}=…)",
-    f"metrics[].<metric>.{SHADOW}.budget[]": "Budget({}=…)",
-    "judge.prices.<model>": "judge(prices=…)",
-    "sampling.rules[]": "Rule({}=…)",
-    "sampling.rules[].when": "RuleCondition({}=…)",
-    "sampling.rules[].when.score": "ScoreBelow({}=…)",
-    "sampling.feedback": "FeedbackSampling({}=…)",
-    "sampling.head_sampling_rate": "HeadSampling({}=…)",
-    "capture.extract": "Extract({}=…)",
-    "serve_metrics": "scorer.serve_metrics(…)",
-}
-"""Key or section → its name in Python; other keys are arguments of ``OnlineScorer``."""
 _TYPES: Final = {
     "integer": "whole number",
     "boolean": "true or false",
@@ -267,10 +263,9 @@ _ORDER: Final = (
     "limits",
 )
 """Sections in the order of the pages; the others follow."""
-_UNITS: Final = {"duration": "s", "list of durations": "s", "size": "bytes"}
 _PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
 _GUARD: Final = 10**9
-"""Bounds above this only catch nonsense, so they are not shown."""
+"""Bounds above this only catch nonsense, and are not shown."""
 _SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
 _NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
 """Mapping of sections → placeholder for its keys."""
@@ -283,22 +278,16 @@ class Key:
     Attributes:
         path: dotted path from the top; ``[]`` is each entry of a list, ``<metric>`` a name.
         type: type in words.
-        unit: unit of a number; empty = without a unit.
         allowed: bounds or allowed words; empty = each value of the type.
         default: None = the key is required.
         meaning: description, a sentence or more.
-        python: name in Python; empty if only a file has the key.
-        is_collection: whether the key lists or names sections; their keys follow.
     """
 
     path: str
     type: str
-    unit: str
     allowed: str
     default: str | None
     meaning: str
-    python: str
-    is_collection: bool
 
     @property
     def section(self) -> str:
@@ -346,16 +335,12 @@ def _forms(value: Schema, whole: Schema) -> list[Schema]:
 
 def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
     kind = _types(forms)
-    inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
     return Key(
         path=path,
         type=kind,
-        unit=_UNITS.get(kind, ""),
         allowed="; ".join(filter(None, (_format_allowed(form, kind) for form in forms))),
         default=None if required else _default(value, kind=kind),
         meaning=value["description"],
-        python=_python(path),
-        is_collection=any("$ref" in form for value in inner if isinstance(value, dict) for form in _choices(value)),
     )
 
 
@@ -412,23 +397,6 @@ def _format_value(value: Any, kind: str) -> str:
     return json.dumps(int(value) if whole else value, ensure_ascii=False)
 
 
-def _python(path: str) -> str:
-    """Return the name of a key or its section in Python."""
-    section, _, name = path.rpartition(".")
-    if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
-        return f"OnlineScorer({short}=…)"
-    if written := _PYTHON.get(path) or _PYTHON.get(section):
-        return written.format(name)
-    top = section or name
-    if top not in ScorerSettings.model_fields:
-        return ""
-    if not section:
-        return f"OnlineScorer({name}=…)"
-    annotation = ScorerSettings.model_fields[top].annotation
-    kinds = (kind.__name__ for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields"))
-    return f"OnlineScorer({section}={next(kinds, '')}({name}=…))"
-
-
 # --- example --------------------------------------------------------------------------------------------------------
 
 _HEADER: Final = """\
@@ -452,6 +420,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "judge.prices.<model>.output": "0.60",
     "judge.budget[].calls": "10000",
     "judge.budget[].per": "1h",
+    "units.also[].kind": "retriever",
     "sampling.rules[].rate": "0.5",
     "sampling.rules[].when.score.metric": "string_presence",
     "sampling.rules[].when.score.below": "0.5",
@@ -461,6 +430,8 @@ _GIVEN: Final[Mapping[str, str]] = {
     "compare.by": "service.version",
     "remote_scoring.endpoint": '"https://scorer:4318"',
     "remote_scoring.token_file": '"/run/secrets/spanscore"',
+    "outputs.sinks[].webhook.url": '"https://hooks.example/spanscore"',
+    "outputs.sinks[].webhook.when": '["faithfulness<0.5"]',
     "collect.when": '["faithfulness<0.5"]',
     "collect.out": '"cases.jsonl"',
     "spool.path": '"/var/lib/spanscore/spool.db"',
@@ -475,24 +446,13 @@ _NAMED: Final = {
     ("<metric>", "alerts"): "faithfulness",
     ("<model>", "judge"): "gpt-4o-mini",
 }
-_OPTIONAL: Final = (
-    *(
-        "serve_metrics",
-        "serve.forward",
-        "serve.tls",
-        "kafka",
-        "judge_check",
-        "collect",
-        "compare",
-        "remote_scoring",
-        "spool",
-    ),
-    "capture.extract",
-    "sampling.feedback",
+_LEFT_OUT: Final = (
+    "alerts.<metric>.baseline.",
+    "remote_scoring.kafka.",
+    "sampling.head_sampling_rate.",
+    "units.also[].alerts.",
 )
-"""Sections that are left out by default."""
-_ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "sampling.head_sampling_rate.")
-"""Keys of sections that replace other sections, as their descriptions state."""
+"""Keys of sections that replace or repeat other sections, as their descriptions state."""
 _WIDTH: Final = 110
 
 
@@ -518,19 +478,19 @@ def example_file() -> str:
 
 
 def _keys_of_example(keys: Sequence[Key]) -> list[Key]:
-    """Return the keys, without alternatives and without a judge's keys that another section repeats."""
+    """Return the keys, without those of ``_LEFT_OUT`` and without a judge's keys that another section repeats."""
     judge = {key.path.removeprefix("judge.") for key in keys if key.section == "judge"} - {"model", "budget"}
     chosen = []
     for key in keys:
         section, _, name = key.path.rpartition(".")
         repeats = section.endswith((".shadow", ".fallback[]")) and name in judge
-        if not repeats and not key.path.startswith(_ONE_OF):
+        if not repeats and not key.path.startswith(_LEFT_OUT):
             chosen.append(key)
     return chosen
 
 
 def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> Iterator[str]:
-    """Yield the line that opens a section: its name, or the dash of a list entry; empty if its own row has opened it."""
+    """Yield the line that opens a section: the name, or the dash of a list entry. Empty if a row has opened the section."""
     name, indent = place[-1], _indent(place[:-1])
     if name.endswith("[]"):
         yield _comment_out(f"{indent}  -", place)
@@ -565,4 +525,16 @@ def _comment_out(line: str, place: Sequence[str]) -> str:
 
 def _is_example(place: Sequence[str]) -> bool:
     within = {".".join(place[:depth]) for depth in range(1, len(place) + 1)}
-    return not within.isdisjoint(_OPTIONAL) or any(name.endswith(("[]", ">")) for name in place)
+    return not within.isdisjoint(_optional_sections()) or any(name.endswith(("[]", ">")) for name in place)
+
+
+@cache
+def _optional_sections() -> frozenset[str]:
+    """Return the paths of sections that are left out by default."""
+    fields = ((path, section.model_fields.items()) for section, path in sections())
+    return frozenset(
+        f"{path}.{name}".lstrip(".")
+        for path, named in fields
+        for name, field in named
+        if field.default is None and [*_models(field.annotation)]
+    )

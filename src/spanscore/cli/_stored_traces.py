@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -19,15 +19,14 @@ from spanscore.cli._batches import cancel_open_batches, interrupted_batches, ope
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
-from spanscore.cli._part_plans import session_metrics_in
-from spanscore.config.collect import condition_of
+from spanscore.config.collect import CaseCondition, condition_of
+from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
 from spanscore.core.files import whole_file
 from spanscore.core.job import SampledUnit
 from spanscore.core.printable import TextTable, format_count, format_number, format_usd, names_listed
-from spanscore.core.sample import Samples
+from spanscore.core.sample import ON_DEMAND
 from spanscore.core.score import Outcome
-from spanscore.core.span import Unit
 from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError, SampleError, writing
@@ -35,11 +34,13 @@ from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.score_context import suppressed_context
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.outputs.collected_cases import CollectedCase
+from spanscore.outputs.collected_cases import CollectedCase, FoundScore
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
-from spanscore.protocols import Metric
+from spanscore.protocols import Metric, Redactor
 from spanscore.report import write
+from spanscore.samples.redaction import redacted
+from spanscore.scorer import receivers_of
 from spanscore.stored.replay import (
     MOST_IN_BATCHES,
     MOST_UNDER_WAY,
@@ -63,7 +64,7 @@ from spanscore.stored.unit_reading import (
     fold_cases,
     reading_settings,
 )
-from spanscore.wiring.metrics import dialects_of
+from spanscore.wiring.metrics import dialects_of, image_limit_of
 from spanscore.wiring.preview import UnitCost, preview_of, tally_of
 
 _MOST_UNREAD: Final = 20
@@ -73,15 +74,9 @@ _INTERRUPTED: Final = "Interrupted: the counts cover the units that were read un
 # --- shared by preview and replay ------------------------------------------------------------------------------------
 
 
-def unit_metrics(report: ConfigReport) -> list[Metric]:
-    """Return the metrics of a configuration that score units, not sessions."""
-    of_sessions = session_metrics_in(report.of_metrics, report.metrics)
-    return [metric for metric in report.metrics if metric not in of_sessions]
-
-
-def _make_tally(report: ConfigReport, source: TraceSource) -> ReplayTally:
+def _make_tally(report: ConfigReport, trace_source: TraceSource) -> ReplayTally:
     keys = {key for rule in report.settings.sampling.rules for key in rule.when.metadata or ()}
-    return ReplayTally(source, keys)
+    return ReplayTally(trace_source, keys)
 
 
 def _costs_per_unit(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
@@ -119,14 +114,16 @@ def _show_progress(
 
 def _describe_traces(tally: ReplayTally) -> str:
     dialects = ", ".join(f"{name} {units:,}" for name, units in tally.dialects.most_common())
-    source = tally.source
-    outside = f"; {source.outside:,} more outside the time" if source.outside else ""
-    return f"{source.traces_read:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"
+    trace_source = tally.trace_source
+    outside = f"; {trace_source.outside:,} more outside the time" if trace_source.outside else ""
+    return (
+        f"{trace_source.traces_read:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"
+    )
 
 
 def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
     """Yield notes on a trace store, on its spans, and on the parts that could not be read."""
-    yield from (f"lost in the store: {lost}" for lost in tally.source.store.lost)
+    yield from (f"lost in the store: {lost}" for lost in tally.trace_source.store.lost)
     if tally.units and not tally.with_content:
         yield f"{tally.units:,} units, {NO_CONTENT}"
     for key, units in tally.lacking.items():
@@ -138,7 +135,7 @@ def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
     if reader.orphans:
         yield f"{reader.orphans:,} spans belong to units whose root is missing"
     yield from (f"{spans:,} of the spans have {what}: it is read as its start" for what, spans in reader.mended.items())
-    yield from tally.source.describe_unread()
+    yield from tally.trace_source.describe_unread()
 
 
 # --- preview ---------------------------------------------------------------------------------------------------------
@@ -163,29 +160,33 @@ class PreviewRun:
             SpanscoreError: an option, the configuration or the source is wrong, or the source has no units.
         """
         report = valid(self.config)
-        metrics, sampling = {metric.name: metric for metric in unit_metrics(report)}, report.settings.sampling
+        metrics, sampling = {metric.name: metric for metric in report.unit_metrics}, report.settings.sampling
         if not metrics:
             raise ConfigurationError(
                 f"{self.config} has no metric that scores units and can be made here; sampling needs one"
             )
-        source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
-        reader, counts = UnitReader(report.settings), _make_tally(report, source)
+        trace_source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
+        reader, counts = UnitReader(report.settings), _make_tally(report, trace_source)
         rates = {name: sampling.rates_of(name)[0] for name in metrics}
         tally = tally_of(report.settings, rates, sampling.rules)
 
         def describe() -> str:
-            return f"{source.traces_read:,} traces · {counts.units:,} units · {tally.taken:,} would be scored"
+            return f"{trace_source.traces_read:,} traces · {counts.units:,} units · {tally.taken:,} would be scored"
 
         with _show_progress(Terminal(stderr=True, highlight=False, markup=False), describe) as on_progress:
-            interrupted = self._count(source.units(reader, on_progress), tally, counts, metrics)
+            interrupted = self._count(trace_source.units(reader, on_progress), tally, counts, metrics)
         if not counts.units and not interrupted:
-            raise ConfigurationError(source.describe_emptiness())
+            raise ConfigurationError(trace_source.describe_emptiness())
         costs = _costs_per_unit(report, Sizes(self.context_tokens))
         notes = [*self._notes(report, costs)]
         preview = preview_of(tally, rates=rates, rules=sampling.rules, costs=costs, notes=notes)
         about = [*_describe_source(counts, reader)]
         if self.as_json:
-            read = {"traces": source.traces_read, "outside": source.outside, "dialects": dict(counts.dialects)}
+            read = {
+                "traces": trace_source.traces_read,
+                "outside": trace_source.outside,
+                "dialects": dict(counts.dialects),
+            }
             document = {**read, **preview.as_json(), "notes": [*notes, *about], "interrupted": interrupted}
             typer.echo(json.dumps(document, indent=2))
             return interrupted
@@ -222,8 +223,10 @@ class PreviewRun:
             yield f"costs are {Sizes(self.context_tokens)}"
         if report.settings.judge.budget:
             yield "judge.budget lowers the rates by the hour; this preview does not include that"
-        if of_sessions := session_metrics_in(report.of_metrics, report.metrics):
+        if of_sessions := report.session_metrics:
             yield f"conversations are not previewed: {', '.join(metric.name for metric in of_sessions)}"
+        if also := report.settings.units.also:
+            yield f"inner units are not previewed: {', '.join(str(entry.group) for entry in also)}"
         if report.unmade:
             yield f"not previewed, as they cannot be made here: {', '.join(report.unmade)}"
         yield from (f"not ready here: {lacking}" for lacking in report.missing)
@@ -235,7 +238,7 @@ _FOLDER: Final = Path("replay")
 _SCORES: Final = "scores.jsonl"
 _PAGE: Final = "report.html"
 _A_DAY_S: Final = 86_400.0
-_END_S: Final = 10.0
+END_S: Final = 10.0
 """Time at Ctrl-C for units that are being scored, and for sending the last evaluation spans."""
 _BATCH_END_S: Final = 2.0
 """Time for the last scores, if Ctrl-C ends a run whose other units wait for batches."""
@@ -266,8 +269,8 @@ class ReplayRun:
             SpanscoreError: an option, the configuration or the source is wrong.
         """
         report = valid(self.config)
-        source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
-        tally, per_second = _make_tally(report, source), self._units_per_second()
+        trace_source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
+        tally, per_second = _make_tally(report, trace_source), self._units_per_second()
         file = self._choose_file()
         evaluated = _read_evaluated(file)
         beforehand = [*self._notes_beforehand()]  # before the journal creates its file
@@ -282,7 +285,7 @@ class ReplayRun:
             replay = Replay(
                 tally=tally,
                 reader=reader,
-                door=made.scorer._stored_units(),
+                receiver=receivers_of(made.scorer).stored_units(),
                 per_second=per_second,
                 limit=self.limit,
                 again=self.again,
@@ -291,11 +294,15 @@ class ReplayRun:
                 on_progress=on_progress,
             )
             interrupted, arrived = self._run_replay(replay, made, batch)
-        if not (interrupted or tally.units or self._may_be_empty(source)):
-            raise ConfigurationError(source.describe_emptiness())
+        if not (interrupted or tally.units or self._may_be_empty(trace_source)):
+            raise ConfigurationError(trace_source.describe_emptiness())
         costs = [*_plan_costs(report, tally, batch=self.batch)] if self.dry_run else None
         if self.as_json:
-            document: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(source.store.lost)}
+            document: dict[str, Any] = {
+                **tally.as_json(),
+                "interrupted": interrupted,
+                "lost": list(trace_source.store.lost),
+            }
             document |= {} if costs is None else {"dry_run": True, "cost": costs}
             typer.echo(json.dumps(document, indent=2))
         else:
@@ -316,13 +323,13 @@ class ReplayRun:
             SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
         """
         report = valid(self.config)
-        with report.as_written.told():  # the report's own metrics have the offline judge
+        with report.as_written.mask_errors():  # the report's own metrics have the offline judge
             metrics = metrics_of(report.settings)
         typer.echo(cancel_open_batches(metrics, self.resume or (self.out or _FOLDER) / _SCORES, "--resume"))
 
-    def _may_be_empty(self, source: TraceSource) -> bool:
+    def _may_be_empty(self, trace_source: TraceSource) -> bool:
         """Whether the user gave a time range, which may contain no unit, and the source could be read."""
-        return bool(self.since or self.until) and bool(source.traces_read or not source.unread_total)
+        return bool(self.since or self.until) and bool(trace_source.traces_read or not trace_source.unread_total)
 
     def _units_per_second(self) -> float:
         try:
@@ -334,7 +341,7 @@ class ReplayRun:
         return per_second
 
     def _choose_file(self) -> Path | None:
-        """Return the file for scores, which may hold earlier ones; None = no file.
+        """Return the file for scores, which may already have scores; None = no file.
 
         Raises:
             ConfigurationError: two options contradict each other, or the file exists and ``--resume`` does not name it.
@@ -357,7 +364,7 @@ class ReplayRun:
     def _open_batch_run(self, made: ReplayScorer, file: Path | None, notes: Terminal) -> BatchRun | None:
         if not self.batch or self.dry_run:
             return None
-        run = open_batch_run(made.scorer._stored_units().metrics, file, "--resume", notes)
+        run = open_batch_run(receivers_of(made.scorer).stored_units().metrics, file, "--resume", notes)
         loop.run(run.begin())
         return run
 
@@ -369,7 +376,7 @@ class ReplayRun:
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key
-            return replay_scorer(self.config, metrics=unit_metrics(report))
+            return replay_scorer(self.config, metrics=report.unit_metrics)
         if journal is None:
             return replay_scorer(self.config, emits=self.emit, sinks=[tally], under_way=self._most_under_way)
         answers = journal.path.with_name(f"{journal.path.name}.answers")
@@ -390,7 +397,7 @@ class ReplayRun:
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            arrived = made.scorer.shutdown(_END_S if whole or batch is None else _BATCH_END_S)
+            arrived = made.scorer.shutdown(END_S if whole or batch is None else _BATCH_END_S)
             if batch is not None:
                 loop.run(batch.close(whole=whole))
             if replay.journal is not None:
@@ -444,7 +451,7 @@ def _write_page(file: Path) -> str:
     page = file.with_name(_PAGE)
     with writing(page):
         page.touch(0o600)
-        page.chmod(0o600)  # the page has the judged texts; an existing file may be readable by others
+        page.chmod(0o600)  # the page has the judged texts; an existing file may be readable by other users
         write(Journal.spans(file), page)
     return f"The page is {page}; open {page.absolute().as_uri()}"
 
@@ -489,7 +496,7 @@ def _print_summary(
 def _table_scores(tally: ReplayTally, made: ReplayScorer) -> TextTable:
     rows = list[tuple[str, ...]]()
     of_first_revisions = made.scorer.status().outcomes
-    for name in (metric.name for metric in made.scorer._stored_units().metrics):
+    for name in (metric.name for metric in receivers_of(made.scorer).stored_units().metrics):
         outcomes = {**of_first_revisions.get(name, {}), **tally.outcomes.get(name, {})}
         scored = outcomes.pop("scored", 0)
         outcomes.pop("not_sampled", None)
@@ -541,38 +548,38 @@ class CollectRun:
         refuse_unwritable(self.out)
         refuse_overwriting(self.source, "--out", self.out)
         settings = reading_settings(self.config)
-        source, counts = TraceSource.of(self.source, self.since, self.until), CaseCounts()
-        box = Timebox(settings.limits.hook_timeout, suppressed_context)
-        hooks = Hooks(redactor_in(self.redactor or settings.redactor)).within(box)
-        builder, reader = JobBuilder(dialects_of(settings, box), hooks, box), UnitReader(settings)
-
-        def read_samples(unit: Unit) -> Samples:
-            return builder.job(SampledUnit(unit, {})).samples
+        trace_source, counts = TraceSource.of(self.source, self.since, self.until), CaseCounts()
 
         def describe() -> str:
             return f"{counts.units:,} units, {counts.matched:,} of them match"
 
         with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
-            units = (stored for trace in source.traces() for stored in reader.units(trace))
-            cases = _call_after_each(find_cases(units, conditions, read_samples, counts), on_progress)
+            cases = _call_after_each(
+                read_stored_cases(trace_source, settings, conditions, counts, redactor=self.redactor), on_progress
+            )
             kept = fold_cases(cases if self.sample is None else draw_cases(cases, self.sample, self.seed))
-        unknown = sorted({condition.metric for condition in conditions} - counts.metrics)
+        unknown = [condition for condition in conditions if not counts.has_word(condition)]
         if not kept:
-            raise ConfigurationError(_describe_lack(source, counts, unknown))
+            raise ConfigurationError(_describe_lack(trace_source, counts, unknown))
         with writing(self.out), whole_file(self.out, mode=0o600, errors="replace") as file:
             file.writelines(case.line() for case in kept)
         if self.as_json:
-            document: dict[str, Any] = {"traces": source.traces_read, **asdict(counts)}
-            document |= {"metrics": sorted(counts.metrics), "cases": len(kept), "unknown_metrics": unknown}
-            document["unread"] = [part._asdict() for part in source.unread]
+            document: dict[str, Any] = {"traces": trace_source.traces_read, **asdict(counts)}
+            document |= {"metrics": sorted(counts.metrics), "cases": len(kept)}
+            document["unknown_metrics"] = sorted({condition.metric for condition in unknown} - counts.metrics.keys())
+            document["unread"] = [part._asdict() for part in trace_source.unread]
             typer.echo(json.dumps(document, indent=2))
             return
         terminal = Terminal(highlight=False, markup=False)
-        for line in self._lines(kept, counts, source, unknown):
+        for line in self._lines(kept, counts, trace_source, unknown):
             terminal.print_line(line)
 
     def _lines(
-        self, cases: Sequence[CollectedCase], counts: CaseCounts, source: TraceSource, unknown: Sequence[str]
+        self,
+        cases: Sequence[CollectedCase],
+        counts: CaseCounts,
+        trace_source: TraceSource,
+        unknown: Sequence[CaseCondition],
     ) -> Iterator[str]:
         units = sum(case.times for case in cases)
         of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
@@ -580,13 +587,52 @@ class CollectRun:
         yield f"{are} in {self.out}{of}; {counts.matched:,} of {counts.units:,} units matched"
         for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
             yield f"{times:,} left out: {reason}"
-        yield from source.describe_unread()
-        names = sorted(built_ins().keys() & counts.metrics)
+        yield from trace_source.describe_unread()
+        names = sorted(built_ins().keys() & counts.metrics.keys())
         option = f"--metrics {','.join(names) or _ANY_METRIC}"
         if self.config is not None:
             option = f"--config {quote(str(self.config))}"
         yield f"Score them: spanscore evaluate {quote(str(self.out))} {option} --out rows.jsonl"
-        yield from (f"no unit has a {_describe_unknown(metric, counts)}" for metric in unknown)
+        yield from (f"no unit has a {_describe_unknown(condition, counts)}" for condition in unknown)
+
+
+def read_stored_cases(
+    trace_source: TraceSource,
+    settings: ScorerSettings,
+    conditions: Sequence[CaseCondition],
+    counts: CaseCounts,
+    *,
+    redactor: str = "",
+) -> Iterator[CollectedCase]:
+    """Yield the cases of a source, with redacted samples and explanations.
+
+    Args:
+        trace_source: the stored traces.
+        settings: settings for reading spans.
+        conditions: alternative conditions; empty = every unit matches.
+        counts: counts of the units, which are updated.
+        redactor: name of the redactor; empty = that of the settings.
+    """
+    box = Timebox(settings.limits.hook_timeout, suppressed_context)
+    hooks = Hooks(redactor_in(redactor or settings.redactor)).within(box)
+    images = image_limit_of(settings, redacts=hooks.redactor is not None)
+    builder = JobBuilder(dialects_of(settings, box), hooks, box, on_demand=ON_DEMAND, images=images)
+    reader = UnitReader(settings)
+    units = (stored for trace in trace_source.traces() for stored in reader.units(trace))
+    cases = find_cases(units, conditions, lambda unit: builder.job(SampledUnit(unit, {})).samples, counts)
+    return cases if hooks.redactor is None else (_redact_explanations(case, hooks.redactor) for case in cases)
+
+
+def _redact_explanations(case: CollectedCase, redactor: Redactor) -> CollectedCase:
+    """Return a case with redacted explanations; if the redactor fails on an explanation, it is left out."""
+
+    def redact(score: FoundScore) -> FoundScore:
+        try:
+            return score._replace(explanation=score.explanation and redacted(score.explanation, redactor))
+        except Exception:  # noqa: BLE001  (the redactor is the user's, and its failures must not export a text)
+            return score._replace(explanation=None)
+
+    return replace(case, scores={metric: redact(score) for metric, score in case.scores.items()})
 
 
 def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None]) -> Iterator[CollectedCase]:
@@ -595,10 +641,10 @@ def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None
         yield case
 
 
-def _describe_lack(source: TraceSource, counts: CaseCounts, unknown: Sequence[str]) -> str:
-    """Return the reason for which a source has no case; ``unknown``: metrics of conditions without any score."""
+def _describe_lack(trace_source: TraceSource, counts: CaseCounts, unknown: Sequence[CaseCondition]) -> str:
+    """Return the reason why a source has no case. ``unknown`` are the conditions whose metric or category has no score."""
     if not counts.units:
-        return source.describe_emptiness()
+        return trace_source.describe_emptiness()
     if unknown and counts.metrics:
         reason = f"none with a {_describe_unknown(unknown[0], counts)}"
     elif unknown:
@@ -609,8 +655,12 @@ def _describe_lack(source: TraceSource, counts: CaseCounts, unknown: Sequence[st
         reason = NO_CONTENT
     else:
         reason = f"and none of them gives a sample: {next(iter(counts.unusable))}"
-    return f"{source.name}: {format_count(counts.units, 'unit')}, {reason}"
+    return f"{trace_source.name}: {format_count(counts.units, 'unit')}, {reason}"
 
 
-def _describe_unknown(metric: str, counts: CaseCounts) -> str:
-    return f"score of {metric}; there are scores of {names_listed(sorted(counts.metrics))}"
+def _describe_unknown(condition: CaseCondition, counts: CaseCounts) -> str:
+    words = counts.metrics.get(condition.metric)
+    if words is None:
+        return f"score of {condition.metric}; there are scores of {names_listed(sorted(counts.metrics))}"
+    seen = f"its scores are {names_listed(sorted(words))}" if words else "its scores are numbers"
+    return f"score of {condition.metric} that is {condition.bound}; {seen}"

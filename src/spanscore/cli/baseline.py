@@ -16,6 +16,7 @@ from rich.progress import track
 from rich.text import Text
 
 from spanscore import semconv
+from spanscore.cli._options import OnlyJob, OnlyMetrics
 from spanscore.core.printable import TextTable, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
@@ -33,16 +34,14 @@ def baseline(
         str, typer.Option(metavar="URL", help="Address of the Prometheus server, such as http://localhost:9090.")
     ],
     since: Annotated[str, typer.Option(help="How far back: at least 7d; weeks are compared from 14d on.")] = "28d",
-    metric: Annotated[list[str] | None, typer.Option(help="Only this metric. Repeat for more metrics.")] = None,
+    metric: OnlyMetrics = None,
     evaluator_version: Annotated[
         str | None,
         typer.Option(
             help="Only this evaluator version (spanscore_evaluator_version). Default: the latest version of each metric."
         ),
     ] = None,
-    job: Annotated[
-        str | None, typer.Option(help="Only this Prometheus job, which is a service. Default: all jobs together.")
-    ] = None,
+    job: OnlyJob = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("baseline.yaml"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the learned baselines as JSON.")] = False,
 ) -> None:
@@ -53,9 +52,9 @@ def baseline(
     baseline.yaml}}}[/bold]. The file does not change by itself: run the command again after an intended change.
 
     The mean of each hour is shrunk towards the mean of its hour of the day, and towards the overall mean, depending on its
-    noise. The printed figures come from comparing each week with the profile of the other weeks. They are the share of variance
-    that the profile explains, whether the residuals are autocorrelated, and the baseline SD. The baseline SD is how far the
-    mean varies by itself; it is added to the standard error of an alert.
+    noise. The printed figures come from comparing each week with the profile of the other weeks. The figures are the share
+    of variance that the profile explains, whether the residuals are autocorrelated, and the baseline SD. The baseline SD is
+    how far the mean varies by itself, and is added to the standard error of an alert.
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     history = _read_history(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -16,12 +17,12 @@ from rich.text import Text
 
 from spanscore.cli._config_report import valid
 from spanscore.config.kinds import share_in
-from spanscore.core.codecs.annotation_file import of_name, passes, read_annotations
+from spanscore.core.codecs.annotation_file import needs_scale, of_name, passes, read_annotations
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.codecs.text import json_in
 from spanscore.core.printable import TextTable, names_listed, printable
-from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult
+from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.span import UnitKey
 from spanscore.core.terminal import Terminal
@@ -40,9 +41,9 @@ from spanscore.monitoring.calibration import (
     agreement_of,
 )
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
+from spanscore.report.excerpts import human_labels_of
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
-from spanscore.report.story import labels
 from spanscore.semconv import ANNOTATOR_HUMAN
 from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
@@ -134,20 +135,20 @@ def calibrate(
     FILE[/bold], which correct the pass rate of that evaluator version only. Refused are fewer than 5 labels that humans passed
     or failed, and a judge that hardly separates the two.
     """
-    scale = _scale_of(metric, config)
-    if _holds_spans(file):
+    scale = scale_of(metric, config)
+    if holds_spans(file):
         samples, scores = _annotated_on_spans(file, label), scores or file
     else:
         samples = read_annotations(file, metric=metric, name=label)
     if scores is None:
-        verdicts = JudgeVerdicts(tuple(_verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
+        verdicts = JudgeVerdicts(tuple(verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
     else:
         verdicts = _verdicts_in_file(scores, samples, metric)
-    verdicts = verdicts.of(_choose_version(verdicts, evaluator_version))
-    run = _calibrate(file, metric, samples, verdicts, scale, annotator_error)
+    verdicts = verdicts.of(choose_version(verdicts, evaluator_version))
+    run = calibrate_judge(file, metric, samples, verdicts, scale, annotator_error)
     if against is not None:
         others = _verdicts_in_file(against, samples, metric)
-        run = replace(run, compared=_compare(file, samples, verdicts, others.of(_choose_version(others, None)), scale))
+        run = replace(run, compared=_compare(file, samples, verdicts, others.of(choose_version(others, None)), scale))
     path = _write_calibration(run, out)
     if as_json:
         typer.echo(json.dumps(_as_json(run, path), indent=2))
@@ -194,7 +195,7 @@ class JudgeVerdicts:
         return JudgeVerdicts(tuple(labelled), tuple(window))
 
 
-def _choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
+def choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
     """Return the evaluator version to calibrate; ``wanted``: None = the only version.
 
     Raises:
@@ -213,7 +214,7 @@ def _choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
     return next(iter(counts), "") if wanted is None else wanted
 
 
-def _holds_spans(path: Path) -> bool:
+def holds_spans(path: Path) -> bool:
     """Return whether a file holds OTLP-JSON lines; rows and labels do not.
 
     Raises:
@@ -241,7 +242,9 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
         ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
-        annotations = [(unit, annotation) for unit, every in labels(Spans.read(spans)).items() for annotation in every]
+        annotations = [
+            (unit, annotation) for unit, every in human_labels_of(Spans.read(spans)).items() for annotation in every
+        ]
     samples = []
     for line, (unit, annotation) in enumerate(annotations, 1):
         if annotation.quality is not None:
@@ -260,19 +263,27 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
     return of_name(samples, name, path)
 
 
-def _verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
+def verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
     """Return the verdict of a line. ``scale`` is called for a value without a label, and may raise."""
     if judged is None:
         return None
     label = judged.label
     if label is None and judged.value is not None:
         own_scale = scale()
+        if own_scale.categories and not own_scale.has_quality:
+            raise ConfigurationError(
+                "the metric's categories have no quality, so none passes or fails: name the bad ones in bad="
+            )
         label = own_scale.label(own_scale.quality(judged.value))
-    return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
+    return (
+        None
+        if label is None
+        else JudgeVerdict(label == "pass", judged.evaluator_version, 1.0 / (judged.probability or 1.0))
+    )
 
 
 def _verdicts_in_file(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    read = _verdicts_on_spans if _holds_spans(path) else _verdicts_in_rows
+    read = _verdicts_on_spans if holds_spans(path) else _verdicts_in_rows
     return read(path, samples, metric)
 
 
@@ -389,7 +400,7 @@ def _read_facts(
     """Return the properties of labels.
 
     Args:
-        labels: label of each line; None = the line has none of these properties.
+        labels: label of each line; None if the line has no such properties.
         units: the unit of each label.
         pairs: the human's and the judge's verdict of each label.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
@@ -422,8 +433,8 @@ class _ComparedVersions:
     """Two evaluator versions on the same labels.
 
     Attributes:
-        evaluator_version: of the other verdicts.
-        paired: labels that both judged; ``before`` is how many the other version got right.
+        evaluator_version: evaluator version of the other verdicts.
+        paired: counts of the labels that both versions judged; ``before`` is how many the other version got right.
     """
 
     evaluator_version: str
@@ -431,7 +442,7 @@ class _ComparedVersions:
 
     @property
     def p(self) -> float:
-        """The p of McNemar's exact two-sided test: each label on which one of both is right is a toss of a coin."""
+        """The p of McNemar's exact two-sided test, over the labels on which exactly one of the two versions is right."""
         reverse = self.paired._replace(gained=self.paired.lost, lost=self.paired.gained)
         return min(1.0, 2 * min(self.paired.p, reverse.p))
 
@@ -451,15 +462,15 @@ def _compare(
     others: JudgeVerdicts,
     scale: Callable[[], Scale],
 ) -> _ComparedVersions:
-    """Return how two evaluator versions agree with the labels that both judged; each unit counts once, by its first label.
+    """Return how two evaluator versions agree with the labels that both versions judged; a unit counts by its first label.
 
     Raises:
-        ConfigurationError: no label has a verdict of both.
+        ConfigurationError: no label has a verdict of both versions.
     """
     right: dict[object, tuple[bool, bool]] = {}
     for sample, verdict, other in zip(samples, verdicts.labelled, others.labelled, strict=True):
         if verdict is not None and other is not None:
-            human = _has_passed(file, sample, scale)
+            human = has_passed(file, sample, scale)
             right.setdefault(_unit_of(sample), (other.passed == human, verdict.passed == human))
     if not right:
         raise ConfigurationError("no label has a verdict of both evaluator versions: score the same file with both")
@@ -468,15 +479,15 @@ def _compare(
 
 
 @dataclass(frozen=True, slots=True)
-class _CalibrateRun:
+class CalibrateRun:
     """The calibration of a judge, from labels and verdicts.
 
     Attributes:
         evaluator_version: version of the judge; empty = unknown.
         window: sums of all verdicts, 1 = passed; None if only verdicts on labelled samples are known.
-        left_out: labels without a verdict.
-        shared: labels on units with several labels; the majority of a unit's annotators counts as one label.
-        tied: units without a majority, which are left out.
+        left_out: number of labels without a verdict.
+        shared: number of labels on units with several labels; the majority of a unit's annotators counts as one label.
+        tied: number of units without a majority, which are left out.
         compared: another evaluator version on the same labels; None = no other version is given.
     """
 
@@ -505,32 +516,45 @@ class _CalibrateRun:
         return {name: getattr(self.calibration, name) for name in _QUALITIES}
 
 
-def _calibrate(
+def calibrate_judge(
     file: Path,
     metric: str,
     samples: Sequence[AnnotatedSample],
     verdicts: JudgeVerdicts,
     scale: Callable[[], Scale],
     error_rate: float | None,
-) -> _CalibrateRun:
+) -> CalibrateRun:
+    """Return the calibration of a judge from labels.
+
+    Args:
+        file: file of the labels, for error messages.
+        metric: metric of the judge.
+        samples: the labels.
+        verdicts: verdicts of one evaluator version.
+        scale: looks up the metric's scale.
+        error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
+
+    Raises:
+        ConfigurationError: no label has a verdict, or the labels are too few for a correction.
+    """
     judged = [(sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
     pairs, units = [], []
     by_unit: defaultdict[object, list[AnnotatedPair]] = defaultdict(list)
     for sample, verdict in judged:
-        human = _has_passed(file, sample, scale)
+        human = has_passed(file, sample, scale)
         pairs.append(AnnotatedPair(human, verdict.passed, sample.probability, verdict.weight))
         units.append(_unit_of(sample))
         by_unit[units[-1]].append(pairs[-1])
     facts = _read_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
     agreed, error = _majorities(by_unit.values(), facts.error)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
-    return _CalibrateRun(
+    return CalibrateRun(
         metric=metric,
         evaluator_version=judged[0][1].evaluator_version,
         calibration=Calibration.of(agreed, error),
-        window=window if window.n > len(by_unit) else None,  # labelled units alone need no estimate: humans judged all
+        window=window if window.n > len(by_unit) else None,  # if humans judged all, there is no estimate
         left_out=len(samples) - len(judged),
         shared=sum(len(of_unit) for of_unit in by_unit.values() if len(of_unit) > 1),
         tied=len(by_unit) - len(agreed),
@@ -560,9 +584,10 @@ def _unit_of(sample: AnnotatedSample) -> object:
     return sample.line if label is None or (label.unit is None and label.key is None) else (label.unit, label.key)
 
 
-def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
+def scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
     """Return a function that looks up a metric's scale. true, false and the labels pass and fail need no scale."""
 
+    @cache
     def scale() -> Scale:
         if config is not None:
             named = {metric.name: metric.scale for metric in valid(config).metrics}
@@ -578,11 +603,28 @@ def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
     return scale
 
 
-def _has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
+def has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
+    """Return whether the human passed a sample.
+
+    Raises:
+        ConfigurationError: the human's value is not on the metric's scale; the message names the line.
+    """
     try:
-        return passes(sample.human, UNIT_INTERVAL if isinstance(sample.human, bool | str) else scale())
+        return passes(sample.human, _scale_for(sample.human, scale))
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: line {sample.line}: {error}") from error
+
+
+def _scale_for(human: HumanValue, scale: Callable[[], Scale]) -> Scale:
+    """Return the scale on which a human's value passes; the words pass and fail need no known scale."""
+    if isinstance(human, bool):
+        return UNIT_INTERVAL
+    try:
+        return scale()
+    except ConfigurationError:
+        if needs_scale(human):
+            raise
+        return UNIT_INTERVAL
 
 
 def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
@@ -598,7 +640,7 @@ def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -
     )
 
 
-def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
+def _write_calibration(run: CalibrateRun, out: Path | None) -> Path | None:
     """Write the calibration and return its path; None without an evaluator version, which a file must have."""
     if not run.evaluator_version:
         if out is not None:
@@ -614,7 +656,7 @@ def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
     return path
 
 
-def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
+def _parts(run: CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
     of = run.calibration
     yield Text(f"{run.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}")
     counts = [
@@ -641,7 +683,7 @@ def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
         yield Text(f"\nwritten to {path}; for the configuration:\nmonitoring: {{calibrations: [{path}]}}")
 
 
-def _notes(run: _CalibrateRun) -> Iterator[str]:
+def _notes(run: CalibrateRun) -> Iterator[str]:
     of = run.calibration
     if of.assumed_random:
         yield "no label has its sampling probability: labels are assumed to be a random part of the judged units"
@@ -658,7 +700,7 @@ def _notes(run: _CalibrateRun) -> Iterator[str]:
         yield "the verdicts have no evaluator version, which a file needs: no file is written"
 
 
-def _as_json(run: _CalibrateRun, path: Path | None) -> dict[str, Any]:
+def _as_json(run: CalibrateRun, path: Path | None) -> dict[str, Any]:
     of = run.calibration
     return {
         "metric": run.metric,

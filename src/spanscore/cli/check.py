@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,14 +24,14 @@ from spanscore.cli._cost_plan import (
     requests_per_day_in,
     traffic_in,
 )
-from spanscore.cli._part_plans import Topic
+from spanscore.cli._options import ContextTokens, option_parser
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
+from spanscore.cli._topics import MadeConfig, Topic
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
-from spanscore.config.tree import Configuration
 from spanscore.core.printable import TextTable, format_duration, format_number, format_usd
 from spanscore.core.terminal import Terminal
-from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
 from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
@@ -43,26 +43,11 @@ _NOT_READY = 3
 _KINDS = {"single_turn": "", "multi_turn": "of a conversation: "}
 
 
-def _rate(text: str) -> float:
-    try:
-        return requests_per_day_in(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _print_schema(is_set: bool) -> None:
+def _print_file(option: typer.CallbackParam, is_set: bool) -> None:
     if is_set:
-        from spanscore.cli._schema import schema_file  # the other uses of the command need no schema
+        from spanscore.cli._schema import example_file, schema_file  # the other uses of the command need no schema
 
-        typer.echo(schema_file(), nl=False)
-        raise typer.Exit
-
-
-def _print_example(is_set: bool) -> None:
-    if is_set:
-        from spanscore.cli._schema import example_file  # the other uses of the command need no schema
-
-        typer.echo(example_file(), nl=False)
+        typer.echo(example_file() if option.name == "example" else schema_file(), nl=False)
         raise typer.Exit
 
 
@@ -79,7 +64,7 @@ def check(
         float | None,
         typer.Option(
             metavar="RATE",
-            parser=_rate,
+            parser=option_parser(requests_per_day_in),
             help=f"Requests to all replicas together: {FORMS}. Adds the cost of a day, the rates that the budgets pay for, "
             "and the drops that the alerts detect.",
         ),
@@ -92,10 +77,7 @@ def check(
             "the shape is used.",
         ),
     ] = None,
-    context_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
-    ] = None,
+    context_tokens: ContextTokens = None,
     measured: Annotated[
         str | None,
         typer.Option(
@@ -109,7 +91,7 @@ def check(
         typer.Option(
             "--example",
             is_eager=True,
-            callback=_print_example,
+            callback=_print_file,
             help="Print a configuration with every key, its description and its default, and exit.",
         ),
     ] = False,
@@ -118,7 +100,7 @@ def check(
         typer.Option(
             "--schema",
             is_eager=True,
-            callback=_print_schema,
+            callback=_print_file,
             help="Print the JSON Schema of a configuration, which lets an editor complete and explain keys, and exit.",
         ),
     ] = False,
@@ -136,52 +118,38 @@ def check(
     """
     warnings.simplefilter("ignore", ContextsHiddenWarning)  # the plan's notes have it
     try:
-        report = config_report(config)
+        report = config_report(config, further={"serve": _serve, "worker": _work})
     except ConfigurationError as error:
         if not as_json:
             raise
         _print_json(errors=[str(error)])
         raise typer.Exit(_WRONG) from None
-    services = {"serve": [*_serve(report.settings)], "worker": [*_work(report.settings)]}
-    report = _with_problems(report, [*services["serve"], *services["worker"]])
     traffic = traffic_in(requests_per_day, profile)
     plan = None
     if not report.errors:
         costs = {} if measured is None else read_measured_costs(measured, [metric.name for metric in report.metrics])
         plan = plan_of(report, traffic, Sizes(context_tokens, costs))
-    lines = {name: _lines_in(parts) for name, parts in services.items()}
     if as_json:
-        planned = {} if plan is None else asdict(plan) | lines
-        _print_json(errors=report.errors, missing=report.missing, **planned)
+        _print_json(errors=report.errors, missing=report.missing, **({} if plan is None else asdict(plan)))
     else:
-        _print(config, report, plan, [*lines["serve"], *lines["worker"]])
+        _print(config, report, plan)
     if plan is None:
         raise typer.Exit(_WRONG)
     if report.missing and ready:
         raise typer.Exit(_NOT_READY)
 
 
-def _serve(settings: Configuration) -> Topic:
-    if settings.serve != ServeSettings():
-        yield from plan_of_serve.problems(settings.serve)
-        yield from plan_of_serve.told(settings.serve)
+def _serve(made: MadeConfig) -> Topic:
+    serve = made.settings.serve
+    if serve != ServeSettings():
+        yield from plan_of_serve.problems(serve)
+        yield from plan_of_serve.describe_serve(serve)
 
 
-def _work(settings: Configuration) -> Topic:
-    if worker_plan.reads(settings):
-        yield from worker_plan.problems(settings)
-        yield from (f"spanscore worker: {line}" for line in worker_plan.told(settings))
-
-
-def _lines_in(parts: Iterable[ConfigurationError | str]) -> tuple[str, ...]:
-    return tuple(part for part in parts if isinstance(part, str))
-
-
-def _with_problems(report: ConfigReport, parts: Sequence[ConfigurationError | str]) -> ConfigReport:
-    wrong = [str(part) for part in parts if not isinstance(part, str | NotReadyError)]
-    missing = [str(part) for part in parts if isinstance(part, NotReadyError)]
-    shown = report.as_written
-    return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
+def _work(made: MadeConfig) -> Topic:
+    if worker_plan.reads(made.settings):
+        yield from worker_plan.problems(made.settings)
+        yield from (f"spanscore worker: {line}" for line in worker_plan.describe_sources(made.settings))
 
 
 def _print_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
@@ -189,7 +157,7 @@ def _print_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: A
     typer.echo(json.dumps(document, indent=2))
 
 
-def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None, services: Sequence[str]) -> None:
+def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
     notes = Terminal(stderr=True)
     if plan is None:
         headline, *errors = str(wrong_settings(config, report.errors)).splitlines()
@@ -203,7 +171,7 @@ def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None, services
         console.print(_table(plan))
         console.print(Text("\nfields: their place in a live trace"))
         console.print(_fields(plan))
-        for line in (*_lines(plan), *map(report.as_written, services)):
+        for line in _lines(plan):
             console.print(Text(line))
         for part in _day(plan):
             console.print(part)
@@ -212,17 +180,14 @@ def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None, services
         notes.print(Text(f"not ready here: {lacking}", style="yellow"), soft_wrap=True)
 
 
-def _table(plan: ConfigPlan) -> Table:
-    table = Table(title=f"judge: {plan.judge}", title_justify="left")
-    table.add_column("metric", overflow="fold")
-    table.add_column("rate", no_wrap=True)
-    table.add_column("needs", overflow="fold")
+def _table(plan: ConfigPlan) -> TextTable:
+    rows = []
     for metric in plan.metrics:
         highest = f" … {metric.highest:g}" if metric.highest > metric.rate else ""
         needs = (_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items())
         of = " of sessions" if metric.per == "session" else ""
-        table.add_row(metric.name, f"{metric.rate:g}{highest}{of}", "; ".join(needs))
-    return table
+        rows.append((metric.name, f"{metric.rate:g}{highest}{of}", "; ".join(needs)))
+    return TextTable(("metric", "rate", "needs"), rows, title=f"judge: {plan.judge}")
 
 
 def _fields(plan: ConfigPlan) -> Table:
@@ -247,13 +212,15 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
     yield from plan.spending
     yield from (f"sampling rule: {rule}" for rule in plan.rules)
     for alert in plan.alerts:
-        yield f"alert on {alert.metric}: {_alert(alert)}"
+        share = f"the share of {alert.share_of} in " if alert.share_of else ""
+        yield f"alert on {share}{alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
     yield from plan.sessions
     yield from plan.judge_check
     yield from plan.notes
     if plan.requests_per_day is None:
         yield "for the cost of a day and the drops that are detected: --requests-per-day 1e6, or 500k, 12/s, 700/min"
+    yield from (*plan.serve, *plan.worker)
 
 
 def _day(plan: ConfigPlan) -> Iterator[Any]:
@@ -309,19 +276,26 @@ def _alert(alert: AlertPlan) -> str:
     watched = []
     if alert.baseline is not None:
         normal = alert.baseline if isinstance(alert.baseline, str) else f"{alert.baseline:g}"
-        watched.append(f"a drop of {alert.min_drop:g} or more below {normal}")
+        change = (
+            f"a rise of {alert.min_drop:g} or more above"
+            if alert.share_of
+            else f"a drop of {alert.min_drop:g} or more below"
+        )
+        watched.append(f"{change} {normal}")
     if alert.threshold is not None:
-        watched.append(f"a mean below {alert.threshold:g}")
+        watched.append(f"a {'share above' if alert.share_of else 'mean below'} {alert.threshold:g}")
     watched_values = " and ".join(watched) or "missing scores only"
     windows = ", ".join(map(format_duration, alert.windows))
     volume = alert.volume
     lines = [f"{watched_values}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
-    lines.append(f"  before it may alert: {_format_needed(volume.min_scores, volume.min_requests)}")
+    lines.append(f"  before it may alert: {_format_needed(volume.min_scores, volume.min_requests, volume.units)}")
     if volume.scores_to_see is not None:
-        seen = _format_needed(volume.scores_to_see, volume.requests_to_see)
-        lines.append(f"  to detect a drop of {alert.min_drop:g} half of the time: {seen}")
+        seen = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
+        lines.append(
+            f"  to detect a {'rise' if alert.share_of else 'drop'} of {alert.min_drop:g} half of the time: {seen}"
+        )
     return "\n".join(lines)
 
 
-def _format_needed(scores: int, requests: int | None) -> str:
-    return f"{scores:,} scores, {'never: its rate is 0' if requests is None else f'{requests:,} requests'}"
+def _format_needed(scores: int, requests: int | None, units: str) -> str:
+    return f"{scores:,} scores, {'never: its rate is 0' if requests is None else f'{requests:,} {units}'}"

@@ -1,4 +1,4 @@
-"""``spanscore collect SOURCE``: makes a data set from stored traces, of failing units or of a random sample."""
+"""``spanscore collect SOURCE``: makes a data set from stored traces, of units that meet a condition, or of a random sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def collect(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw: equal seeds draw equal cases.")] = 0,
     config: Annotated[
-        Path | None, typer.Option(help="A spanscore.yaml: its capture section locates question, answer and contexts.")
+        Path | None,
+        typer.Option(
+            help="A spanscore.yaml: its capture section locates question, answer and contexts, and its redactor applies."
+        ),
     ] = None,
     redactor: Annotated[
         str,
@@ -43,12 +46,13 @@ def collect(
     until: TracesUntil = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Make a data set from stored traces: the failing ones, or a random sample of all.
+    """Make a data set from stored traces. [bold]--when[/bold] selects units, [bold]--sample[/bold] draws some of them.
 
     [bold]spanscore collect spans.jsonl --when 'faithfulness<0.5' --when harmless=fail --out cases.jsonl[/bold]
 
-    A case is a sample in ragas's field names, with trace id, scores, evaluator version and sampling probability. Equal
-    questions become one case with their number. Spans hold content only with [bold]capture.content[/bold]. No judge is called.
+    A case is a sample in ragas's field names, with trace id, scores, evaluator version and sampling probability. Units with
+    equal questions become one case, with the number of these units. Stored spans have content only if it was exported
+    ([bold]capture.content[/bold]). No judge is called.
     """
     typer.echo("Collect: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import CollectRun

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from spanscore.cli._options import OnlyJob, OnlyMetrics
+
 
 def compare(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, with 'compare'.")],
@@ -35,23 +37,23 @@ def compare(
         float, typer.Option(metavar="X", help="Tolerated decrease of the mean quality, 0 to 1.")
     ] = 0.0,
     level: Annotated[float, typer.Option(metavar="X", help="Confidence level of each metric's interval.")] = 0.95,
-    metric: Annotated[list[str] | None, typer.Option(help="Only this metric. Repeat for more metrics.")] = None,
-    job: Annotated[str, typer.Option(help="Only this Prometheus job. Default: all jobs together.")] = "",
+    metric: OnlyMetrics = None,
+    job: OnlyJob = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
-    """Compare two releases on live traffic: is the second one worse?
+    """Compare two releases on live traffic: is the second release worse?
 
     [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --control 1.4 --candidate 1.5 --tolerance
     0.05[/bold]
 
-    The result is the weighted difference within the hour, per metric. Its interval holds at every look: run the command as
+    The result is the weighted difference within the hour, per metric. The interval holds at every look: run the command as
     often as you like. A verdict needs ten quarters of an hour in which both releases have traffic; until then it is "not yet",
     with the time of the first verdict. In the configuration, [bold]compare: {by: service.version}[/bold] names the attribute
     that identifies a release.
 
-    The exit code is 0 if no metric is worse by more than --tolerance, and 1 if one is. It is 3 if a verdict is still open; the
-    time that it needs at this traffic is then printed. Set a tolerance: with 0, an equally good release is never
-    distinguished from a worse one.
+    The exit code is 0 if no metric is worse by more than --tolerance, and 1 if a metric is. The exit code is 3 if a verdict
+    is still open; the time that it needs at this traffic is then printed. Set a tolerance: with 0, an equally good release
+    is never distinguished from a worse release.
     """
     from spanscore.cli._compare_run import CompareRun
 

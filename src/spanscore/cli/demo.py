@@ -65,7 +65,7 @@ def demo(
     The demo needs no key, no server and no network. Ctrl-C ends it early with the results so far.
     """
     refuse_unwritable(out, report, svg)
-    if sys.stderr.isatty():  # loading takes seconds, and the terminal would stay blank
+    if sys.stderr.isatty():  # because loading takes seconds, in which the terminal would be blank
         typer.echo(f"Loading LangChain and OpenTelemetry; then {requests} requests are answered and scored …", err=True)
     from spanscore.core.codecs.otlp import json_line
     from spanscore.core.codecs.sdk import span_data
@@ -90,8 +90,8 @@ def demo(
             batches = (played.spans[at : at + _BATCH] for at in range(0, len(played.spans), _BATCH))
             with writing(out):
                 out.write_text("".join(map(json_line, batches)), encoding="utf-8")
-        found = results(spans)
-        shown = partial(overview, played, found, traces=traces)
+        outcome = results(spans)
+        shown = partial(overview, played, outcome, traces=traces)
         if svg is not None:
             drawn = picture(shown(written=_sizes(report=report, out=out)), "spanscore demo")
             with writing(svg):
@@ -99,7 +99,7 @@ def demo(
         files = _sizes(report=report, out=out, svg=svg)
         if as_json:
             written = [{"path": path, "bytes": size} for path, size in files.values()]
-            typer.echo(json.dumps(summary(played, found, traces=traces) | {"written": written}, indent=2))
+            typer.echo(json.dumps(summary(played, outcome, traces=traces) | {"written": written}, indent=2))
         else:
             Terminal(highlight=False).print(shown(written=files))
             _mention_unused_key(model)

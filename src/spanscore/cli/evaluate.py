@@ -133,8 +133,8 @@ def evaluate(
     score are counted by reason and are in no mean.
 
     With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than is
-    allowed and by more than noise. It is 3 if more than --max-unscored of a metric's cases have no score. Unreadable lines and
-    missing cases of the baseline count as unscored; cases that the metric's applies_when excludes do not.
+    allowed and by more than noise. The exit code is 3 if more than --max-unscored of a metric's cases have no score.
+    Unreadable lines and missing cases of the baseline count as unscored; cases that the metric's applies_when excludes do not.
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     source = "standard input" if file == "-" else printable(file)

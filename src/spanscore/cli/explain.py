@@ -37,8 +37,8 @@ def explain(
 
     [bold]spanscore explain spans.jsonl[/bold]
 
-    No judge is called. Each span is shown with the normalizer that reads it. A span without one has an unknown writer, or is
-    not a span of a model, an agent or a tool. For a trace that cannot be scored, the instrumentation's switch or the
+    No judge is called. Each span is shown with the normalizer that reads it. A span without a normalizer has an unknown writer,
+    or is not a span of a model, an agent or a tool. For a trace that cannot be scored, the instrumentation's switch or the
     configuration key that changes this is shown.
     """
     typer.echo("Explain: loading libraries …", err=True)  # this takes seconds
@@ -70,11 +70,10 @@ def explain(
 
 def _make_explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
     from spanscore.cli._config_report import valid
-    from spanscore.cli._stored_traces import unit_metrics
     from spanscore.config.tree import ScorerSettings
     from spanscore.stored.explaining import TraceExplainer
 
     if config is None:
         return TraceExplainer(ScorerSettings(), texts=texts)
     report = valid(config, judge=False, embeddings=False)
-    return TraceExplainer(report.settings, unit_metrics(report), texts=texts)
+    return TraceExplainer(report.settings, report.unit_metrics, texts=texts)

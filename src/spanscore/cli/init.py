@@ -1,4 +1,4 @@
-"""``spanscore init``: writes a first ``spanscore.yaml`` from a few answers, and on request the JSON Schema for editors."""
+"""``spanscore init``: writes a first ``spanscore.yaml`` from options or prompts, and on request the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import typer
 
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.errors import ConfigurationError, writing
-from spanscore.metrics.catalog.registry import found, metric_doc_of
+from spanscore.metrics.catalog.registry import find_metric, metric_doc_of
 
 SCHEMA = "spanscore.schema.json"
 _METRICS = "faithfulness,response_relevancy"
 _EMBEDDINGS = {"openai": "openai:text-embedding-3-small"}
-"""Provider of a judge → embeddings of the same account; configurations for other providers start with lexical ones."""
+"""Provider of a judge → embeddings of the same account. Other providers get lexical embeddings."""
 
 
 class Backend(StrEnum):
-    """Ways in which metrics leave the application."""
+    """How the application exports metrics."""
 
     OTLP = "otlp"
     PROMETHEUS = "prometheus"
@@ -53,31 +53,31 @@ def init(
 ) -> None:
     """Write a first configuration, with comments, that [bold]spanscore check[/bold] passes.
 
-    Values that no option gives are asked for on a terminal; otherwise they have their defaults.
+    On a terminal, the command prompts for each value without an option. Otherwise such values have their defaults.
 
-    With --schema an editor completes and explains the keys. The schema has 180 kB and belongs in the same folder, also in the
-    repository. To update it for a newer spanscore: spanscore check --schema > spanscore.schema.json
+    With --schema, editors complete and explain the keys. Keep the schema (250 kB) in the folder of the configuration, and
+    commit it. To update it for a newer spanscore: spanscore check --schema > spanscore.schema.json
     """
     if config.exists() and not force:
         raise ConfigurationError(f"{config} exists already; --force overwrites it")
-    chosen = metrics or _ask("Metrics, separated by commas (spanscore metrics --online lists them)", _METRICS)
-    named = [name.strip() for name in chosen.split(",") if name.strip()]
-    judging = judge or _ask("Judge: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
-    leaves = backend or Backend(_ask("Backend for metrics: otlp or prometheus", Backend.OTLP, _backend))
+    metrics = metrics or _ask("Metrics, separated by commas (spanscore metrics --online lists them)", _METRICS)
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    judge = judge or _ask("Judge: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
+    backend = backend or Backend(_ask("Backend for metrics: otlp or prometheus", Backend.OTLP, _check_backend))
     lines = [
         *([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []),
-        *_lines(config, named, judging, leaves),
+        *_lines(config, names, judge, backend),
     ]
     text = "\n".join(lines) + "\n"
-    report = _check_answer(text)
+    report = _check_text(text)
     with writing(config):
         config.write_text(text, encoding="utf-8")
     if schema:
-        from spanscore.cli._schema import schema_file  # without --schema the command needs none
+        from spanscore.cli._schema import schema_file  # without --schema the command does not need it
 
         with writing(config.with_name(SCHEMA)):
             config.with_name(SCHEMA).write_text(schema_file(), encoding="utf-8")
-    typer.echo("\n".join(_next(config, report, leaves, schema=schema)))
+    typer.echo("\n".join(_next_steps(config, report, backend, schema=schema)))
 
 
 def _ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
@@ -86,24 +86,26 @@ def _ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
     return str(typer.prompt(question, default=str(default), value_proc=check))
 
 
-def _backend(text: str) -> str:
+def _check_backend(text: str) -> str:
     if text not in [*Backend]:
         raise typer.BadParameter(f"write {' or '.join(Backend)}")
     return text
 
 
-def _check_answer(text: str) -> ConfigReport:
-    """Return the report of ``check``.
+def _check_text(text: str) -> ConfigReport:
+    """Check the text of the new configuration; return the report of ``spanscore check``.
 
     Raises:
-        ConfigurationError: an answer is wrong.
+        ConfigurationError: the text has errors, because an option or answer is wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "spanscore.yaml")
         file.write_text(text, encoding="utf-8")
         report = config_report(file)
     if report.errors:
-        raise ConfigurationError("\n".join(["no file is written, because spanscore check refuses it:", *report.errors]))
+        raise ConfigurationError(
+            "\n".join(["no file is written, because spanscore check finds errors in it:", *report.errors])
+        )
     return report
 
 
@@ -113,7 +115,7 @@ def _check_answer(text: str) -> ConfigReport:
 def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -> Iterator[str]:
     yield f"# To see the plan: spanscore check {config.name}. To see every key: spanscore check --example"
     yield from ["", "# Metrics to score. List of all, with needs and costs: spanscore metrics --online", "metrics:"]
-    kinds = {name: found(name) for name in metrics}
+    kinds = {name: find_metric(name) for name in metrics}
     for name, kind in kinds.items():
         question = metric_doc_of(kind).question.replace("``", "")
         yield f"  - {name} # {question}" if question else f'  - "{name}"'
@@ -129,7 +131,10 @@ def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -
     yield from ["", "sampling:", "  rate: 0.1 # share of the requests that each metric scores"]
     yield "  # rules: [{when: {any_error: true}, rate: 1.0}] # score more of these"
     if backend is Backend.PROMETHEUS:
-        yield from ["", "# Page for Prometheus to scrape: http://<host>:<port>/metrics. In a pod the host is 0.0.0.0."]
+        yield from [
+            "",
+            "# Endpoint for Prometheus to scrape: http://<host>:<port>/metrics. In a pod the host is 0.0.0.0.",
+        ]
         yield "serve_metrics: {port: 9464, host: 127.0.0.1}"
     else:
         yield from ["", "# Spans and metrics go through the providers of your application,"]
@@ -141,10 +146,10 @@ def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -
     yield f"# alerts: {{{next(iter(metrics), 'faithfulness')}: {{baseline: 0.85, min_drop: 0.05}}}}"
 
 
-def _next(config: Path, report: ConfigReport, backend: Backend, *, schema: bool) -> Iterator[str]:
+def _next_steps(config: Path, report: ConfigReport, backend: Backend, *, schema: bool) -> Iterator[str]:
     yield f"wrote {config}" + (f", and {config.with_name(SCHEMA)} for your editor" if schema else "")
     yield "next:"
-    yield from (f"  missing in this environment: {lacking}" for lacking in report.missing)
+    yield from (f"  missing in this environment: {line}" for line in report.missing)
     yield f"  spanscore check {config} --requests-per-day 100k     shows the plan and its cost"
     yield f'  scorer = OnlineScorer.from_config("{config}")'
     yield "  scorer.install()     in your application: scores every later chain; or attach scorer.handler to one chain"

@@ -22,7 +22,7 @@ _GROUPS = {
     "Start": ("demo", "init", "check", "metrics"),
     "Run": ("serve", "worker", "spool", "rules"),
     "Look": ("explain", "report", "preview", "replay", "compare"),
-    "Improve": ("evaluate", "collect", "annotations", "tune", "calibrate", "baseline"),
+    "Improve": ("evaluate", "collect", "annotations", "tune", "adapt", "calibrate", "baseline"),
 }
 _ORDER = [name for names in _GROUPS.values() for name in names]
 """Commands in the order of the help page; a command without a group follows by name."""
@@ -35,7 +35,7 @@ def app(only: str | None = None) -> typer.Typer:
         only: the one command to load, because loading all of them takes a second longer. None = all.
     """
     made = _without_commands()
-    for name in [only] if only else _commands():
+    for name in [only] if only else command_names():
         command = getattr(import_module(f"{cli.__name__}.{name}"), name)
         made.command(name, help=_flowing(inspect.getdoc(command)), rich_help_panel=_group_of(name))(command)
     return made
@@ -44,7 +44,7 @@ def app(only: str | None = None) -> typer.Typer:
 def _overview() -> typer.Typer:
     """Return the command line with the help of every command; a command's module is loaded when the command runs."""
     made = _without_commands()
-    for name in _commands():
+    for name in command_names():
         made.command(
             name,
             help=_flowing(_docstring_of(name)),
@@ -88,7 +88,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
-        only = next((name for name in sys.argv[1:2] if name in _commands()), None)
+        only = next((name for name in sys.argv[1:2] if name in command_names()), None)
         (app(only) if only else _overview())()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
@@ -132,7 +132,8 @@ def _flowing(docstring: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _commands() -> list[str]:
+def command_names() -> list[str]:
+    """Return the names of all commands, in the order of the overview."""
     names = [module.name for module in iter_modules(cli.__path__) if module.name != "main" and module.name[0] != "_"]
     return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 

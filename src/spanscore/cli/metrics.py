@@ -23,7 +23,15 @@ from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.cost import Cost, cost_of
-from spanscore.metrics.catalog.registry import ALIASES, RENAMED, MetricDoc, built_ins, found, metric_doc_of, own_name
+from spanscore.metrics.catalog.registry import (
+    ALIASES,
+    RENAMED,
+    MetricDoc,
+    built_ins,
+    find_metric,
+    metric_doc_of,
+    own_name,
+)
 
 ONLINE = "live traffic: no reference needed"
 _GROUPS = {
@@ -94,16 +102,18 @@ def metrics(
 
 
 def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
-    kind = found(name)
+    kind = find_metric(name)
     cost, why = _cost(name)
     requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
+    optional = {turns: list(fields) for turns, fields in getattr(kind, "optional", {}).items()}
     doc = {part: text.replace("``", "") for part, text in asdict(metric_doc_of(kind)).items()}
     return {
         "name": name,
         "group": _group(requires, cost),
-        "aliases": [alias for alias, stands_for in {**ALIASES, **RENAMED}.items() if stands_for == name],
+        "aliases": [alias for alias, target in {**ALIASES, **RENAMED}.items() if target == name],
         **doc,
         "requires": requires,
+        "optional": optional,
         "parameters": _parameters(kind),
         "aspects": {name: aspect._asdict() for name, aspect in getattr(kind, "aspects", {}).items()},
         "cost": None if cost is None else asdict(cost),
@@ -172,7 +182,7 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     for name in (*(("USD",) if is_priced else ()), "calls", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        description = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
+        description = Text.assemble(row["question"], "\n", (_needs(row["requires"], row["optional"]), "dim"))
         cell = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(description, (0, 0, 0, 2)))
         money = (format_usd(row["usd_per_1000"], "–"),) if is_priced else ()
         cost, amounts = row["cost"], ("–", "–")
@@ -209,10 +219,11 @@ def _range(row: Mapping[str, Any]) -> str:
     return (ends[0] if ends else row["range"]) + _arrow(row)
 
 
-def _needs(requires: Mapping[str, list[str]]) -> str:
-    """Return the required fields of each kind of sample; in a conversation ``user_input`` is its messages."""
+def _needs(requires: Mapping[str, list[str]], optional: Mapping[str, list[str]]) -> str:
+    """Return the fields of each kind of sample, optional ones in brackets; in a conversation ``user_input`` is its messages."""
     names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
-    return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
+    shown = {turns: [*fields, *(f"[{name}]" for name in optional.get(turns, ()))] for turns, fields in requires.items()}
+    return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in shown.items())
 
 
 def _detail(row: Mapping[str, Any]) -> Table:
@@ -223,7 +234,7 @@ def _detail(row: Mapping[str, Any]) -> Table:
     table.add_column()
     for part in MetricDoc.__slots__:
         table.add_row(part.replace("_", " "), Text(row[part] or "–"))
-    table.add_row("needs", Text(_needs(row["requires"])))
+    table.add_row("needs", Text(_needs(row["requires"], row["optional"])))
     table.add_row("parameters", Text("\n".join(f"{name}: {default}" for name, default in row["parameters"].items())))
     table.add_row("cost of a score", Text(_describe_cost(row)))
     if row["aspects"]:

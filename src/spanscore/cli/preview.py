@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import INTERRUPTED, SourceOfReplay, UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, ContextTokens, SourceOfReplay, UnitsSince, UnitsUntil
 
 
 def preview(
@@ -18,10 +18,7 @@ def preview(
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Stop after this many units that would be scored.")
     ] = None,
-    context_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
-    ] = None,
+    context_tokens: ContextTokens = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:
     """Show the units that each rate and rule would take: their number, their cost, and ten of them by name.

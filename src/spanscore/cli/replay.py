@@ -32,7 +32,7 @@ def replay(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File of an earlier replay to continue. Its scores are not repeated, and new scores are added to it. Without "
+            help="File of an earlier replay to continue. Its scores are kept, and new scores are added. Without "
             "this option, a replay writes such a file, scores.jsonl.",
         ),
     ] = None,

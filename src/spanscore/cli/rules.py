@@ -14,16 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._config_report import valid
-from spanscore.cli._plan import Volume, volumes_of
+from spanscore.cli._plan import Volume, drops_in
 from spanscore.config.monitoring import Monitoring
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import TextTable
 from spanscore.core.terminal import Terminal
-from spanscore.errors import writing
+from spanscore.errors import NotReadyError, writing
 from spanscore.monitoring import promql
 from spanscore.monitoring import rules as assets
-from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.monitoring.judge_check import judge_check_plans
+from spanscore.monitoring.drops import DropPlan
 from spanscore.monitoring.rules import RULES, operator_files, rule_files
 from spanscore.protocols import Metric
 
@@ -35,6 +34,10 @@ _FALSE_ALARMS = (
     "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every"
 )
 _NO_QUALITY = "an open scale, so the mean is not watched; give the metric range="
+_NO_SHARE = (
+    "categories without a quality, so no mean is watched; name the bad ones in bad, or write alerts: {{{name}: {{share_of: \
+{category}, max: 0.1}}}}"
+)
 _READING = {
     "drop": "min_drop, the smallest drop that matters",
     "z": "standard errors below the tolerated mean (baseline minus a quarter of the drop), computed from false_alarm_every; "
@@ -43,7 +46,9 @@ _READING = {
     "scores": "effective scores in a window. With one sampling rate this is their number; it is lower if sampling rules take "
     "some units more often. A continuous metric needs fewer than shown to detect half of the drops",
     "requests": "units of the application in a window that yield these scores, at the metric's rate without rules",
+    "inner units": "spans of an entry of units.also, below recorded roots, that yield these scores at the entry's rate",
 }
+_UNITS = frozenset({"requests", "inner units"})
 _DEFAULT_URL = Monitoring.model_fields["dashboard_url"].default
 
 
@@ -86,22 +91,26 @@ def rules(
     ConfigMaps. Add [bold]--label release=prometheus[/bold] if your Prometheus selects objects by a label.
     """
     report = valid(config)
+    if report.unmade:
+        lacking = f"{', '.join(report.unmade)} cannot be made here, and the rules need each metric:"
+        raise NotReadyError("\n".join([lacking, *report.missing]))
     settings, metrics, judge_check = report.settings, report.metrics, report.settings.judge_check
-    files = _files(rule_files(settings.alerts, metrics, settings.monitoring, judge_check), form, labels or [])
+    made = rule_files(settings.alerts, metrics, settings.monitoring, judge_check, settings.units.also)
+    files = _files(made, form, labels or [])
     for name, text in files.items():
         with writing(out / name):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
-    judge_checks = judge_check_plans(judge_check, settings.alerts, metrics, settings.monitoring)
-    plans = plans_of(settings.alerts, metrics, settings.monitoring, judge_checks)
-    volumes = volumes_of(plans, settings, metrics)
+    plans, volumes = drops_in(report)
     notes = _notes(settings, metrics, plans)
     if as_json:
         typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
     if plans:
-        console.print(_table(plans, volumes, settings), _build_list(_READING.items()), "")
+        units = {volume.units for volume in volumes.values()}
+        reading = [line for line in _READING.items() if line[0] not in _UNITS - units]
+        console.print(_table(plans, volumes, settings), _build_list(reading), "")
     console.print(_build_list(("–", note) for note in _together(notes, metrics)))
     console.print(f"\nwritten to {out}:", soft_wrap=True)
     for name in files:
@@ -126,18 +135,24 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
-    watched = {plan.metric for plan in plans}
-    notes = [f"{plan.metric}: {_FALSE_ALARMS}" for plan in plans if not plan.holds]
-    for metric in metrics:
-        if metric.scale.range is None:
-            notes.append(f"{metric.name}: {_NO_QUALITY}")
-        elif metric.name not in watched:
-            notes.append(f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}")
+    watched = {plan.watched.subject for plan in plans}
+    notes = [f"{plan.watched.subject}: {_FALSE_ALARMS}" for plan in plans if not plan.holds]
+    shares = {name for name, alert in settings.alerts.items() if alert.share_of}
+    left = (metric for metric in metrics if metric.name not in watched | shares)
+    notes += (f"{metric.name}: {_how_to_watch(metric)}" for metric in left)
     if settings.monitoring.dashboard_url == _DEFAULT_URL:
         notes.append("monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's")
     if settings.monitoring.trace_url is None:
         notes.append("monitoring.trace_url is not set: alerts link to no traces")
     return notes
+
+
+def _how_to_watch(metric: Metric) -> str:
+    if metric.scale.has_quality:
+        return _HOW_TO_GET_A_BASELINE.format(name=metric.name)
+    if metric.scale.categories:
+        return _NO_SHARE.format(name=metric.name, category=metric.scale.categories[0])
+    return _NO_QUALITY
 
 
 def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
@@ -162,19 +177,20 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
-        volume = volumes[plan.metric]
-        to_speak = _format_needed(volume.min_scores, volume.min_requests)
-        to_see = _format_needed(volume.scores_to_see, volume.requests_to_see)
-        drop = f"{plan.settings.min_drop:g}"
-        rows.append((plan.metric, plan.baseline.short, drop, f"{plan.z:.2f}", to_speak, to_see))
+        volume = volumes[plan.watched.subject]
+        to_speak = _format_needed(volume.min_scores, volume.min_requests, volume.units)
+        to_see = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
+        drop = f"{plan.settings.least_change:g}"
+        baseline = plan.baseline.short if plan.baseline.is_recorded else f"{plan.stated_baseline:g}"
+        rows.append((plan.name, baseline, drop, f"{plan.z:.2f}", to_speak, to_see))
     headers = ("metric", "baseline", "drop", "z", "to alert", "to detect the drop")
     return TextTable(headers, rows, title=f"drops, watched over {windows}")
 
 
-def _format_needed(scores: int | None, requests: int | None) -> str:
+def _format_needed(scores: int | None, requests: int | None, units: str) -> str:
     if scores is None:
         return "never: it varies\nby as much"
-    return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} requests")
+    return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} {units}")
 
 
 def _as_json(
@@ -189,13 +205,14 @@ def _as_json(
         "windows": [promql.duration(window) for window in settings.monitoring.windows],
         "drops": [
             {
-                "metric": plan.metric,
-                "baseline": plan.baseline.short if plan.baseline.is_recorded else plan.baseline.level,
-                "min_drop": plan.settings.min_drop,
+                "metric": plan.watched.subject,
+                "share_of": plan.settings.share_of,
+                "baseline": plan.baseline.short if plan.baseline.is_recorded else plan.stated_baseline,
+                "min_drop": plan.settings.least_change,
                 "false_alarm_every_s": plan.settings.false_alarm_every,
                 "z": plan.z,
                 "null": plan.null,
-                **asdict(volumes[plan.metric]),
+                **asdict(volumes[plan.watched.subject]),
                 "rate_holds": plan.holds,
             }
             for plan in plans

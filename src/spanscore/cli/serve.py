@@ -32,9 +32,10 @@ def serve(
     Options override the section [bold]serve[/bold] of the file. Scores are sent by OTEL_EXPORTER_OTLP_*. A proxy without such
     an endpoint sends scores to the backend of its spans. Needs the extra [bold]serve[/bold].
 
-    SIGTERM stops the server: new requests are rejected, and scoring has [bold]serve.drain[/bold] to finish; the exit code is 0.
-    A second SIGTERM stops it at once. The exit code is 2 if the configuration is wrong, or if a port is taken.
+    SIGHUP reads the configuration again. SIGTERM stops the server: new requests are rejected, and scoring has
+    [bold]serve.drain[/bold] to finish; the exit code is 0.
+    A second SIGTERM stops it immediately. The exit code is 2 if the configuration is wrong, or if a port is taken.
     """
-    given = {"mode": mode, "grpc": grpc, "http": http}
-    overrides = {name: None if value == "none" else value for name, value in given.items() if value}
+    options = {"mode": mode, "grpc": grpc, "http": http}
+    overrides = {name: None if value == "none" else value for name, value in options.items() if value}
     run(config, overrides, lambda line: typer.echo(printable_lines(line)))

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
-from spanscore.core.printable import format_age, format_bytes, parse_duration
+from spanscore.cli._options import option_parser
+from spanscore.core.printable import TextTable, format_age, format_bytes, format_duration, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
@@ -26,10 +25,11 @@ def spool(
         bool, typer.Option("--retry-dead-letters", help="Return the dead letters to the spool, to be scored again.")
     ] = False,
     older: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             "--drop-older-than",
             metavar="AGE",
+            parser=option_parser(parse_duration),
             help="Delete rows that are older than this (7d, 12h), unless a running process holds them. They have no outcome.",
         ),
     ] = None,
@@ -42,25 +42,17 @@ def spool(
     Content is never printed; of dead letters only the ids are. Other processes can use the spool at the same time. The exit
     code is 2 if the file is not a spool.
     """
-    age_s = None if older is None else _age_of(older)
     inspected(file)  # a file that is not a spool stays unchanged
     notes = []
     if again:
         notes.append(f"{retry_dead_letters(file):,} will be tried again")
-    if age_s is not None:
-        notes.append(f"{drop_older(file, age_s):,} older than {older} deleted")
+    if older is not None:
+        notes.append(f"{drop_older(file, older):,} older than {format_duration(older)} deleted")
     inspection = inspected(file)
     if as_json:
         typer.echo(json.dumps(_plain(inspection), indent=2))
     else:
         _show(inspection, notes)
-
-
-def _age_of(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--drop-older-than") from error
 
 
 def _show(inspection: SpoolInspection, notes: list[str]) -> None:
@@ -69,16 +61,16 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
         terminal.print(note)
     waits = f", the oldest for {format_age(state.oldest_s)}" if state.depth else ""
     terminal.print(f"{state.depth:,} wait or are being scored{waits}; {format_bytes(state.bytes)}")
+    if state.messages:
+        terminal.print(
+            f"messages of sinks: {', '.join(f'{name} {number:,}' for name, number in state.messages.items())}"
+        )
     if inspection.held:
-        table = Table("process", "holds", "in work", "lease", box=box.SIMPLE_HEAD)
-        for owner in inspection.held:
-            table.add_row(str(owner.pid), f"{owner.rows:,}", f"{owner.in_work:,}", _lease(owner))
-        terminal.print(table)
+        rows = [(str(held.pid), f"{held.rows:,}", f"{held.in_work:,}", _lease(held)) for held in inspection.held]
+        terminal.print(TextTable(("process", "holds", "in work", "lease"), rows))
     if inspection.waiting:
-        table = Table("metric", "waits", "oldest", box=box.SIMPLE_HEAD)
-        for metric, units, oldest_s in inspection.waiting:
-            table.add_row(metric, f"{units:,}", format_age(oldest_s))
-        terminal.print(table)
+        waiting = [(metric, f"{units:,}", format_age(oldest_s)) for metric, units, oldest_s in inspection.waiting]
+        terminal.print(TextTable(("metric", "waits", "oldest"), waiting))
     if inspection.dead_letters:
         terminal.print(f"{len(inspection.dead_letters):,} dead letters; --retry-dead-letters has them scored again")
         for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
@@ -111,6 +103,7 @@ def _plain(inspection: SpoolInspection) -> dict[str, Any]:
         "depth": state.depth,
         "bytes": state.bytes,
         "oldest_s": state.oldest_s,
+        "messages": dict(state.messages),
         "owners": [held._asdict() for held in inspection.held],
         "waiting": [row._asdict() for row in inspection.waiting],
         "dead_letters": dead_letters,

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanscore.cli._options import option_parser
 from spanscore.core.printable import format_duration, parse_duration, printable_lines
 from spanscore.errors import SourceUnavailable
+from spanscore.service.lifetime import HANGUP
 from spanscore.service.worker import checked, environment_of
 from spanscore.service.worker import worker as run
 
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     from spanscore.service.lifetime import Say
 
 Work = Callable[[int], None]
-"""Function that a process runs, given the process's number from 0 on; picklable. It ends by a signal or with its parent."""
+"""Function that a process runs, given its number from 0 on, until a signal or the parent's end; picklable."""
 
-_BRIEF_S: Final = 10.0
+BRIEF_S: Final = 10.0
 """A process that ends sooner by itself is expected to do so again, and is not restarted."""
 _FOR_GOOD: Final = (0, 2, 3)
-"""Exit codes after which a worker is not restarted: it was stopped by a signal, or a person must act."""
+"""Exit codes after which a worker is not restarted, because a signal stopped it, or a person must act."""
 _SIGNALED: Final = 128
 """A shell adds this to a signal's number for the exit code."""
 _NOTHING_TO_READ: Final = 3
@@ -42,9 +44,9 @@ _NOTHING_TO_READ: Final = 3
 
 
 def in_processes(number: int, work: Work, say: Say) -> int:
-    """Run processes until all have ended; pass on SIGTERM and SIGINT. Call it on the main thread, once in a process.
+    """Run processes until all have ended; pass on SIGTERM, SIGINT and SIGHUP. Call it on the main thread, once in a process.
 
-    A process that crashes or is killed is restarted, and its units are read again, by it or another. A process that ends within
+    A process that crashes or is killed is restarted, and its units are read again by some process. A process that ends within
     ten seconds of its start, or with an exit code that requires a person, ends all processes.
 
     Args:
@@ -69,6 +71,7 @@ class _Processes:
     def run(self, number: int) -> int:
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, self._pass_on)
+        signal.signal(signal.SIGHUP, self._send)
         try:
             for place in range(number):
                 self._start(place)
@@ -84,7 +87,9 @@ class _Processes:
     def _start(self, place: int) -> None:
         spawn = multiprocessing.get_context("spawn")
         process = spawn.Process(target=_apart, args=(self._work, place), name=_name(place))
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANGUP)  # the process inherits it, and reads the signal when it can
         process.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANGUP)
         self._running[place] = process, monotonic()
         if self._ending:  # the signal came during the start
             process.terminate()
@@ -92,7 +97,7 @@ class _Processes:
     def _ended(self, place: int, code: int, lived_s: float) -> None:
         del self._running[place]
         code = code if code >= 0 else _SIGNALED - code
-        again = not self._ending and lived_s >= _BRIEF_S and code not in _FOR_GOOD
+        again = not self._ending and lived_s >= BRIEF_S and code not in _FOR_GOOD
         if not self._ending:
             then = "it is started again" if again else "all end"
             self._say(f"{_name(place)} ended with {code}, {format_duration(round(lived_s))} after its start: {then}")
@@ -105,6 +110,9 @@ class _Processes:
 
     def _pass_on(self, number: int, _: object = None) -> None:
         self._ending = True
+        self._send(number)
+
+    def _send(self, number: int, _: object = None) -> None:
         for process, _ in [*self._running.values()]:
             if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, number)
@@ -122,13 +130,6 @@ def _apart(work: Work, place: int) -> None:
 # --- worker ---------------------------------------------------------------------------------------------------------
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def worker(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.")],
     wait: Annotated[
@@ -136,7 +137,7 @@ def worker(
         typer.Option(
             "--startup-timeout",
             metavar="TIME",
-            parser=_seconds,
+            parser=option_parser(parse_duration),
             help="Longest wait at the start for a missing broker or disk: 30s, 5m.",
         ),
     ] = "30s",  # type: ignore[assignment]  # the default in a user's form; the parser converts it to seconds
@@ -145,7 +146,7 @@ def worker(
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="Number of processes that share the work; each uses one core. Their metric pages have consecutive ports "
+            help="Number of processes that share the work; each uses one core. The metric pages have consecutive ports "
             "from that of serve_metrics on. A crashed process is restarted.",
         ),
     ] = 1,
@@ -155,11 +156,12 @@ def worker(
 ) -> None:
     """Score units that other processes captured: from a spool of this machine, a topic of traces, or both.
 
-    Use the same configuration as the applications: its sections [bold]spool[/bold] and [bold]kafka[/bold] are the sources. Any
+    Use the same configuration as the applications. The sections [bold]spool[/bold] and [bold]kafka[/bold] are the sources. Any
     number of workers share the work. Scores are sent by OTEL_EXPORTER_OTLP_*. A topic needs the extra [bold]kafka[/bold].
 
-    SIGTERM stops the worker: it stops reading. Scoring then has [bold]worker.drain[/bold] to finish; the exit code is 0.
-    A second SIGTERM stops it at once. The exit code is 2 if the configuration is wrong, 3 if there is no source to read.
+    SIGHUP reads the configuration again. After SIGTERM the worker stops reading. Scoring then has [bold]worker.drain[/bold] to
+    finish; the exit code is 0.
+    A second SIGTERM stops it immediately. The exit code is 2 if the configuration is wrong, 3 if there is no source to read.
 
     Example: spanscore worker spanscore.yaml --processes 2
     """
@@ -175,7 +177,7 @@ def worker(
 
 
 def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
-    """Run the same command in one of several processes; its environment has the settings of this process."""
+    """Run the same command in one of several processes. The environment has the settings of this process."""
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(environments[place])

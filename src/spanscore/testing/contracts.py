@@ -38,17 +38,17 @@ class JudgeContract:
     """Tests of a judge. Subclass it and implement ``make``, with a model that needs no network.
 
     Attributes:
-        patience_s: time in seconds that a check waits for a cancelled question to end.
+        timeout_s: time in seconds that a check waits for a cancelled question to end.
     """
 
-    patience_s = 5.0
+    timeout_s = 5.0
 
     def make(self) -> Judge:
         """Return a new judge."""
         raise NotImplementedError
 
     def prompt(self, question: str = "Is the sky blue?") -> Prompt:
-        """Return a question for the judge; its evidence is any text of a user."""
+        """Return a question for the judge, with any text of a user as evidence."""
         return Prompt(
             step="critique",
             instruction="Answer 1 if the answer to the question is yes, else 0.",
@@ -106,7 +106,7 @@ class JudgeContract:
             if question.done():
                 return question.exception() is None or isinstance(question.exception(), JudgeError)
             question.cancel()
-            await asyncio.wait({question}, timeout=self.patience_s)
+            await asyncio.wait({question}, timeout=self.timeout_s)
             return question.cancelled()
 
         assert asyncio.run(cancelled()), "a cancelled question continues, or does not end as cancelled"
@@ -214,12 +214,13 @@ _SCORES: Final[tuple[list[Score], ...]] = (
     [make_score(None, reason="the answer has no statements")],
     [make_score(-0.4, scale=Scale(range=(-1.0, 1.0), negatives_are_zero=True))],
     [make_score(17.0, scale=Scale(kind="ordinal", range=None))],
+    [make_score("refund", scale=Scale(kind="categorical", categories=("refund", "other")))],
     [make_score(probability=None, threshold=None)],
 )
 
 
 def _units() -> list[Unit]:
-    """Return typical units: of a sampled trace, of an unsampled one, of another process, and without its root."""
+    """Return typical units: of a sampled trace, of an unsampled trace, of another process, and without its root."""
     roots = [make_span(), make_span(trace_flags=0), make_span(resource={"service.name": "shop"}, trace_state="ot=th:8")]
     return [*(make_unit(root).without_content() for root in roots), Unit(UnitKey(1, 1), (), complete=False)]
 
@@ -314,7 +315,7 @@ class SampleExtractorContract:
             _check_dialect(dialect.extract(unit))
 
     def test_a_unit_that_lost_spans_is_read_as_well(self) -> None:
-        """Any span may be lost, also the root."""
+        """Any span may be lost, even the root."""
         dialect, unit = self.make(), self.unit()
 
         for lost in unit.spans:
@@ -497,7 +498,7 @@ class ReceiverContract:
         assert not receiver.in_flight(), "in_flight must be empty after all units are handed on"
 
     def test_nothing_is_done_before_it_is_read(self) -> None:
-        """The application's thread puts events, and the span thread does the rest."""
+        """The application's thread puts events, and the span thread does all other work."""
         self._made()
 
         self.arrive()
@@ -505,7 +506,7 @@ class ReceiverContract:
         assert not self.port.opened_units, "a unit was opened on the application's thread"
         assert not self.port.handed_on, "a unit was handed on by the application's thread"
 
-    def test_units_that_were_never_read_are_told(self) -> None:
+    def test_units_that_were_never_read_are_counted(self) -> None:
         """Units that a stuck span thread does not read are counted."""
         receiver = self._made()
 
@@ -517,14 +518,16 @@ class ReceiverContract:
 
         assert (before, receiver.unread_count()) == (2, 0), "unread_count must count the units without a read event"
 
-    def test_a_unit_that_runs_is_handed_on_and_told_at_the_end(self) -> None:
+    def test_a_unit_that_runs_is_handed_on_and_counted_at_the_end(self) -> None:
         """``drain`` returns the unit, and the receiver no longer waits for it."""
         receiver = self._made()
 
         began = self.begin()
         self._read(receiver)
+        traces = {key.trace_id for key in receiver.open_keys()}
         running = receiver.drain(time_ns())
 
+        assert traces == {key.trace_id for key in running}, "open_keys must return the units that have begun"
         assert len(running) == began, "drain must return the units that had not ended"
         assert [*self.port.handed_on] == running, "drain must hand on every unit"
         assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), (
@@ -541,7 +544,7 @@ class ReceiverContract:
         assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
 
     def _made(self) -> Receiver:
-        self.event_queue: EventQueue[Receiver] = EventQueue(soft=1_000)
+        self.event_queue: EventQueue[Receiver] = EventQueue(soft_events=1_000)
         self.port = _Port()
         return self.make(self.event_queue, self.port)
 
@@ -563,7 +566,7 @@ class ReceiverContract:
 
 
 class _Port:
-    """Implements ``UnitListener``: it counts the units that are handed on, and ends every span."""
+    """A ``UnitListener`` that counts the units that are handed on, and ends every span."""
 
     def __init__(self) -> None:
         self.opened_units: list[UnitKey] = []
@@ -574,9 +577,6 @@ class _Port:
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         self.opened_units.append(key)
-
-    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        assert key in self.opened_units, "a span began in a unit that was not opened"
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from spanscore import semconv
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score, ScoreValue
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.errors import JudgeError
 from spanscore.judges.build import shared_judge
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class LooseClassifications(BaseModel):
-    """Flags of any type, as a judge with a schema of its own might return them."""
+    """Flags of any type; a judge that applies its own schema may return such flags."""
 
     classifications: list[Any]
 
@@ -49,15 +49,15 @@ def build_metric(
     loose_classification_schema: bool = False,
     **params: Any,
 ) -> Metric:
-    """Return a metric by name, with a judge and embeddings if it takes them.
+    """Return a metric by name, with a judge and embeddings if the metric uses them.
 
     Args:
         metric: name of a built-in metric, or ``"my_pkg.metrics:Politeness"``.
         judge: a Judge or a chat model; ignored by metrics without a judge. It also replaces the local classifier of
             ``faithfulness_with_hhem`` (step ``classify_pairs``), so that no model must be loaded.
         embeddings: an Embedder or LangChain embeddings; ignored by metrics without embeddings.
-        loose_classification_schema: whether the step ``classify_topics`` accepts flags of any type, so that tests reach their
-            conversion.
+        loose_classification_schema: whether the step ``classify_topics`` accepts flags of any type, so that tests can cover
+            the conversion of flags.
         params: parameters of the metric; ``name`` may be one.
 
     Raises:
@@ -74,13 +74,16 @@ def build_metric(
 
 _ids = count(1)
 _LASTS_NS = 1_000_000_000
-"""Duration of a span in nanoseconds: longer than all spans' starts are apart, so that children begin within it."""
+"""Duration of a test span, in nanoseconds.
+
+A span lasts longer than the start times of all test spans differ from each other. Children therefore start inside their parent.
+"""
 
 
 def make_span(
     operation: str = semconv.INVOKE_WORKFLOW, /, *, attributes: Mapping[str, Any] | None = None, **fields: Any
 ) -> SpanData:
-    """Return a span of the capture scope that lasts a second; a root unless ``parent_id`` is given."""
+    """Return a span of the capture scope that lasts one second; it is a root unless ``parent_id`` is given."""
     number = next(_ids)
     given: dict[str, Any] = {
         "trace_id": number,
@@ -100,8 +103,8 @@ def make_unit(root: SpanData, /, *children: SpanData) -> Unit:
     return Unit(UnitKey(root.trace_id, root.span_id), spans)
 
 
-def make_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fields: Any) -> Score:
-    """Return a score; without a value its outcome is ``no_value``, unless ``outcome`` is given."""
+def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", **fields: Any) -> Score:
+    """Return a score. A score without a value has the outcome ``no_value``, unless ``outcome`` is given."""
     scale = fields.pop("scale", UNIT_INTERVAL)
     quality = None if value is None else scale.quality(value)
     given: dict[str, Any] = {
@@ -142,7 +145,7 @@ class ScriptedJudge:
 
     Args:
         answers: ``{"step": name, "output": {…}}`` returns the object as JSON, ``{"step": name, "raw": text}`` the text
-            unchanged (also together with ``output``). Answers to a repair have the step ``fix_output_format``.
+            unchanged. If both are given, ``raw`` is returned. Answers to a repair have the step ``fix_output_format``.
         model: name of the model.
 
     Attributes:

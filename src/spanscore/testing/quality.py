@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from spanscore.core.printable import printable
+from spanscore.core.printable import format_value, printable
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 from spanscore.stored.evaluation import evaluate_sync
@@ -66,7 +66,7 @@ def _describe_failures(held: GateResult, result: Result) -> Iterable[str]:
         rows = [row for row in result.rows if row.metric == gate.metric]
         for row in sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]:
             name = f"line {row.line}" if row.id is None else str(row.id)
-            shown = row.outcome.value if row.value is None else f"{row.value:.2f}"
+            shown = row.outcome.value if row.value is None else format_value(row.value)
             yield f"  {printable(': '.join(filter(None, [name, shown, row.explanation or row.reason])))}"
     if held.incomplete:
         yield f"{LEAVE_OUT}; max_unscored= allows more"

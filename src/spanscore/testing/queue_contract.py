@@ -20,13 +20,13 @@ _HUGE = 1 << 40
 
 
 class QueueContract:
-    """Tests of a queue. Subclass it and implement ``make``; a small capacity keeps the checks fast, because they fill it.
+    """Tests of a queue. Subclass it and implement ``make``. The checks fill the queue, so a small capacity keeps them fast.
 
     Attributes:
-        patience_s: time in seconds that a check waits for a job.
+        timeout_s: time in seconds that a check waits for a job.
     """
 
-    patience_s = 5.0
+    timeout_s = 5.0
 
     def make(self) -> Queue:
         """Return a new queue with at least three places."""
@@ -37,12 +37,12 @@ class QueueContract:
         assert isinstance(self.make(), Queue)
 
     def test_there_are_as_many_places_as_it_says(self) -> None:
-        """It is bounded, and ``len`` is the number of occupied places."""
+        """The queue is bounded, and ``len`` is the number of occupied places."""
         queue = self.make()
 
-        given = [queue.reserve(1) for _ in range(queue.capacity + 1)]
+        places = [queue.reserve(1) for _ in range(queue.capacity + 1)]
 
-        assert given == [True] * queue.capacity + [False], (
+        assert places == [True] * queue.capacity + [False], (
             "reserve must refuse units beyond the capacity, and no others"
         )
         assert len(queue) == queue.capacity, "len must be the number of occupied places"
@@ -60,7 +60,7 @@ class QueueContract:
         assert self.make().reserve(_HUGE)
 
     def test_a_job_holds_its_place_until_it_is_done(self) -> None:
-        """A job in scoring counts, too, because it is in memory."""
+        """A job in scoring is in memory, and counts, too."""
         queue = self.make()
 
         (job,) = asyncio.run(self._through(queue, a_job(1)))
@@ -129,7 +129,7 @@ class QueueContract:
         assert len(queue) == 1, "close must free the places of the jobs it returns, and no others"
 
     def test_after_a_fork_it_is_as_new(self) -> None:
-        """Its jobs belong to the parent process; its loop and the waiting workers are gone."""
+        """A forked child has an empty queue. The jobs belong to the parent process; the loop and waiting workers are gone."""
         queue, job = self._full(), a_job(1)
 
         async def abandoned() -> None:
@@ -160,7 +160,7 @@ class QueueContract:
 
     async def _soon(self, job: Awaitable[Job]) -> Job:
         try:
-            return await asyncio.wait_for(job, self.patience_s)
+            return await asyncio.wait_for(job, self.timeout_s)
         except TimeoutError:
             raise AssertionError("a job in the queue did not reach the waiting worker") from None
 
@@ -172,37 +172,37 @@ class DurableQueueContract(QueueContract):
         """It has the methods that a scorer calls on durable queues only."""
         assert isinstance(self.make(), DurableQueue)
 
-    def test_each_job_that_is_put_is_told_of_once(self) -> None:
+    def test_each_job_that_is_put_is_reported_once(self) -> None:
         """Then the scorer continues with the next job, and a unit that is scored elsewhere ends."""
-        queue, told = self._durable(), list[Job]()
+        queue, jobs = self._durable(), list[Job]()
 
         async def put() -> None:
-            queue.on_result(lambda job, outcome, reason: told.append(job))
+            queue.on_result(lambda job, outcome, reason: jobs.append(job))
             for number in range(3):
                 self._put(queue, a_job(number))
-            await self._until(lambda: len(told) >= 3)  # noqa: PLR2004  (as many as were put)
+            await self._until(lambda: len(jobs) >= 3)  # noqa: PLR2004  (as many as were put)
 
         asyncio.run(put())
-        assert [job.samples.single_turn and job.samples.single_turn.user_input for job in told] == [
+        assert [job.samples.single_turn and job.samples.single_turn.user_input for job in jobs] == [
             f"question {n}" for n in range(3)
         ]
 
-    def test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before(self) -> None:
+    def test_a_unit_outlives_the_process_when_its_job_is_reported_and_not_before(self) -> None:
         """After this callback a worker's source may forget the unit."""
-        queue, job, told = self._durable(), a_job(1), list[bool]()
+        queue, job, states = self._durable(), a_job(1), list[bool]()
 
         async def put() -> None:
             queue.on_result(
-                lambda job, outcome, reason: told.append(queue.is_durable(job.unit.key) or outcome is not None)
+                lambda job, outcome, reason: states.append(queue.is_durable(job.unit.key) or outcome is not None)
             )
-            told.append(queue.is_durable(job.unit.key))
+            states.append(queue.is_durable(job.unit.key))
             self._put(queue, job)
-            await self._until(lambda: len(told) > 1)
+            await self._until(lambda: len(states) > 1)
 
         asyncio.run(put())
-        assert told == [False, True]
+        assert states == [False, True]
 
-    def test_scores_are_told_to_be_kept_before_they_are_emitted(self) -> None:
+    def test_scores_are_reported_as_kept_before_they_are_emitted(self) -> None:
         """Otherwise scores might never be emitted, or by two processes."""
         queue, kept = self._durable(), list[bool]()
 
@@ -223,7 +223,7 @@ class DurableQueueContract(QueueContract):
 
     async def _until(self, it_is: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(self.patience_s):
+            async with asyncio.timeout(self.timeout_s):
                 while not it_is():  # noqa: ASYNC110  (a callback of the queue makes it true)
                     await asyncio.sleep(0.001)
         except TimeoutError:

@@ -108,9 +108,9 @@ def test_every_eligible_unit_has_an_outcome_and_evaluation_spans_agree_with_the_
 @pytest.mark.parametrize("seed", [1, 2, 3, 7])
 def test_the_page_says_what_the_terminal_says(seed: int) -> None:
     spans = [span_data(span) for span in play(DemoOptions(seed=seed)).spans]
-    told, page = results(spans), reported(spans)
+    result, page = results(spans), reported(spans)
 
-    drops = {drop.metric: drop for drop in told.drops() if drop.clear}
+    drops = {drop.metric: drop for drop in result.drops() if drop.clear}
     first = page.metrics[0]
     assert first.stretch is not None
     start, last = first.buckets[first.stretch.first], first.buckets[first.stretch.last]
@@ -121,7 +121,7 @@ def test_the_page_says_what_the_terminal_says(seed: int) -> None:
         if metric.stretch is not None:
             drop = drops[metric.metric]
             assert two(metric.stretch.usual, metric.stretch.inside) == two(drop.before.mean, drop.during.mean)
-    top = told.open_first()
+    top = result.open_first()
     assert top is not None
     assert (top.stretch, top.trace_id) == ("during", page.ranking[0].rows[0].trace_id)
 
@@ -130,16 +130,20 @@ def test_the_page_says_what_the_terminal_says(seed: int) -> None:
 def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> None:
     this = play(DemoOptions(seed=seed))
     write(map(span_data, this.spans), page := tmp_path / "demo.html")
-    told, said, paper = results(map(span_data, this.spans)), " ".join(shown(200, this).split()), page.read_text("utf-8")
+    result, said, paper = (
+        results(map(span_data, this.spans)),
+        " ".join(shown(200, this).split()),
+        page.read_text("utf-8"),
+    )
 
-    top, (drop, *_) = told.open_first(), told.drops()
+    top, (drop, *_) = result.open_first(), result.drops()
 
     assert top is not None
-    alike = told.as_low[drop.metric]
+    alike = result.as_low[drop.metric]
     among = f"one of {alike} at {top.of(drop.metric):.2f}"
     assert (f"Its {drop.metric} is {among} in the bad stretch" in said) is (alike > 1)
     assert (f"{drop.metric} {top.of(drop.metric):.2f} ({among}; usual:" in paper) is (alike > 1)
-    times = told.times(top)
+    times = result.times(top)
     assert (f"failed in {times} requests" in said) is (times > 1)
     assert (f'<span class="times">×{times}</span>' in paper) is (times > 1)
     assert "pass at 0.7" in said
@@ -147,11 +151,11 @@ def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> Non
 
 
 def test_correct_refusals_are_not_among_the_worst() -> None:
-    told = results(map(span_data, play(DemoOptions()).spans))
+    result = results(map(span_data, play(DemoOptions()).spans))
 
-    answers = [trace.answer for trace in told.ranking]
+    answers = [trace.answer for trace in result.ranking]
 
-    assert any(trace.answer.startswith("I cannot help") for trace in told.traces)
+    assert any(trace.answer.startswith("I cannot help") for trace in result.traces)
     assert not [answer for answer in answers if answer.startswith("I cannot help")]
 
 
@@ -254,7 +258,7 @@ def test_an_interrupted_demo_says_so_and_shows_what_there_is() -> None:
     assert (stopped.asked, stopped.interrupted) == (20, True)
     assert len(results(map(span_data, stopped.spans)).traces) == 20
     assert "stopped by Ctrl-C" in shown(100, stopped)
-    assert "ended before retrieval broke" in shown(100, stopped)
+    assert "ended before retrieval was broken" in shown(100, stopped)
 
 
 def test_everything_is_sent_to_the_backend_that_is_named() -> None:

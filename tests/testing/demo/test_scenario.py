@@ -12,7 +12,7 @@ from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.words import words
 from spanscore.testing.demo.application import QUESTION, Handbook, OfflineModel, documents, handbook_chain, memory
 from spanscore.testing.demo.langchain_langgraph_agent import TOPICS, ferry_agent
-from spanscore.testing.demo.run import _OFF_SUBJECT, _QUESTIONS, LEAST_REQUESTS, requests
+from spanscore.testing.demo.run import LEAST_REQUESTS, OFF_SUBJECT, QUESTIONS, requests
 
 
 def test_same_seed_same_requests_and_another_seed_others() -> None:
@@ -26,22 +26,22 @@ def test_the_fewest_requests_already_have_all_three_stretches_and_a_conversation
     assert Counter(request.thread for request in asked) == {None: 8, "conversation-1": 2, "conversation-2": 2}
 
 
-@pytest.mark.parametrize("question", _QUESTIONS)
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_the_handbook_answers_every_question(question: str) -> None:
     first, *_ = Handbook().invoke(question)
 
-    answer = OfflineModel(seed=0)._answer(question, first.page_content)
+    answer = OfflineModel(seed=0).invoke([HumanMessage(f"{first.page_content}{QUESTION}{question}")])
 
-    assert answer.startswith(tuple(first.page_content.split(". ")))
+    assert str(answer.content).startswith(tuple(first.page_content.split(". ")))
 
 
 def test_a_broken_handbook_finds_other_pages_and_always_the_same() -> None:
     whole, broken = Handbook(seed=1), Handbook(seed=1, broken=True)
 
-    pairs = [(whole.invoke(question)[0], broken.invoke(question)) for question in _QUESTIONS]
+    pairs = [(whole.invoke(question)[0], broken.invoke(question)) for question in QUESTIONS]
 
     assert sum(right in found for right, found in pairs) < len(pairs) / 2
-    assert [found for _, found in pairs] == [broken.invoke(question) for question in _QUESTIONS]
+    assert [found for _, found in pairs] == [broken.invoke(question) for question in QUESTIONS]
 
 
 def test_without_notes_that_fit_the_model_answers_from_memory() -> None:
@@ -62,8 +62,8 @@ def test_every_question_touches_a_topic_of_the_agent_and_no_stray_one_does() -> 
     def inside(question: str) -> bool:
         return any(len(topic & set(words(question).content)) >= len(topic) / 2 for topic in topics)
 
-    assert [question for question in _QUESTIONS if not inside(question)] == []
-    assert [question for question in _OFF_SUBJECT if inside(question)] == []
+    assert [question for question in QUESTIONS if not inside(question)] == []
+    assert [question for question in OFF_SUBJECT if inside(question)] == []
 
 
 def test_the_agent_calls_its_tool_then_answers_from_it_and_remembers_the_conversation() -> None:

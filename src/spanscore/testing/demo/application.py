@@ -71,10 +71,10 @@ class Handbook(BaseRetriever):
 
 def _shared_words(query: str, page: Document) -> float:
     """Return the number of the query's words in the best sentence, plus half of their number on the page."""
-    asked = set(words(query).content)
+    wanted = set(words(query).content)
     page_words = set(words(f"{page.id} {page.page_content}").content)
-    best = max(len(asked & set(words(sentence).content)) for sentence in page.page_content.split(". "))
-    return best + 0.5 * len(asked & page_words)
+    best = max(len(wanted & set(words(sentence).content)) for sentence in page.page_content.split(". "))
+    return best + 0.5 * len(wanted & page_words)
 
 
 def _body(text: str) -> str:
@@ -104,12 +104,12 @@ class OfflineModel(BaseChatModel):
 
     seed: int = 0
     model_name: str = "offline-extractive"
-    _dice: random.Random = PrivateAttr()
+    _rng: random.Random = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Seed the random numbers."""
         super().model_post_init(context)
-        self._dice = random.Random(self.seed)
+        self._rng = random.Random(self.seed)
 
     @property
     def _llm_type(self) -> str:
@@ -127,33 +127,35 @@ class OfflineModel(BaseChatModel):
         results = [str(message.content) for message in turn if isinstance(message, ToolMessage)]
         if kwargs.get("tools") and not results and not _OFF_SUBJECT.search(question):
             name = "timetable" if _SAILING.search(question) else "search_handbook"
-            call = {"name": name, "args": {"question": question}, "id": f"call_{self._dice.getrandbits(48):012x}"}
+            call = {"name": name, "args": {"question": question}, "id": f"call_{self._rng.getrandbits(48):012x}"}
             said = AIMessage(content="", tool_calls=[call])
         else:
             said = AIMessage(content=self._answer(question, "\n".join(results) or notes))
         # a word counts as a token
-        asked = sum(len(str(message.content).split()) for message in messages)
+        tokens = sum(len(str(message.content).split()) for message in messages)
         answered = len(str(said.content).split()) or 8
-        usage = {"input_tokens": asked, "output_tokens": answered, "total_tokens": asked + answered}
+        usage = {"input_tokens": tokens, "output_tokens": answered, "total_tokens": tokens + answered}
         counted = {"usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
         return ChatResult(generations=[ChatGeneration(message=said.model_copy(update=counted))])
 
     def _answer(self, question: str, notes: str) -> str:
         if _OFF_SUBJECT.search(question):
-            return _best(question, memory())[0] if self._dice.random() < _STRAYS else _DECLINED
+            return _best(question, memory())[0] if self._rng.random() < _STRAYS else _DECLINED
         answer, share = _best(question, notes)
         remembered, _ = _best(question, memory())
         if share <= _FITS:
             return remembered
-        return f"{answer} {remembered}" if self._dice.random() < _EMBELLISHES else answer
+        return f"{answer} {remembered}" if self._rng.random() < _EMBELLISHES else answer
 
 
 def _best(question: str, text: str) -> tuple[str, float]:
     """Return the sentence that shares most words with the question, and the share of the question's words in it."""
-    asked = set(words(question).content)
-    fits = [(len(asked & set(words(said).content)) / max(1, len(asked)), said) for said in sentences(text)]
-    share, said = max(fits, key=lambda fit: fit[0], default=(0.0, ""))
-    return said, share
+    wanted = set(words(question).content)
+    fits = [
+        (len(wanted & set(words(sentence).content)) / max(1, len(wanted)), sentence) for sentence in sentences(text)
+    ]
+    share, sentence = max(fits, key=lambda fit: fit[0], default=(0.0, ""))
+    return sentence, share
 
 
 CHAIN_NAME = "handbook"
@@ -167,8 +169,8 @@ _PROMPT = ChatPromptTemplate(
 
 def handbook_chain(model: BaseChatModel, handbook: Handbook) -> Runnable[str, str]:
     """Return the chain."""
-    found = {"notes": handbook | _joined, "question": RunnablePassthrough()}
-    return (found | _PROMPT | model | StrOutputParser()).with_config(run_name=CHAIN_NAME)
+    context = {"notes": handbook | _joined, "question": RunnablePassthrough()}
+    return (context | _PROMPT | model | StrOutputParser()).with_config(run_name=CHAIN_NAME)
 
 
 def _joined(pages: Sequence[Document]) -> str:

@@ -23,7 +23,7 @@ _SYSTEM = "You are the purser of Skerrow Sound Ferries. Answer questions about t
 
 
 def ferry_agent(model: BaseChatModel, handbook: Handbook) -> Any:
-    """Return the agent, a compiled graph; its conversations are kept in memory, by ``thread_id``.
+    """Return the agent, a compiled graph that keeps conversations in memory, by ``thread_id``.
 
     Raises:
         MissingExtraError: langchain, or langgraph which it brings, is not installed.

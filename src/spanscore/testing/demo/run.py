@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -29,7 +29,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from spanscore import semconv
 from spanscore.config import Capture, Outputs, Rule, RuleCondition, Sampling
-from spanscore.core.context import references
+from spanscore.core.context import references, set_inside
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
 from spanscore.core.threads import start_daemon
@@ -66,7 +66,7 @@ _BREAKS_AT, _MENDED_AT = 0.4, 0.65
 _CHAIN_RUNS = 4
 """Number of chain runs between two conversations with the agent, which have two turns each."""
 
-_QUESTIONS = (
+QUESTIONS = (
     "What does a single adult ticket cost?",
     "How long is a return ticket valid?",
     "What does the season ticket cost?",
@@ -95,7 +95,7 @@ _QUESTIONS = (
     "What discount do groups of twelve or more get?",
     "What do school classes pay per pupil?",
 )
-_OFF_SUBJECT = (
+OFF_SUBJECT = (
     "Which shares should I buy?",
     "Who won the football cup?",
     "What is the best pancake recipe?",
@@ -123,13 +123,13 @@ class Request:
 
 
 def requests(count: int, seed: int) -> Iterator[Request]:
-    """Yield the requests of a demo in order: the same for the same count and seed."""
-    dice = random.Random(seed)
+    """Yield the requests of a demo in order; the requests are equal for equal count and seed."""
+    rng = random.Random(seed)
     cycle = _CHAIN_RUNS + 2
     for number in range(1, count + 1):
         place = (number - 1) % cycle
-        straying = place == cycle - 1 and dice.random() < _STRAYING
-        question = dice.choice(_OFF_SUBJECT if straying else _QUESTIONS)
+        straying = place == cycle - 1 and rng.random() < _STRAYING
+        question = rng.choice(OFF_SUBJECT if straying else QUESTIONS)
         thread = None if place < _CHAIN_RUNS else f"conversation-{(number - 1) // cycle + 1}"
         yield Request(number, stretch_of(number, count), question, thread)
 
@@ -141,7 +141,7 @@ def stretch_of(number: int, count: int) -> Stretch:
 
 
 # A demo makes requests as fast as it can, which differs from run to run. Reports by real time would therefore differ, too. Here
-# the number of a request decides its time. Each trace is moved as a whole, so its order, gaps and durations stay as measured.
+# the number of a request decides its time. Each trace is moved as a whole, so order, gaps and durations stay as measured.
 
 MINUTES = 100
 """Duration of the demo's moved times, in minutes. Retrieval is broken from minute 40 to minute 65, after 40 % and 65 % of the
@@ -184,7 +184,7 @@ def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
         parent=span.parent,
         resource=span.resource,
         attributes=span.attributes,
-        events=[Event(one.name, one.attributes, one.timestamp + by_ns) for one in span.events],
+        events=[Event(event.name, event.attributes, event.timestamp + by_ns) for event in span.events],
         links=span.links,
         kind=span.kind,
         status=span.status,
@@ -201,14 +201,9 @@ _WAIT_S = 8.0
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
 
 
-@contextmanager
-def in_stretch(name: str) -> Iterator[None]:
+def in_stretch(name: str) -> AbstractContextManager[None]:
     """Mark the roots that start inside the block, as an application marks its release."""
-    token = _stretch.set(name)
-    try:
-        yield
-    finally:
-        _stretch.reset(token)
+    return set_inside(_stretch, name)
 
 
 class Tracing:
@@ -265,7 +260,7 @@ class Tracing:
         return [what for what in needed if not self.exporters[what].delivered_since(0)]
 
     def close(self) -> None:
-        """Export the rest and end; a backend that has failed is not waited for."""
+        """Export all waiting items and end, without waiting for a backend that has failed."""
         for exporter in self.exporters.values():
             if exporter.last_ok is False:
                 exporter.shutdown()
@@ -305,7 +300,7 @@ class _MarkStretch(SpanProcessor):
 
 
 def _together(calls: Sequence[Callable[[], object]]) -> None:
-    """Run calls without a deadline concurrently, and wait for a limited time: a dead backend takes half a minute."""
+    """Run calls without a deadline concurrently, and wait for a limited time, because a dead backend takes half a minute."""
     for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
         if thread is not None:
             thread.join(_WAIT_S)
@@ -326,7 +321,7 @@ METRICS: Mapping[str, Mapping[str, Any]] = {
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", when=RuleCondition(workflow=AGENT_NAME))
 _ERROR_RULE = Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))
 _BREATH = 40
-"""Number of requests between two waits for scores: the demo asks faster than judges answer, and no unit may be rejected."""
+"""Number of requests between two waits for scores, because the demo asks faster than judges answer, and rejects no unit."""
 _FLUSH_S = 60.0
 
 
@@ -375,7 +370,7 @@ class Tally:
         self.failing += sum(score.label == "fail" for score in scores)
 
     def shutdown(self) -> None:
-        """Do nothing: no score is kept."""
+        """Do nothing, because no score is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,8 +486,8 @@ class Demo:
                 self._chain.invoke(request.question, config)
                 return
             with references(reference_topics=TOPICS):
-                said: Any = {"messages": [{"role": "user", "content": request.question}]}
-                self._agent.invoke(said, {**config, "configurable": {"thread_id": request.thread}})
+                inputs: Any = {"messages": [{"role": "user", "content": request.question}]}
+                self._agent.invoke(inputs, {**config, "configurable": {"thread_id": request.thread}})
 
 
 def _check(options: DemoOptions) -> None:

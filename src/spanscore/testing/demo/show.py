@@ -1,4 +1,4 @@
-"""Shows the demo's results: traces with scores and means per part, for the terminal and as one JSON object."""
+"""Shows the demo's results (traces with scores, and means per stretch) on the terminal, as JSON and as SVG."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from spanscore.core.span import SpanData, UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
+from spanscore.report.excerpts import excerpt_of_spans
 from spanscore.report.findings import format_score, threshold, value_among
 from spanscore.report.rows import as_low, unit_name
 from spanscore.report.spans import Spans
-from spanscore.report.story import story_of_spans
 from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
 
 __all__ = ["Drop", "Mean", "Results", "Trace", "documents", "overview", "results", "summary", "svg"]
 
-# This module reads exported spans only, like the report, so a written file can be read back with the same results.
+# The demo has three stretches: before, during and after its retrieval is broken. Like the report, this module reads only
+# exported spans, so the results of a written file are the same.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Trace:
     Attributes:
         number: position in time, from 1.
         trace_id: trace id, 32 hex digits.
-        stretch: part of the demo.
+        stretch: ``before``, ``during`` or ``after`` the broken retrieval; empty if the root has no stretch.
         question: text of the question.
         answer: text of the answer.
         found: names of the retrieved documents.
@@ -62,7 +63,7 @@ class Trace:
 
     def of(self, metric: str) -> float | None:
         """Return the quality by a metric; None without a score."""
-        return next((one.quality for one in self.evaluations if one.metric == metric), None)
+        return next((evaluation.quality for evaluation in self.evaluations if evaluation.metric == metric), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The change of a metric while retrieval was broken."""
+    """The change of a metric's mean while retrieval was broken; ``after`` = None: no scores after it."""
 
     metric: str
     before: Mean
@@ -102,9 +103,9 @@ class Results:
     Attributes:
         traces: traces in the order of time.
         metrics: metric → its summary in the report, in alphabetical order.
-        means: part of the demo → metric → mean; metrics without a score in a part are missing.
+        means: stretch → metric → mean; metrics without a score in a stretch are missing.
         ranking: traces that fail a metric, in the report's order: the trace to open first is at the top.
-        as_low: metric that fell → number of traces in its bad part with the same score as the trace to open first.
+        as_low: metric with a bad stretch → number of its traces in that stretch with the same score as the trace to open first.
     """
 
     traces: tuple[Trace, ...]
@@ -114,15 +115,15 @@ class Results:
     as_low: Mapping[str, int]
 
     def requests(self, stretch: str) -> tuple[int, int] | None:
-        """Return the first and last request of a part; None for an empty part."""
+        """Return the numbers of the first and last request of a stretch; None for an empty stretch."""
         numbers = [trace.number for trace in self.traces if trace.stretch == stretch]
         return (numbers[0], numbers[-1]) if numbers else None
 
     def drops(self) -> list[Drop]:
         """Return the change of each metric from before to during, the deepest fall first."""
         before, during, after = (self.means.get(stretch, {}) for stretch in STRETCHES)
-        known = [Drop(name, before[name], during[name], after.get(name)) for name in before if name in during]
-        return sorted(known, key=lambda drop: -drop.by)
+        drops_seen = [Drop(name, before[name], during[name], after.get(name)) for name in before if name in during]
+        return sorted(drops_seen, key=lambda drop: -drop.by)
 
     def worst(self, count: int) -> list[Trace]:
         """Return the worst traces, one per question, including the worst of each application."""
@@ -132,7 +133,7 @@ class Results:
         return [trace for trace in distinct if trace.number in chosen]
 
     def times(self, trace: Trace) -> int:
-        """Return the number of failed traces with the question of this one."""
+        """Return the number of failed traces with the question of this trace."""
         return sum(other.question == trace.question for other in self.ranking)
 
     def open_first(self) -> Trace | None:
@@ -150,7 +151,11 @@ def results(spans: Iterable[SpanData]) -> Results:
     ranked = [str(worst.rows[0].trace_id) for worst in summary.ranking]  # each request is one unit
     return Results(
         traces=traces,
-        metrics={one.metric: one for one in sorted(summary.metrics, key=lambda one: one.metric) if one.metric},
+        metrics={
+            metric.metric: metric
+            for metric in sorted(summary.metrics, key=lambda metric: metric.metric)
+            if metric.metric
+        },
         means={stretch: _means(trace for trace in traces if trace.stretch == stretch) for stretch in STRETCHES},
         ranking=tuple(by_id[trace_id] for trace_id in ranked if trace_id in by_id),
         as_low=_count_as_low(summary),
@@ -171,34 +176,34 @@ def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> lis
 
 
 def _traces(read: Spans, rows: Iterable[ReportRow]) -> tuple[Trace, ...]:
-    of_unit: dict[str, list[ReportRow]] = defaultdict(list)
+    rows_by_unit: dict[str, list[ReportRow]] = defaultdict(list)
     for row in rows:
-        of_unit[row.unit].append(row)
+        rows_by_unit[row.unit].append(row)
     roots = [span for within in read.by_trace.values() for span in within.values() if span.parent_id is None]
     roots.sort(key=lambda root: (root.start_ns, root.trace_id))
-    return tuple(_trace(number, root, read, of_unit) for number, root in enumerate(roots, start=1))
+    return tuple(_trace(number, root, read, rows_by_unit) for number, root in enumerate(roots, start=1))
 
 
-def _trace(number: int, root: SpanData, read: Spans, of_unit: Mapping[str, Sequence[ReportRow]]) -> Trace:
+def _trace(number: int, root: SpanData, read: Spans, rows_by_unit: Mapping[str, Sequence[ReportRow]]) -> Trace:
     key = UnitKey(root.trace_id, root.span_id)
     name, evaluated = unit_name(key), read.evaluations.get(key, {})
-    story, (_, spans) = story_of_spans(name, read), read.unit(name)
+    excerpt, (_, spans) = excerpt_of_spans(name, read), read.unit(name)
     return Trace(
         number=number,
         trace_id=f"{root.trace_id:032x}",
         stretch=str(root.attributes.get(semconv.DEMO_STRETCH, "")),
-        question=story.question or "",
-        answer=story.answer or "",
+        question=excerpt.question or "",
+        answer=excerpt.answer or "",
         found=tuple(dict.fromkeys(name for span in spans for name in documents(span))),
         spans=spans,
-        evaluations=tuple(row for row in of_unit.get(name, ()) if row.metric in evaluated),
+        evaluations=tuple(row for row in rows_by_unit.get(name, ()) if row.metric in evaluated),
     )
 
 
 def documents(span: SpanData) -> list[str]:
     """Return the names of the documents that a span retrieved."""
     listed = span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)
-    return [str(one["id"]) for one in listed if one.get("id")] if isinstance(listed, list) else []
+    return [str(document["id"]) for document in listed if document.get("id")] if isinstance(listed, list) else []
 
 
 def note_of(row: ReportRow) -> str:
@@ -207,12 +212,12 @@ def note_of(row: ReportRow) -> str:
 
 
 def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
-    of_metric: dict[str, list[ReportRow]] = defaultdict(list)
+    rows_by_metric: dict[str, list[ReportRow]] = defaultdict(list)
     for trace in traces:
-        for one in trace.evaluations:
-            of_metric[one.metric].append(one)
+        for evaluation in trace.evaluations:
+            rows_by_metric[evaluation.metric].append(evaluation)
     means = {}
-    for name, rows in sorted(of_metric.items()):
+    for name, rows in sorted(rows_by_metric.items()):
         scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
         if (interval := mean_interval(scored)) is not None:
             means[name] = Mean(*interval, len(scored))
@@ -263,20 +268,20 @@ def _trace_object(trace: Trace) -> dict[str, Any]:
         "question": trace.question,
         "answer": trace.answer,
         "retrieved": list(trace.found),
-        "scores": {one.metric: one.value for one in trace.evaluations},
-        "notes": {one.metric: note_of(one) for one in trace.evaluations},
+        "scores": {evaluation.metric: evaluation.value for evaluation in trace.evaluations},
+        "notes": {evaluation.metric: note_of(evaluation) for evaluation in trace.evaluations},
     }
 
 
 _SVG_WIDTH = 100
 _OF_RETRIEVAL = "context_relevance"
 _KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
-"""Option → an example of the file it writes."""
+"""Option → an example of the file that it writes."""
 _MISSING = (("retrieved_contexts", "agent turns without retrieval"), ("multi-turn", "single-turn chain runs"))
-"""Part of the reason for a missing field → the demo's units with that reason."""
+"""Part of the reason of ``missing_field`` → the demo's units with that reason."""
 _dim = partial(Text, style="dim")
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
-"""Rich's SVG fetches its font from a server, which a picture in a README may not do."""
+"""The part of Rich's SVG that loads a font from a server. It is removed, because GitHub blocks this in a README's picture."""
 
 
 def overview(
@@ -293,12 +298,12 @@ def overview(
         *_section("Mean quality, with its 95 % interval", _means_table(results), *map(_dim, played.status.notes)),
         *_section("Scored units, and why others were not", _outcomes(played), *_reasons(played)),
         *_section("Findings", *_findings(results)),
-        *_section("Next steps", *_next(played, written)),
+        *_section("Next steps", *_next_steps(played, written)),
     )
 
 
 def svg(shown: RenderableType, title: str) -> str:
-    """Return a terminal's picture of ``shown`` as SVG."""
+    """Return ``shown`` as a terminal prints it, as SVG."""
     from rich._export_format import CONSOLE_SVG_FORMAT
 
     console = Terminal(record=True, width=_SVG_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
@@ -320,7 +325,7 @@ def _what_ran(played: Played) -> str:
     who = (
         f"{options.model} answers and judges"
         if options.model
-        else "A model and a judge that need no network answer and score"
+        else "An offline model answers, and an offline judge scores"
     )
     return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}."
 
@@ -341,11 +346,11 @@ def _render_trace(trace: Trace, times: int) -> RenderableType:
     title = _line(f"request {trace.number}", f"  {trace.stretch}  ", style="bold").append(trace.trace_id, style="dim")
     if times > 1:
         title.append(f"  failed in {times} requests", style="dim")
-    talk = Table.grid(padding=(0, 1))
-    talk.add_row(_dim("Q"), trace.question)
-    talk.add_row(_dim("A"), trace.answer)
+    exchange = Table.grid(padding=(0, 1))
+    exchange.add_row(_dim("Q"), trace.question)
+    exchange.add_row(_dim("A"), trace.answer)
     root, *children = trace.spans
-    scores = Columns([_score(one) for one in trace.evaluations if one.value is not None], padding=(0, 2))
+    scores = Columns([_score(row) for row in trace.evaluations if row.value is not None], padding=(0, 2))
     tree = Tree(Group(_line(root.name), Padding(scores, (0, 0, 0, 2))), guide_style="dim")
     branches = {root.span_id: tree}
     for span in children:
@@ -356,16 +361,16 @@ def _render_trace(trace: Trace, times: int) -> RenderableType:
         line = Text() if evaluation.label == "fail" else _line("")  # the reason of a failure may take more than a line
         line.append(f"{semconv.EVALUATION} ").append_text(_score(evaluation))
         tree.add(line.append(f"  {_note(evaluation)}", style="dim"))
-    return Group(Text(), title, talk, tree)
+    return Group(Text(), title, exchange, tree)
 
 
-def _score(one: ReportRow) -> Text:
-    value = format_score(one.value, one.quality, one.pass_at)
-    return Text(f"{one.metric} ").append(value, style={"pass": "green", "fail": "bold red"}.get(one.label or "", ""))
+def _score(row: ReportRow) -> Text:
+    value = format_score(row.value, row.quality, row.pass_at)
+    return Text(f"{row.metric} ").append(value, style={"pass": "green", "fail": "bold red"}.get(row.label or "", ""))
 
 
-def _note(one: ReportRow) -> str:
-    return " ".join(note_of(one).split())
+def _note(row: ReportRow) -> str:
+    return " ".join(note_of(row).split())
 
 
 def _line(text: str, detail: str = "", *, style: str = "") -> Text:
@@ -381,30 +386,30 @@ def _means_table(results: Results) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("metric", no_wrap=True)
     for stretch in STRETCHES:
-        asked = results.requests(stretch)
-        table.add_column(f"{stretch}\n[dim]{asked[0]}–{asked[1]}[/dim]" if asked else stretch, no_wrap=True)
+        requests = results.requests(stretch)
+        table.add_column(f"{stretch}\n[dim]{requests[0]}–{requests[1]}[/dim]" if requests else stretch, no_wrap=True)
     fallen = {drop.metric for drop in results.drops() if drop.clear}
     for metric, summary in results.metrics.items():
         cells = [
             _format_mean(results.means[stretch].get(metric), low=stretch == "during" and metric in fallen)
             for stretch in STRETCHES
         ]
-        known = threshold(summary.kind, summary.pass_at)
-        table.add_row(Text(metric).append(f"\n{known}" if known else "", style="dim"), *cells)
+        pass_at = threshold(summary.kind, summary.pass_at)
+        table.add_row(Text(metric).append(f"\n{pass_at}" if pass_at else "", style="dim"), *cells)
     return table
 
 
-def _format_mean(found: Mean | None, *, low: bool) -> Text:
-    if found is None:
+def _format_mean(mean: Mean | None, *, low: bool) -> Text:
+    if mean is None:
         return _dim("–")
-    mean = Text().append(f"{found.mean:.2f}", style="bold red" if low else "")
-    return mean.append(f"  {found.low:.2f}–{found.high:.2f}\n{found.scored} scored", style="dim")
+    text = Text().append(f"{mean.mean:.2f}", style="bold red" if low else "")
+    return text.append(f"  {mean.low:.2f}–{mean.high:.2f}\n{mean.scored} scored", style="dim")
 
 
 def _outcomes(played: Played) -> RenderableType:
     status = played.status
-    known = {outcome for counts in status.outcomes.values() for outcome in counts}
-    kinds = sorted(known, key=lambda kind: (kind != "scored", kind))
+    outcomes = {outcome for counts in status.outcomes.values() for outcome in counts}
+    kinds = sorted(outcomes, key=lambda kind: (kind != "scored", kind))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("metric", "eligible", *kinds):
         table.add_column(
@@ -432,40 +437,42 @@ def _reasons(played: Played) -> Iterator[RenderableType]:
         yield _dim(f"{', '.join(metrics)} {reason}")
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- findings ----------------------------------------------------------------------------------------------------------
 
 
 def _findings(results: Results) -> Iterator[RenderableType]:
     drops = results.drops()
-    asked = results.requests("during")
-    if asked is None or not drops:
-        yield Text("It ended before retrieval broke: there is nothing to compare.")
+    requests = results.requests("during")
+    if requests is None or not drops:
+        yield Text("The demo ended before retrieval was broken, so there are no means to compare.")
     else:
-        yield from _compared(drops, *asked)
+        yield from _compare_stretches(drops, *requests)
     first = results.open_first()
     if first is not None:
         fallen = (drop for drop in drops if drop.clear and first.stretch == "during")
-        yield from _first(first, next(fallen, None), results)
+        yield from _describe_first(first, next(fallen, None), results)
 
 
-def _compared(drops: Sequence[Drop], begin: int, end: int) -> Iterator[RenderableType]:
+def _compare_stretches(drops: Sequence[Drop], begin: int, end: int) -> Iterator[RenderableType]:
     clear = [drop for drop in drops if drop.clear]
     if not clear:
-        yield Text(f"Retrieval was broken in requests {begin}–{end}. No metric shows it beyond chance.")
+        yield Text(f"Retrieval was broken in requests {begin}–{end}. No metric fell by more than chance explains.")
         return
     yield Text(f"Retrieval was broken in requests {begin}–{end}:")
     for drop in clear:
         text = Text(f"{drop.metric} fell by ").append(f"{drop.by:.2f}", style="bold red")
-        text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals are apart")
-        yield text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
+        text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals do not overlap")
+        yield text.append(f". After it: {drop.after.mean:.2f}." if drop.after else ".")
     if any(drop.metric == _OF_RETRIEVAL for drop in clear):
         yield Text("Retrieval fell together with the answers: look at the retriever before the model.")
     unmoved = [drop.metric for drop in drops if not drop.clear]
     if unmoved:
-        yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
+        yield Text(
+            f"{' and '.join(unmoved)} did not fall by more than chance explains, and would not have shown the fault."
+        )
 
 
-def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[RenderableType]:
+def _describe_first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[RenderableType]:
     yield Text()
     yield Text("Open first: trace ").append(trace.trace_id, style="bold").append(f" (request {trace.number}).")
     value = None if drop is None else trace.of(drop.metric)
@@ -473,36 +480,40 @@ def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[Render
         alike = results.as_low.get(drop.metric, 1)
         among = f"{value_among(value, alike)}{' in the bad stretch' if alike > 1 else ''}"
         yield Text(f"Its {drop.metric} is {among}; {drop.before.mean:.2f} was usual.")
-    found = ", ".join(trace.found) or "nothing"
-    yield Text(f"Asked “{trace.question}”, it retrieved {found} and answered “{trace.answer}”")
-    named = [one for one in trace.evaluations if one.label == "fail" and (drop is None or one.metric == drop.metric)]
-    for one in named[:1]:
-        yield Text(f"The judge: {_note(one)}")
+    documents = ", ".join(trace.found) or "nothing"
+    yield Text(f"Asked “{trace.question}”, it retrieved {documents} and answered “{trace.answer}”")
+    failures = [
+        evaluation
+        for evaluation in trace.evaluations
+        if evaluation.label == "fail" and (drop is None or evaluation.metric == drop.metric)
+    ]
+    for evaluation in failures[:1]:
+        yield Text(f"The judge: {_note(evaluation)}")
 
 
-def _next(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[RenderableType]:
+def _next_steps(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[RenderableType]:
     for path, size in written.values():
         yield _step("written", f"{path} ({format_bytes(size)})")
     if {"report", "out"} & written.keys() and not played.options.seconds:
-        yield _step("", f"the spans' times are spread over {MINUTES} minutes, as of live traffic")
+        yield _step("", f"the spans' times are spread over {MINUTES} minutes, like those of live traffic")
     for signal, last in played.deliveries.items():
         yield _step(f"{signal} sent", last)
     if played.deliveries:
-        yield _step("look there", "service spanscore-demo")
+        yield _step("in the backend", "service spanscore-demo")
     else:
         yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
     yield _step("  Tempo", '{ span.spanscore.label.faithfulness = "fail" }')
     left = " ".join(f"--{option} {name}" for option, name in _KEEP.items() if option not in written)
     if left:
-        yield _step("keep it", f"spanscore demo {left}")
+        yield _step("to keep it", f"spanscore demo {left}")
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
 
 
-def _step(what: str, how: str) -> RenderableType:
+def _step(label: str, text: str) -> RenderableType:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=15)
-    row.add_row(_dim(what), Text(how))
+    row.add_row(_dim(label), Text(text))
     return row

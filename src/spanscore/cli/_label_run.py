@@ -1,0 +1,316 @@
+"""Run of ``spanscore annotations label``: reads the cases, draws some, serves the page and prints a summary of the labels."""
+
+from __future__ import annotations
+
+import json
+import re
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+import typer
+
+from spanscore.cli._config_report import valid
+from spanscore.cli._options import refuse_overwriting, refuse_unwritable
+from spanscore.cli._stored_traces import read_stored_cases
+from spanscore.cli.calibrate import (
+    JudgeVerdict,
+    JudgeVerdicts,
+    calibrate_judge,
+    choose_version,
+    has_passed,
+    holds_spans,
+    scale_of,
+    verdict_in_line,
+)
+from spanscore.core.printable import format_count, names_listed, printable
+from spanscore.core.sample import AnnotatedSample
+from spanscore.core.score import UNIT_INTERVAL, Scale
+from spanscore.core.terminal import Terminal
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.catalog.registry import built_ins, metric_doc_of, own_name
+from spanscore.monitoring.calibration import labels_needed
+from spanscore.report import jinja2_page
+from spanscore.service.label_page import LabelPage
+from spanscore.stored.label_cases import LabelCase, LabelDraw, LabelPick, draw_labels, read_cases
+from spanscore.stored.labelling import AnnotationWriter, LabelSession, case_key, choices_of
+from spanscore.stored.trace_stores import TraceSource
+from spanscore.stored.unit_reading import CaseCounts, reading_settings
+
+_WITHOUT_JUDGE = "review"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRun:
+    """One run of ``spanscore annotations label``, with its options. An empty text is an option that was not given."""
+
+    file: Path
+    config: Path | None
+    metric: str
+    out: Path | None
+    annotator: str
+    pick: LabelPick
+    count: int
+    seed: int
+    target: float
+    port: int
+    browser: bool
+    as_json: bool
+
+    def run(self) -> None:
+        """Serve the page until the person finishes, or Ctrl-C; then print the summary of the labels.
+
+        Raises:
+            SpanscoreError: an option, the configuration or a file is wrong, or jinja2 is not installed.
+        """
+        terminal = Terminal(stderr=True, highlight=False, markup=False)
+        cases, notes = self._read()
+        metric = self.metric or _only_metric(self.file, cases)
+        scale, scale_notes = self._scale(metric)
+        frame, frame_notes = _judged_cases(cases, metric, scale)
+        name = f"{metric}_{_WITHOUT_JUDGE}" if metric else _WITHOUT_JUDGE
+        out = self.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._file_stem(metric))}.jsonl")
+        refuse_unwritable(out)
+        refuse_overwriting(str(self.file), "--out", out)
+        draw = draw_labels(frame, self.pick, metric=metric, number=self.count, seed=self.seed)
+        writer = AnnotationWriter(out, name, self.annotator, time_ns)
+        labels = LabelSummary(metric=metric, scale=scale, pick=self.pick, draw=draw, frame=frame, target=self.target)
+        session = LabelSession(
+            draw, writer, choices_of(scale), metric=metric, summarize=lambda: [*labels.lines(out, writer.labels())]
+        )
+        page = LabelPage(session, self._renderer(metric, out), self.port)
+        for note in (*notes, *scale_notes, *frame_notes):
+            terminal.print_line(note)
+        terminal.print_line(
+            f"{format_count(len(draw.cases), 'case')} to label; Ctrl-C or 'finish' on the page ends the command"
+        )
+        typer.echo(page.url)
+        if self.browser:
+            webbrowser.open(page.url)
+        try:
+            page.serve()
+        except KeyboardInterrupt:
+            terminal.print_line("")
+        lines = session.finish()
+        if self.as_json:
+            typer.echo(json.dumps(labels.as_json(out, writer.labels()), indent=2))
+            return
+        for line in lines:
+            Terminal(highlight=False, markup=False).print_line(line)
+
+    def _file_stem(self, metric: str) -> str:
+        stem = metric or _WITHOUT_JUDGE
+        return stem if self.pick.is_representative else f"{stem}-{self.pick.value}"
+
+    def _read(self) -> tuple[list[LabelCase], list[str]]:
+        """Return the cases of the file, and notes on its unusable parts."""
+        if self.file.is_dir() or holds_spans(self.file):
+            source, counts = TraceSource.of(str(self.file), "", ""), CaseCounts()
+            collected = read_stored_cases(source, reading_settings(self.config), (), counts)
+            cases = [LabelCase.of(case.record(), case.sample, case.id) for case in collected]
+            reasons = (counts.without_content + counts.unusable).items()
+            notes = [f"{format_count(units, 'unit')} cannot be labelled: {reason}" for reason, units in reasons]
+            notes += source.describe_unread()
+            empty = "; ".join(notes) or source.describe_emptiness()
+        else:
+            cases, bad = read_cases(self.file)
+            notes = (
+                [f"{self.file}: {format_count(len(bad), 'line')} without a sample, the first is {bad[0]}"]
+                if bad
+                else []
+            )
+            empty = f"{self.file} has no cases: make some with 'spanscore collect SOURCE --out {self.file}'"
+        if not cases:
+            raise ConfigurationError(empty)
+        return cases, notes
+
+    def _scale(self, metric: str) -> tuple[Scale, list[str]]:
+        """Return the metric's scale, and a note if it is unknown."""
+        if not metric:
+            return UNIT_INTERVAL, []
+        try:
+            return scale_of(metric, self.config)(), []
+        except ConfigurationError:
+            if self.config is not None:
+                raise
+            note = f"the scale of {printable(metric)} is unknown: choose pass or fail, or give it with --config FILE"
+            return UNIT_INTERVAL, [note]
+
+    def _renderer(self, metric: str, out: Path) -> Callable[[str], str]:
+        values = {
+            "title": metric or _WITHOUT_JUDGE,
+            "annotator": self.annotator,
+            "headline": f"Does it pass {metric}?" if metric else "Is the answer good?",
+            "definition": [*_definition_of(metric, self.config)] if metric else [],
+            "file": str(out),
+        }
+        jinja2_page.render("label.html.j2", nonce="", **values)  # a missing extra is an error before the page opens
+        return lambda nonce: jinja2_page.render("label.html.j2", nonce=nonce, **values)
+
+
+def _definition_of(metric: str, config: Path | None) -> Iterator[str]:
+    """Yield the definition or the question of a metric, and the meaning of each category or grade; nothing if it is unknown."""
+    metrics = built_ins() if config is None else {made.name: made for made in valid(config).metrics}
+    judged_by = metrics.get(metric) or metrics.get(own_name(metric))
+    if judged_by is None:
+        return
+    own = (getattr(judged_by, name, None) for name in ("definition", "question"))
+    question = metric_doc_of(judged_by).question.replace("``", "")
+    yield next((text for text in own if isinstance(text, str) and text), question)
+    for name in ("categories", "rubrics"):
+        meanings = getattr(judged_by, name, None)
+        if isinstance(meanings, Mapping):
+            yield from (f"{word}: {meaning}" for word, meaning in meanings.items())
+
+
+def _only_metric(file: Path, cases: Sequence[LabelCase]) -> str:
+    """Return the metric of the cases' scores; empty without scores.
+
+    Raises:
+        ConfigurationError: the cases have scores of several metrics.
+    """
+    metrics = sorted({metric for case in cases for metric in case.scores})
+    if len(metrics) > 1:
+        raise ConfigurationError(
+            f"{file} has scores of several metrics, choose one with --metric: {names_listed(metrics)}"
+        )
+    return metrics[0] if metrics else ""
+
+
+def _judged_cases(cases: Sequence[LabelCase], metric: str, scale: Scale) -> tuple[list[LabelCase], list[str]]:
+    """Return the cases with a verdict, each once; all cases if no case has one. The notes count cases that are left out."""
+    judged = [case.with_verdict(metric, scale) for case in cases]
+    scored = [case for case in judged if case.passed is not None]
+    notes = []
+    if not scored:
+        notes.append(
+            f"no case has a verdict{f' of {printable(metric)}' if metric else ''}: no judge is compared with the labels"
+        )
+    elif left_out := len(judged) - len(scored):
+        notes.append(f"{format_count(left_out, 'case')} without a verdict of {printable(metric)}: left out")
+    frame = {case.key: case for case in scored or judged}
+    if repeated := len(scored or judged) - len(frame):
+        notes.append(f"{format_count(repeated, 'case')} with the ids or the content of a later case: left out")
+    return [*frame.values()], notes
+
+
+# --- summary --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelSummary:
+    """Summary of the labels of a file, compared with the judge.
+
+    Attributes:
+        metric: metric of the judge; empty = no judge.
+        scale: scale of the metric.
+        pick: the way in which the cases were chosen.
+        draw: the drawn cases.
+        frame: the judged cases, drawn or not.
+        target: wanted half width of the interval of the corrected pass rate.
+    """
+
+    metric: str
+    scale: Scale
+    pick: LabelPick
+    draw: LabelDraw
+    frame: Sequence[LabelCase]
+    target: float
+
+    def lines(self, out: Path, labels: Sequence[AnnotatedSample]) -> Iterator[str]:
+        """Yield the facts about the labels, a line each."""
+        facts = self.as_json(out, labels)
+        people = format_count(len(facts["annotators"]), "annotator")
+        yield f"{facts['cases']:,} of {len(self.draw.cases):,} drawn cases have a label, by {people}"
+        if facts["passed"] is not None:
+            yield f"humans passed {facts['passed']:,} and failed {facts['failed']:,}"
+        if facts["agreement"] is not None:
+            yield f"the judge agrees with {100 * facts['agreement']:.0f} % of the {facts['compared']:,} labels"
+        if facts["kappa"] is not None:
+            yield f"Cohen's κ {_format(facts['kappa'])}"
+        if facts["rate"] is not None:
+            judged = f"the {facts['units']:,.0f} judged cases"
+            yield f"corrected pass rate of {judged}: {_format(facts['rate'])}; the judge's own is {facts['raw']:.3f}"
+            yield _format_more(facts["more"], self.target, round(facts["units"]) - facts["cases"])
+        yield from facts["notes"]
+        if facts["cases"]:
+            yield f"the labels are in {out}" + (
+                f": spanscore calibrate {out} --metric {self.metric}" if self.metric else ""
+            )
+
+    def as_json(self, out: Path, labels: Sequence[AnnotatedSample]) -> dict[str, Any]:
+        """Return the facts about the labels as JSON types; None = unknown."""
+        drawn = {case.key for case in self.draw.cases}
+        own = [labelled for labelled in labels if case_key(labelled) in drawn]
+        people = sorted({labelled.label.annotator for labelled in own if labelled.label is not None})
+        facts: dict[str, Any] = {
+            "file": str(out),
+            "cases": len({case_key(labelled) for labelled in own}),
+            "drawn": len(drawn),
+            "annotators": people,
+            **dict.fromkeys(("passed", "failed", "compared", "agreement", "kappa", "units", "rate", "raw", "more")),
+            "notes": [],
+        }
+        if other := len(labels) - len(own):
+            facts["notes"].append(f"{format_count(other, 'label')} of other cases are in {out}, from another draw")
+        if self.metric and own:
+            self._add_judge(facts, out, own)
+        return facts
+
+    def _add_judge(self, facts: dict[str, Any], out: Path, labels: Sequence[AnnotatedSample]) -> None:
+        """Add the comparison with the judge, or the reason why it is missing."""
+
+        def scale() -> Scale:
+            return self.scale
+
+        try:
+            in_lines = tuple(verdict_in_line(labelled.judged.get(self.metric), scale) for labelled in labels)
+            humans = [has_passed(out, labelled, scale) for labelled in labels]
+            facts |= {"passed": sum(humans), "failed": len(humans) - sum(humans)}
+            agreed = [human == verdict.passed for human, verdict in zip(humans, in_lines, strict=True) if verdict]
+            if not agreed:
+                return
+            facts |= {"compared": len(agreed), "agreement": sum(agreed) / len(agreed)}
+            if not self.pick.is_representative:
+                facts["notes"].append("the cases were chosen by their verdicts, so the labels estimate no pass rate")
+                return
+            verdicts = JudgeVerdicts(in_lines, tuple(self._window()))
+            verdicts = verdicts.of(choose_version(verdicts, None))
+            run = calibrate_judge(out, self.metric, labels, verdicts, scale, None)
+        except ConfigurationError as error:
+            facts["notes"].append(str(error))
+            return
+        facts["kappa"] = run.calibration.kappa._asdict()
+        facts["notes"] += run.facts.notes()
+        if run.window is None:
+            facts["notes"].append("each judged case has a label, so the pass rate of the cases needs no estimate")
+        else:
+            rate = run.rates["fresh"]
+            more = labels_needed(run.calibration.labels, rate, self.target) - run.calibration.labels
+            facts |= {
+                "units": run.window.n,
+                "rate": rate._asdict(),
+                "raw": run.rates["raw"].value,
+                "more": max(0, more),
+            }
+
+    def _window(self) -> Iterator[JudgeVerdict]:
+        """Yield the judge's verdict on each judged case, drawn or not."""
+        for case in self.frame:
+            score = case.scores.get(self.metric)
+            if score is not None and case.passed is not None:
+                yield JudgeVerdict(case.passed, score.evaluator_version or "", 1.0 / (score.probability or 1.0))
+
+
+def _format(interval: dict[str, float]) -> str:
+    return f"{interval['value']:.3f}, 95 % interval {interval['low']:.3f} to {interval['high']:.3f}"
+
+
+def _format_more(more: int, target: float, unlabelled: int) -> str:
+    if not more:
+        return f"the interval is within ± {target:g}"
+    enough = "" if more <= unlabelled else f", and only {unlabelled:,} cases have none: collect more"
+    return f"for ± {target:g} about {format_count(more, 'more label')} are needed{enough}"
