@@ -90,11 +90,11 @@ def _accepts(put: Any, journal: Journal) -> Any:
 
 
 def _puts(put: Any, journal: Journal) -> Any:
-    def puts(file: SpoolFile, key: RowKey, body: bytes, told: Any, **how: Any) -> None:
+    def puts(file: SpoolFile, key: RowKey, body: bytes, callback: Any, **how: Any) -> None:
         def tell(became: PutResult, reason: str | None) -> None:
             if became is PutResult.KEPT:
                 journal.say("kept", named(key))
-            told(became, reason)
+            callback(became, reason)
 
         put(file, key, body, tell, **how)
 
@@ -102,10 +102,10 @@ def _puts(put: Any, journal: Journal) -> Any:
 
 
 def _keeps(keep: Any, journal: Journal) -> Any:
-    def keeps(file: SpoolFile, key: RowKey, scores: bytes, told: Any) -> None:
+    def keeps(file: SpoolFile, key: RowKey, scores: bytes, callback: Any) -> None:
         def tell(kept: bool) -> None:
             journal.say("written" if kept else "refused", named(key))
-            told(kept)
+            callback(kept)
 
         journal.passes("write")
         keep(file, key, scores, tell)
@@ -114,11 +114,11 @@ def _keeps(keep: Any, journal: Journal) -> Any:
 
 
 def _takes(take: Any, journal: Journal) -> Any:
-    def takes(file: SpoolFile, most: int, kind: str, told: Any, **how: Any) -> None:
+    def takes(file: SpoolFile, most: int, kind: str, callback: Any, **how: Any) -> None:
         def tell(rows: Any) -> None:
             if rows:
                 journal.passes("leased")
-            told(rows)
+            callback(rows)
 
         take(file, most, kind, tell, **how)
 

@@ -56,7 +56,7 @@ class Kills:
     """The results of one seed.
 
     Attributes:
-        seed: of the dice.
+        seed: seed of the random numbers.
         killed: one of ``KILLED``.
         points: points at which lives ended; ``time`` = at a moment of the clock. If both are killed, one kill includes the
             other process.
@@ -95,7 +95,7 @@ class _Drawn(Grounded):
         return Finding(value=int.from_bytes(os.urandom(6)) / 2**48)
 
 
-class _Told(MemorySink):
+class _JournalSink(MemorySink):
     def __init__(self, journal: Journal) -> None:
         super().__init__()
         self._journal = journal
@@ -107,9 +107,9 @@ class _Told(MemorySink):
         self._journal.passes("emitted")
 
 
-def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> None:
+def _live(folder: Path, *, units: int, scores: bool, end: End, seed: str) -> None:
     """Be an application, if there are units, or else a worker."""
-    random.seed(dice)  # of a trace's ids: forks would draw the same
+    random.seed(seed)  # of a trace's ids: forks would draw the same
     journal = Journal(folder / "journal", end)
     watch(journal)
     path = folder / "spool.db"
@@ -117,7 +117,7 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
     scorer = OnlineScorer(
         [_Drawn(journal)],
         spool=Spool(path=path, score_here=scores, lease=10.0),
-        outputs=Outputs(sinks=[_Told(journal)]),
+        outputs=Outputs(sinks=[_JournalSink(journal)]),
         tracer_provider=trace.provider,
     )
     scorer.start_workers()
@@ -128,10 +128,10 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
         time.sleep(0.02)
         urlopen(page).close()
     scorer.shutdown(20)
-    told = scorer.status()
-    total, outcomes = told.eligible["grounded"], told.outcomes["grounded"]
+    status = scorer.status()
+    total, outcomes = status.eligible["grounded"], status.outcomes["grounded"]
     if total != sum(outcomes.values()):
-        journal.say("unequal", total, told.pending["grounded"], json.dumps(outcomes))
+        journal.say("unequal", total, status.pending["grounded"], json.dumps(outcomes))
 
 
 def _left(path: Path) -> int:
@@ -150,47 +150,47 @@ def _begun(folder: Path, **how: Any) -> int:
 
 
 def _kills(folder: Path, seed: int) -> Kills:
-    dice, killed = random.Random(seed), KILLED[seed % len(KILLED)]
-    told, last = Kills(seed, killed), list[int]()
+    rng, killed = random.Random(seed), KILLED[seed % len(KILLED)]
+    reported, last = Kills(seed, killed), list[int]()
     folder.mkdir()
-    has_worker = killed != "application" or dice.random() < 0.5
+    has_worker = killed != "application" or rng.random() < 0.5
     if killed == "worker":
-        last.append(_begun(folder, units=2 * _UNITS, scores=False, end=_LAST, dice=f"{seed} writes"))
+        last.append(_begun(folder, units=2 * _UNITS, scores=False, end=_LAST, seed=f"{seed} writes"))
     elif killed == "application" and has_worker:
-        last.append(_begun(folder, units=0, scores=True, end=_LAST, dice=f"{seed} scores"))
+        last.append(_begun(folder, units=0, scores=True, end=_LAST, seed=f"{seed} scores"))
     of_score = seed % _SCORING == _SCORING - 1
-    for life in range(_LIVES if of_score else dice.randint(1, _LIVES)):
-        _end_all(dict(_to_be_killed(folder, killed, dice, f"{seed} {life}", of_score=of_score)), told)
+    for life in range(_LIVES if of_score else rng.randint(1, _LIVES)):
+        _end_all(dict(_to_be_killed(folder, killed, rng, f"{seed} {life}", of_score=of_score)), reported)
     if killed != "application" or not has_worker:
-        last.append(_begun(folder, units=0, scores=True, end=_LAST, dice=f"{seed} last"))
+        last.append(_begun(folder, units=0, scores=True, end=_LAST, seed=f"{seed} last"))
     (folder / "last").touch()
     if late := [pid for pid in last if not _is_over(pid, _LAST_S)]:
-        told.faults.append(f"{_left(folder / 'spool.db')} rows were left")
+        reported.faults.append(f"{_left(folder / 'spool.db')} rows were left")
         _kill(late)
-    return _read(told, (folder / "journal").read_text().splitlines())
+    return _read(reported, (folder / "journal").read_text().splitlines())
 
 
 def _to_be_killed(
-    folder: Path, killed: str, dice: random.Random, name: str, *, of_score: bool
+    folder: Path, killed: str, rng: random.Random, name: str, *, of_score: bool
 ) -> Iterator[tuple[int, End]]:
     """Begin a life of each process to kill; yield its process id and its end; ``of_score``: in the middle of scoring."""
     if killed != "worker":
-        scores = of_score or dice.random() < 0.5
-        end = _end(dice, _IN_SCORE if of_score else tuple(POINTS) if scores else OF_WRITERS)
-        yield _begun(folder, units=_UNITS, scores=scores, end=end, dice=f"{name} application"), end
+        scores = of_score or rng.random() < 0.5
+        end = _end(rng, _IN_SCORE if of_score else tuple(POINTS) if scores else OF_WRITERS)
+        yield _begun(folder, units=_UNITS, scores=scores, end=end, seed=f"{name} application"), end
     if killed != "application":
-        end = _end(dice, _IN_SCORE if of_score else OF_WORKERS)
-        yield _begun(folder, units=0, scores=True, end=end, dice=f"{name} worker"), end
+        end = _end(rng, _IN_SCORE if of_score else OF_WORKERS)
+        yield _begun(folder, units=0, scores=True, end=end, seed=f"{name} worker"), end
 
 
-def _end(dice: random.Random, points: Sequence[str]) -> End:
-    if len(points) > 1 and dice.random() < 0.25:
-        return End("time", dice.randrange(10, int(_LONGEST_S * 1e3)))
-    point = dice.choice(points)
-    return End(point, dice.randint(1, POINTS[point]))
+def _end(rng: random.Random, points: Sequence[str]) -> End:
+    if len(points) > 1 and rng.random() < 0.25:
+        return End("time", rng.randrange(10, int(_LONGEST_S * 1e3)))
+    point = rng.choice(points)
+    return End(point, rng.randint(1, POINTS[point]))
 
 
-def _end_all(lives: dict[int, End], told: Kills) -> None:
+def _end_all(lives: dict[int, End], counts: Kills) -> None:
     """Wait until the first life ends, or has to; then end the others at once."""
     began = time.monotonic()
     until = began + min(end.passing / 1e3 if end.point == "time" else _LONGEST_S for end in lives.values())
@@ -199,7 +199,7 @@ def _end_all(lives: dict[int, End], told: Kills) -> None:
         over = {pid for pid in lives if os.waitpid(pid, os.WNOHANG)[0]}
         time.sleep(0.001)
     _kill(lives.keys() - over)
-    told.points += ["time"] * (not over)
+    counts.points += ["time"] * (not over)
 
 
 def _kill(lives: Iterable[int]) -> None:
@@ -218,7 +218,7 @@ def _is_over(pid: int, most_s: float) -> bool:
     return False
 
 
-def _read(told: Kills, journal: Sequence[str]) -> Kills:
+def _read(counts: Kills, journal: Sequence[str]) -> Kills:
     """Read the journals of all lives, in order."""
     kept, written, deleted, sums = set[str](), set[str](), set[str](), dict[str, int]()
     emitted: dict[str, list[str]] = defaultdict(list)
@@ -227,7 +227,7 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
         name = rest[0] if rest else ""
         match word:
             case "died":
-                told.points.append(name)
+                counts.points.append(name)
             case "kept":
                 kept.add(name)
             case "written":
@@ -235,21 +235,21 @@ def _read(told: Kills, journal: Sequence[str]) -> Kills:
             case "deleted":
                 deleted.add(name)
             case "emitted":
-                told.faults += _wrong(name, emitted[name], name in written, name in deleted)
+                counts.faults += _wrong(name, emitted[name], name in written, name in deleted)
                 emitted[name].append(rest[1])
             case "sums":
                 sums[name] = int(rest[1])
             case "unequal":
-                told.faults.append(f"eligible is not the sum of outcomes: {' '.join(rest)}")
-    told.faults += [f"{name} was acknowledged and is gone" for name in kept - emitted.keys()]
-    told.faults += [f"{name} has {len({*each})} scores: {each}" for name, each in emitted.items() if len({*each}) > 1]
-    told.acknowledged = len(kept)
-    told.scored = sum(each[0].endswith(" scored") for each in emitted.values())
-    told.counted = len(emitted) - told.scored
-    told.emitted_twice = sum(len(each) > 1 for each in emitted.values())
-    told.summed = sum(sums.values())
-    told.faults += [f"{told.summed} scores are in the sums, of {told.scored}"] * (told.summed < told.scored)
-    return told
+                counts.faults.append(f"eligible is not the sum of outcomes: {' '.join(rest)}")
+    counts.faults += [f"{name} was acknowledged and is gone" for name in kept - emitted.keys()]
+    counts.faults += [f"{name} has {len({*each})} scores: {each}" for name, each in emitted.items() if len({*each}) > 1]
+    counts.acknowledged = len(kept)
+    counts.scored = sum(each[0].endswith(" scored") for each in emitted.values())
+    counts.counted = len(emitted) - counts.scored
+    counts.emitted_twice = sum(len(each) > 1 for each in emitted.values())
+    counts.summed = sum(sums.values())
+    counts.faults += [f"{counts.summed} scores are in the sums, of {counts.scored}"] * (counts.summed < counts.scored)
+    return counts
 
 
 def _wrong(name: str, before: Sequence[str], is_written: bool, is_deleted: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Noted(Grounded):
         return await super().measure(sample)
 
 
-class Told(MemorySink):
+class JournalSink(MemorySink):
     """Prints the emitted scores."""
 
     def emit(self, unit: Unit, scores: Any) -> None:
@@ -46,8 +46,8 @@ class Told(MemorySink):
             say("emitted", score.id)
 
 
-def say(*told: Any) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def say(*words: Any) -> None:
+    sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
 
@@ -57,7 +57,7 @@ def main() -> None:
     scorer = OnlineScorer(
         [Noted(int(rest[0]) if rest else 1_000_000, Path(path).with_name("go_on"))],
         spool=Spool(path=Path(path), score_here=scores, lease=3.0),
-        outputs=Outputs(sinks=[Told()]),
+        outputs=Outputs(sinks=[JournalSink()]),
         tracer_provider=a_trace().provider,
     )
     scorer.start_workers()
@@ -65,8 +65,8 @@ def main() -> None:
     for _ in range(int(units)):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
     while True:
-        told = scorer.status()
-        say("counted", told.eligible["grounded"], told.pending["grounded"], told.outcomes["grounded"])
+        status = scorer.status()
+        say("counted", status.eligible["grounded"], status.pending["grounded"], status.outcomes["grounded"])
         time.sleep(0.05)
 
 

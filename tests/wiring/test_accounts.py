@@ -18,6 +18,7 @@ from spanscore.judges.effects.account import Account, AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.metrics import AspectCritic, ResponseRelevancy
 from spanscore.protocols import Judge
+from spanscore.scorer import pipeline_of
 from spanscore.wiring.accounts import account_rows
 
 GOOD = '{"reason": "r", "verdict": 1}'
@@ -92,12 +93,12 @@ def gated(**limits: float) -> Judge:
     return judge(Answers(GOOD), queue_timeout=60.0, **limits)
 
 
-def test_a_line_has_the_part_of_its_limits_that_it_is_told_and_says_so() -> None:
+def test_a_line_has_the_part_of_its_limits_that_it_is_given_and_says_so() -> None:
     limits = {"max_concurrency": 8, "requests_per_minute": 600.0}
     with a_line(critic(gated(**limits), "a"), budget=[Budget(calls=1_000, per="30d")]) as (scorer, _):
-        scorer._line.share_of_limits(0.25)
+        pipeline_of(scorer).share_of_limits(0.25)
         fourth = scorer.status()
-        scorer._line.share_of_limits(0)
+        pipeline_of(scorer).share_of_limits(0)
         none = scorer.status()
 
     assert (fourth.accounts[0].ceiling, fourth.accounts[0].share) == (2, 0.25)
@@ -130,7 +131,7 @@ def instruments(reader: InMemoryMetricReader, attribute: str = "gen_ai.provider.
 def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start() -> None:
     reader, asked = InMemoryMetricReader(), gated()
     with a_line(critic(asked, "a"), critic(asked, "b"), meter_provider=MeterProvider([reader])) as (scorer, _):
-        scorer._line.span_thread.ensure()
+        pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(5)
         before = instruments(reader)
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
@@ -152,10 +153,10 @@ def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start(
     assert (after["spanscore.judge.queue.duration"], after["spanscore.judge.concurrency.limit"]) == (2, row.places)
 
 
-def test_a_budget_is_told_from_the_start_and_as_it_is_spent() -> None:
+def test_a_budget_is_reported_from_the_start_and_as_it_is_spent() -> None:
     reader, budget = InMemoryMetricReader(), Budget(calls=5, per="1h")
     with a_line(critic(gated(), "a"), meter_provider=MeterProvider([reader]), budget=[budget]) as (scorer, _):
-        scorer._line.span_thread.ensure()
+        pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(5)
         before = budgets(reader)
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
@@ -171,8 +172,8 @@ def test_a_budget_is_told_from_the_start_and_as_it_is_spent() -> None:
 
 
 def test_an_account_that_no_metric_asks_is_another_scorers() -> None:
-    with a_line(critic(gated(), "a")) as (scorer, _), a_line(critic(gated(), "b")) as (other, _):
-        asyncio.run(other._line.metrics["b"]._judge.ask(PROMPT))
+    with a_line(critic(gated(), "a")) as (scorer, _), a_line(critic(asked := gated(), "b")):
+        asyncio.run(asked.ask(PROMPT))
 
         assert [state.calls for state in scorer.status().accounts] == [0]
 
@@ -185,7 +186,7 @@ def test_the_account_of_embeddings_is_there_too() -> None:
     assert models == {"answers", "DeterministicFakeEmbedding"}
 
 
-def test_a_judge_that_declines_is_told_with_its_share() -> None:
+def test_a_judge_that_declines_is_reported_with_its_share() -> None:
     answers = Answers(GOOD)
     with a_line(critic(answers, "a")) as (scorer, _):
         status = replace(
@@ -203,9 +204,9 @@ def test_what_judges_and_embeddings_are_paid_is_there_from_the_first_collection(
     relevancy = ResponseRelevancy(judge(Answers(GOOD), prices={"answers": (1, 2)}), vectors)
 
     with a_line(polite, relevancy, meter_provider=MeterProvider([reader])) as (scorer, _):
-        scorer._line.span_thread.ensure()
+        pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(5)
-        told = {name: _told(reader, f"spanscore.judge.{name}") for name in ("calls", "tokens", "cost")}
+        sums = {name: _points(reader, f"spanscore.judge.{name}") for name in ("calls", "tokens", "cost")}
 
     asked = [
         ("polite", "answers"),
@@ -213,12 +214,12 @@ def test_what_judges_and_embeddings_are_paid_is_there_from_the_first_collection(
         ("response_relevancy", "answers"),
     ]
     kinds = ["cache_write", "cached_input", "input", "output"]
-    assert told["calls"] == dict.fromkeys(asked, 0)
-    assert told["tokens"] == {(*one, kind): 0 for one in asked for kind in kinds}
-    assert told["cost"] == dict.fromkeys(asked[1:], 0)  # the cost of the first is unknown, which differs from zero
+    assert sums["calls"] == dict.fromkeys(asked, 0)
+    assert sums["tokens"] == {(*one, kind): 0 for one in asked for kind in kinds}
+    assert sums["cost"] == dict.fromkeys(asked[1:], 0)  # the cost of the first is unknown, which differs from zero
 
 
-def _told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
+def _points(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
     """Return an instrument's points by the values of their attributes, in the order of the attributes' names."""
     data = reader.get_metrics_data()
     metrics = (

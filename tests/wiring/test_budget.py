@@ -15,6 +15,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import Outcome
 from spanscore.judges import embedder
 from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
+from spanscore.scorer import pipeline_of
 
 MONTH = "30d"
 """No window ends while a test runs, but once a month."""
@@ -50,7 +51,7 @@ def test_a_unit_that_was_chosen_and_not_asked_is_a_failed_one_with_its_weight() 
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
             assert scorer.flush(5)
         outcomes = scorer.status().outcomes
-        excluded = scorer._line.ledger.excluded()
+        excluded = pipeline_of(scorer).ledger.excluded()
 
     assert asked.asked == 3
     assert outcomes == {"polite": {"scored": 3, "budget_exhausted": 2}}
@@ -187,4 +188,4 @@ def test_money_for_what_is_free_or_has_a_price_is_fine() -> None:
     metrics = [ExactMatch(), polite("lexical", "free"), polite(judge(Counting(), prices={"de*": (1, 2)}))]
 
     with OnlineScorer(metrics, budget=[Budget(usd=5, per="1h")], tracer_provider=a_trace().provider) as scorer:
-        assert [state.limit for state in scorer._line.purse.states()] == [5.0]  # type: ignore[union-attr]
+        assert [state.limit for state in pipeline_of(scorer).budget_ledger.states()] == [5.0]  # type: ignore[union-attr]

@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
 from spanscore.config import Capture, Collect, Sessions
-from spanscore.core import log
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.files import LineFile
 from spanscore.errors import ConfigurationError
@@ -31,8 +30,7 @@ WRONG = "Lyon is the capital of France."
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(log, "_logged_at", {})
+def out(tmp_path: Path) -> Path:
     return tmp_path / "cases.jsonl"
 
 
@@ -56,11 +54,11 @@ def test_a_failing_unit_is_the_case_that_the_command_makes_of_its_spans(out: Pat
         (tmp_path / "spans.jsonl").write_text(json_line(trace.spans))
 
     again = tmp_path / "again.jsonl"
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app(), ["collect", str(tmp_path / "spans.jsonl"), "--when", "grounded<0.5", "--out", str(again)]
     )
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     (case,) = cases(out)
     assert [case] == cases(again)
     assert (case["user_input"], case["response"], case["retrieved_contexts"]) == (QUESTION, WRONG, [CONTEXT])
@@ -87,11 +85,11 @@ def test_status_and_an_instrument_say_what_was_collected(out: Path) -> None:
         for _ in range(3):
             ask(scorer)
         assert scorer.flush(10)
-        told, counted = scorer.status(), _counted(reader)
+        status, counted = scorer.status(), _counted(reader)
 
-    assert told.collected is not None
-    assert told.collected.cases == {"written": 1, "folded": 2}
-    assert f"collected: 1 case to {out}" in " ".join(str(told).replace("\n", "").split())
+    assert status.collected is not None
+    assert status.collected.cases == {"written": 1, "folded": 2}
+    assert f"collected: 1 case to {out}" in " ".join(str(status).replace("\n", "").split())
     assert counted == {"written": 1, "folded": 2, "lost": 0}
 
 
@@ -193,10 +191,9 @@ def test_a_disk_that_does_not_answer_holds_up_no_unit_and_no_shutdown(
     answers.set()
 
 
-def test_a_folder_that_is_not_there_is_told_and_counted_and_made_good_without_a_restart(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_is_not_there_is_reported_and_counted_and_made_good_without_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(log, "_logged_at", {})
     out = tmp_path / "to come" / "cases.jsonl"
     with caplog.at_level(logging.WARNING, "spanscore"), a_line(collect=failing(out)) as (scorer, _):
         ask(scorer)
@@ -224,8 +221,8 @@ with a_line(collect=failing(out)) as (scorer, trace):
     def asked(question):
         ask(scorer, question)
         assert scorer.flush(20)
-        told = scorer.status().collected
-        print(len(trace.left_roots), len(cases(out)), told.waiting, told.fault, told.cases)
+        collected = scorer.status().collected
+        print(len(trace.left_roots), len(cases(out)), collected.waiting, collected.fault, collected.cases)
 
     asked("One?")
     with (disk / "junk").open("wb", buffering=0) as junk:
@@ -248,9 +245,9 @@ with a_line(collect=failing(out)) as (scorer, trace):
 def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_on(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
 
-    told = run_on_small_disk(ON_A_SMALL_DISK, tmp_path / "disk", size="1m").splitlines()
+    lines = run_on_small_disk(ON_A_SMALL_DISK, tmp_path / "disk", size="1m").splitlines()
 
-    assert [line for line in told if not line.startswith("LOG")] == [
+    assert [line for line in lines if not line.startswith("LOG")] == [
         "1 1 0  {'written': 1}",
         "2 1 1 No space left on device {'written': 1}",
         "3 3 0  {'written': 3}",
@@ -258,7 +255,7 @@ def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_o
         "5 5 0  {'written': 5}",
         "True",
     ]
-    logged = [line for line in told if line.startswith("LOG")]
+    logged = [line for line in lines if line.startswith("LOG")]
     assert len(logged) == 1  # the second fault is of the same file within the hour, and in the status
     assert "cases cannot be written to" in logged[0]
 

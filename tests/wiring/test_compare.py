@@ -14,6 +14,7 @@ from tests.wiring.test_received import Answered, agent, send
 
 from spanscore import ConfigurationError, OnlineScorer, SingleTurnSample, semconv
 from spanscore.config import Compare, Limits
+from spanscore.scorer import pipeline_of
 
 
 def collected(scorer: OnlineScorer, reader: InMemoryMetricReader, instrument: str) -> dict[Any, float]:
@@ -108,7 +109,7 @@ def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
             scorer.submit(SingleTurnSample(user_input="q", response="a"))
         assert scorer.flush(5)
 
-        assert scorer._line.ledger._values == {}
+        assert pipeline_of(scorer).ledger.compared_values == {}
 
 
 @pytest.mark.parametrize(

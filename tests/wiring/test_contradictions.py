@@ -30,7 +30,7 @@ def counted(reader: InMemoryMetricReader) -> dict[str, float]:
     return {str(point.attributes["gen_ai.evaluation.name"]): point.value for point in points}
 
 
-def test_it_is_counted_marked_and_told_and_the_verdict_stands() -> None:
+def test_it_is_counted_marked_and_reported_and_the_verdict_stands() -> None:
     reader = InMemoryMetricReader()
     with a_line(sourced(AGAINST, FOR, AGAINST), meter_provider=MeterProvider([reader])) as (scorer, trace):
         for _ in range(3):
@@ -46,7 +46,7 @@ def test_it_is_counted_marked_and_told_and_the_verdict_stands() -> None:
     assert "sourced: 2 verdicts contradict their own reason" in " ".join(str(status).split())
 
 
-def test_where_there_is_none_nothing_is_told_but_a_zero() -> None:
+def test_where_there_is_none_nothing_is_reported_but_a_zero() -> None:
     reader = InMemoryMetricReader()
     with a_line(sourced(FOR), meter_provider=MeterProvider([reader])) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})

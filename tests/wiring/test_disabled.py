@@ -23,7 +23,7 @@ def test_nothing_is_asked_and_what_was_chosen_is_filtered(value: str, monkeypatc
         assert scorer.flush(5)
         status = scorer.status()
 
-    assert metric._seen == []
+    assert metric.seen == []
     assert status.outcomes == {"grounded": {"filtered": 3}}
     assert [note for note in status.notes if NOTE in note]
     assert {span.attributes.get("spanscore.outcome.grounded") for span in trace.roots} == {"filtered"}

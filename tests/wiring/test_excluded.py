@@ -13,6 +13,7 @@ from tests.servers.server import poll
 from spanscore.config import Limits
 from spanscore.core.job import Weights
 from spanscore.core.score import Outcome
+from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
 
 UNITS = 60
@@ -34,17 +35,17 @@ def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen(
         not_attempted = scorer.status().outcomes["held"]["queue_full"]
 
     expected = Weights(not_attempted / RATE, not_attempted / RATE**2)
-    assert scorer._line.ledger.excluded() == {("held", Outcome.QUEUE_FULL, None): expected}
+    assert pipeline_of(scorer).ledger.excluded() == {("held", Outcome.QUEUE_FULL, None): expected}
 
 
 def test_a_unit_that_never_ended_stands_for_those_that_were_not_followed() -> None:
     with a_line(sample_rate=RATE) as (scorer, _):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns())
         begin(scorer)
         looked_at(scorer, clock, 10, 3_600)
         outcomes = scorer.status().outcomes["grounded"]
 
-    weights = scorer._line.ledger.excluded()["grounded", Outcome.INCOMPLETE, None]
+    weights = pipeline_of(scorer).ledger.excluded()["grounded", Outcome.INCOMPLETE, None]
     assert outcomes["incomplete"] + outcomes["not_sampled"] == UNITS
     assert weights.w == outcomes["incomplete"] / RATE
 
@@ -55,7 +56,7 @@ def test_a_unit_that_a_shutdown_ends_stands_for_those_that_were_not_followed() -
         scorer.shutdown(timeout=2)
         outcomes = scorer.status().outcomes["grounded"]
 
-    weights = scorer._line.ledger.excluded()["grounded", Outcome.SHUTDOWN, None]
+    weights = pipeline_of(scorer).ledger.excluded()["grounded", Outcome.SHUTDOWN, None]
     assert outcomes["shutdown"] + outcomes["not_sampled"] == UNITS
     assert weights.w == outcomes["shutdown"] / RATE
 
@@ -85,7 +86,7 @@ def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_ful
     )
     assert (mean, share) == (30 / 32, 6 / 38)
     assert low < 30 / 38 < high
-    assert "16 % of the chosen units were not scored (queue_full 6): the mean is of the rest" in said
+    assert "16 % of the sampled units were not scored (queue_full 6): the mean is of the rest" in said
     assert f"{low:.2f} at worst, {high:.2f} at best" in said
     assert "−16 % lost" in said
 
@@ -97,5 +98,5 @@ def test_where_no_unit_was_scored_a_status_tells_of_no_mean() -> None:
 
         said = " ".join(str(scorer.status()).split())
 
-    assert "failing: 100 % of the chosen units were not scored (metric_error 1): there is no mean" in said
+    assert "failing: 100 % of the sampled units were not scored (metric_error 1): there is no mean" in said
     assert "the rest" not in said

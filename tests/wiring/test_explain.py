@@ -30,8 +30,8 @@ def invoked(scorer: Any, **config: Any) -> str:
 
 def of_metric(scorer: Any, trace_id: str | int, name: str = "grounded") -> dict[str, Any]:
     (unit,) = scorer.explain(trace_id)
-    told: dict[str, Any] = unit["metrics"][name]
-    return told
+    explained: dict[str, Any] = unit["metrics"][name]
+    return explained
 
 
 def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
@@ -47,12 +47,16 @@ def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
         assert scorer.flush(5)
         (unit,) = scorer.explain(trace_id)
 
-    told = unit["metrics"]["grounded"]
+    explained = unit["metrics"]["grounded"]
     root = exported.roots[0].context
     assert (unit["trace_id"], unit["span_id"]) == (trace_id, f"{root.span_id:016x}")
-    assert (told["rates"], told["rule"], told["outcome"]) == ({"base": 0.2, "gold": 1.0, "any": 0.9}, "gold", "scored")
-    assert (told["probability"], told["threshold"], told["head_sampling_rate"]) == (1.0, "0" * 14, 1.0)
-    assert len(told["randomness"]) == 14
+    assert (explained["rates"], explained["rule"], explained["outcome"]) == (
+        {"base": 0.2, "gold": 1.0, "any": 0.9},
+        "gold",
+        "scored",
+    )
+    assert (explained["probability"], explained["threshold"], explained["head_sampling_rate"]) == (1.0, "0" * 14, 1.0)
+    assert len(explained["randomness"]) == 14
     assert unit["metrics"]["dear"]["rates"]["base"] == 0.1
 
 
@@ -62,31 +66,31 @@ def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[
         trace_id = invoked(scorer, metadata={"tier": "gold"})
         assert scorer.flush(5)
 
-        told = of_metric(scorer, int(trace_id, 16))
+        explained = of_metric(scorer, int(trace_id, 16))
 
-    assert (told["outcome"], told["rule"], told["probability"]) == (
+    assert (explained["outcome"], explained["rule"], explained["probability"]) == (
         "not_sampled",
         "base",
         pytest.approx(1e-9, rel=1e-6),
     )
-    assert told["randomness"] < told["threshold_met"] == told["threshold"] == f"{threshold(1e-9):014x}"
+    assert explained["randomness"] < explained["threshold_met"] == explained["threshold"] == f"{threshold(1e-9):014x}"
 
 
 @pytest.mark.parametrize(
     "condition", [{"status": "error"}, {"any_error": True}, {"min_tool_calls": 3}, {"slower_than": 100.0}]
 )
-def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(condition: dict[str, Any]) -> None:
+def test_a_rule_that_did_not_match_is_not_reported_of_a_unit_that_was_not_sampled(condition: dict[str, Any]) -> None:
     rule = Rule(rate=1e-9, name="another", when=RuleCondition(**condition))
     with a_line(Grounded(), sampling=Sampling(rate=0.0, rules=[rule])) as (scorer, _):
         trace_id = invoked(scorer)
         assert scorer.flush(5)
 
-        told = of_metric(scorer, trace_id)
+        explained = of_metric(scorer, trace_id)
 
-    assert (told["rates"], told["rule"]) == ({"base": 0.0}, "base")
+    assert (explained["rates"], explained["rule"]) == ({"base": 0.0}, "base")
 
 
-def test_a_rule_on_a_score_is_not_told_of_the_metric_that_gives_it() -> None:
+def test_a_rule_on_a_score_is_not_reported_of_the_metric_that_gives_it() -> None:
     rules = [Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": "first", "below": 0.5}))]
     with a_line(
         Grounded("first"), Grounded(), sampling=Sampling(rates={"first": 1.0, "grounded": 0.5}, rules=rules)
@@ -97,7 +101,7 @@ def test_a_rule_on_a_score_is_not_told_of_the_metric_that_gives_it() -> None:
         assert of_metric(scorer, trace_id, "first")["rates"] == {"base": 1.0}
 
 
-def test_below_a_remote_parent_both_thresholds_are_told() -> None:
+def test_below_a_remote_parent_both_thresholds_are_reported() -> None:
     state = TraceState([("ot", f"th:{threshold(0.1):014x}")])
     parent = SpanContext(1 << 100, 7, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)
     with a_line(
@@ -108,10 +112,10 @@ def test_below_a_remote_parent_both_thresholds_are_told() -> None:
         context.detach(token)
         assert scorer.flush(5)
 
-        told = of_metric(scorer, 1 << 100)
+        explained = of_metric(scorer, 1 << 100)
 
-    assert (told["threshold_met"], told["head_sampling_rate"]) == ("0" * 14, pytest.approx(0.1))
-    assert probability(int(told["threshold"], 16)) == told["probability"] == pytest.approx(0.1)
+    assert (explained["threshold_met"], explained["head_sampling_rate"]) == ("0" * 14, pytest.approx(0.1))
+    assert probability(int(explained["threshold"], 16)) == explained["probability"] == pytest.approx(0.1)
 
 
 def test_an_outcome_that_comes_later_is_filled_in() -> None:
@@ -135,10 +139,10 @@ def test_a_unit_without_a_score_says_why_and_the_status_leads_to_it() -> None:
         assert scorer.flush(5)
         status, trace_id = scorer.status(), scorer.trace_id(run[0])
 
-        told = of_metric(scorer, status.traces["grounded missing_field"])
+        explained = of_metric(scorer, status.traces["grounded missing_field"])
 
     assert set(status.traces.values()) == {trace_id}
-    assert (told["outcome"], told["reason"]) == ("missing_field", status.reasons["grounded missing_field"])
+    assert (explained["outcome"], explained["reason"]) == ("missing_field", status.reasons["grounded missing_field"])
     assert f"scorer.explain('{trace_id}')" in str(status)
 
 
@@ -156,12 +160,12 @@ def test_it_is_plain_and_quotes_nothing() -> None:
         trace_id = invoked(scorer, metadata={"tier": "gold", "secret": "Bletchley"})
         assert scorer.flush(5)
 
-        told = json.dumps(scorer.explain(trace_id))
+        explained = json.dumps(scorer.explain(trace_id))
 
-    assert not [text for text in ("Paris", "Bletchley", "tier") if text in told]
+    assert not [text for text in ("Paris", "Bletchley", "tier") if text in explained]
 
 
-def test_of_a_trace_that_is_not_known_nothing_is_told() -> None:
+def test_of_a_trace_that_is_not_known_nothing_is_reported() -> None:
     with a_line(Grounded()) as (scorer, _):
         assert scorer.explain("0" * 31 + "1") == []
 

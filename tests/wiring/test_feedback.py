@@ -31,7 +31,7 @@ def answered(scorer: Any, **metadata: Any) -> UnitId:
     return ids
 
 
-def told(span: Any) -> tuple[Any, ...]:
+def label_of(span: Any) -> tuple[Any, ...]:
     attributes = span.attributes
     return attributes[semconv.EVALUATION_SCORE_LABEL], attributes[semconv.SCORE_REVISION]
 
@@ -75,7 +75,7 @@ def test_a_changed_vote_is_the_next_revision_of_the_same_label() -> None:
             assert scorer.feedback(IDS.trace_id, word, span_id=IDS.span_id)
         assert scorer.flush(10)
 
-        assert [told(span) for span in memory.spans] == [("good", 0), ("bad", 1), ("good", 2)]
+        assert [label_of(span) for span in memory.spans] == [("good", 0), ("bad", 1), ("good", 2)]
         assert len({span.context.span_id for span in memory.spans if span.context}) == 3
         name = (semconv.EVALUATION_NAME, "user_feedback")
         good, bad = ((semconv.EVALUATION_SCORE_LABEL, word) for word in ("good", "bad"))
@@ -133,7 +133,7 @@ def test_a_key_on_a_span_of_another_library_finds_its_unit() -> None:
         assert label.parent.span_id == span.get_span_context().span_id
 
 
-def test_a_key_that_nobody_knows_leaves_as_an_event_and_is_told() -> None:
+def test_a_key_that_nobody_knows_leaves_as_an_event_and_is_reported() -> None:
     memory = Memory()
     providers = {"tracer_provider": memory.tracer_provider, "logger_provider": memory.logger_provider}
     with OnlineScorer([ExactMatch()], **providers) as scorer:
@@ -192,11 +192,11 @@ def test_stars_are_words_of_a_scale_however_they_are_given() -> None:
         assert scorer.flush(10)
 
         (span,) = trace.named("evaluation stars")
-        assert (*told(span), span.attributes[semconv.QUALITY]) == ("4", 0, 0.75)
+        assert (*label_of(span), span.attributes[semconv.QUALITY]) == ("4", 0, 0.75)
 
 
-@pytest.mark.parametrize(("content", "told"), [(False, None), (True, "not what [who] asked")])
-def test_a_comment_leaves_only_where_content_does_and_redacted(content: bool, told: str | None) -> None:
+@pytest.mark.parametrize(("content", "expected"), [(False, None), (True, "not what [who] asked")])
+def test_a_comment_leaves_only_where_content_does_and_redacted(content: bool, expected: str | None) -> None:
     redactor = lambda text: text.replace("Ann", "[who]")  # noqa: E731
     with a_line(capture=Capture(content=content), redactor=redactor) as (scorer, trace):
         scorer.feedback(
@@ -205,7 +205,7 @@ def test_a_comment_leaves_only_where_content_does_and_redacted(content: bool, to
         assert scorer.flush(10)
 
         (span,) = trace.named("evaluation user_feedback")
-        assert span.attributes.get(semconv.EVALUATION_EXPLANATION) == told
+        assert span.attributes.get(semconv.EVALUATION_EXPLANATION) == expected
         assert (span.attributes[semconv.ANNOTATOR], span.attributes[semconv.FEEDBACK_KEY]) == ("[who]", "[who]-1")
         assert "Ann" not in trace.text()
 

@@ -68,14 +68,14 @@ def counted(*states: str, **options: Any) -> tuple[Any, dict[str, int]]:
         for state in states:
             below(state, lambda: invoked(scorer))
         assert scorer.flush(5)
-        (told,) = (
+        (result,) = (
             one
             for resource in reader.get_metrics_data().resource_metrics
             for scope in resource.scope_metrics
             for one in scope.metrics
             if one.name == semconv.HEAD_SAMPLING
         )
-        return scorer.status(), {point.attributes["reason"]: point.value for point in told.data.data_points}
+        return scorer.status(), {point.attributes["reason"]: point.value for point in result.data.data_points}
 
 
 STATED = f"ot=th:{TH:014x}"
@@ -85,11 +85,12 @@ def test_units_with_and_without_th_are_counted_and_said_to_meet() -> None:
     status, points = counted(STATED, "vendor=1", STATED, STATED)
 
     assert status.head_sampling == points == {"th": 3, "configured": 0, "unknown": 1}
-    told = " ".join(str(status).split())
+    status_text = " ".join(str(status).split())
     assert (
-        "head sampling of the chosen units: ot=th on 3; without it 1, head_sampling_rate names the share of 0" in told
+        "head sampling of the sampled units: ot=th on 3; without it 1, head_sampling_rate names the share of 0"
+        in status_text
     )
-    assert "besides units with ot=th, 1 unit without it and without a configured share" in told
+    assert "besides units with ot=th, 1 unit without it and without a configured share" in status_text
 
 
 def test_units_whose_share_is_configured_by_service_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +100,9 @@ def test_units_whose_share_is_configured_by_service_are_no_warning(monkeypatch: 
     status, points = counted(STATED, "vendor=1", sampling=Sampling(head_sampling_rate=by_service))
 
     assert status.head_sampling == points == {"th": 1, "configured": 1, "unknown": 0}
-    told = " ".join(str(status).split())
-    assert "head_sampling_rate names the share of 1" in told
-    assert "without a configured share" not in told
+    status_text = " ".join(str(status).split())
+    assert "head_sampling_rate names the share of 1" in status_text
+    assert "without a configured share" not in status_text
 
 
 @pytest.mark.parametrize("state", [STATED, "vendor=1"])

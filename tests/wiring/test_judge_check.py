@@ -24,11 +24,12 @@ from spanscore.core.files import ProcessLock
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.score import BINARY
 from spanscore.judges import judge
-from spanscore.judges.score_context import asker
+from spanscore.judges.score_context import current_score
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 from spanscore.monitoring.judge_check_runs import FirstAnswers
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.judge_check import JudgeCheckCase, JudgeCheckRuns, build_check_name
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 
@@ -42,7 +43,16 @@ class Says(BaseMetric):
     def __init__(self, fails: set[str] = frozenset(), away: set[str] = frozenset(), name: str = "says") -> None:  # type: ignore[assignment]
         self.name = name
         self._fails, self._away = set(fails), set(away)
-        self._asked: list[str] = []
+        self._asked: list[str] = []  # a private attribute is no part of the version
+
+    @property
+    def asked(self) -> list[str]:
+        """The responses so far."""
+        return self._asked
+
+    def be_away(self, *responses: str) -> None:
+        """Raise for these responses from now on."""
+        self._away.update(responses)
 
     async def measure(self, sample: Any) -> Finding:
         self._asked.append(sample.response)
@@ -64,7 +74,7 @@ def human_fails(count: int = 20) -> set[str]:
 
 
 def run(scorer: OnlineScorer) -> None:
-    runs = scorer._line.judge_check
+    runs = pipeline_of(scorer).judge_check
     assert runs is not None
     loop.submit(runs.run()).result(10)
 
@@ -95,19 +105,19 @@ def test_a_run_is_in_no_count_of_the_population(tmp_path: Path) -> None:
     ):
         score_one(scorer)
         run(scorer)
-        told, status = points(reader), scorer.status()
+        result, status = points(reader), scorer.status()
 
         assert {
-            name: told[name, ""] for name in ("spanscore.eligible", "spanscore.evaluations", "spanscore.scored")
+            name: result[name, ""] for name in ("spanscore.eligible", "spanscore.evaluations", "spanscore.scored")
         } == {
             "spanscore.eligible": 1,
             "spanscore.evaluations": 1,
             "spanscore.scored": 1,
         }
-        assert {name for name, source in told if source == "judge_check"}.isdisjoint(
+        assert {name for name, source in result if source == "judge_check"}.isdisjoint(
             {"spanscore.eligible", "spanscore.evaluations", "spanscore.evaluation.pending"}
         )
-        assert told["spanscore.scored", "judge_check"] > 0
+        assert result["spanscore.scored", "judge_check"] > 0
         assert identity_holds(scorer)
         assert (status.eligible, len(sink.scores), len(trace.evaluations)) == ({"says": 1}, 1, 1)
         assert (status.means["says"] or [None])[0] == 1.0
@@ -122,11 +132,11 @@ def test_a_judge_that_has_changed_between_two_processes_is_seen(tmp_path: Path) 
     with a_line(Says(), judge_check=judge_check, meter_provider=MeterProvider(metric_readers=[reader])) as (scorer, _):
         score_one(scorer)
         run(scorer)
-        told = points(reader)
+        result = points(reader)
 
-    assert told["spanscore.judge_check.agreement", "judge_check"] == 0.8
-    assert told["spanscore.judge_check.first_agreement", "judge_check"] == 1.0
-    assert told["spanscore.judge_check.p", "judge_check"] == pytest.approx(4 * 0.5**4)
+    assert result["spanscore.judge_check.agreement", "judge_check"] == 0.8
+    assert result["spanscore.judge_check.first_agreement", "judge_check"] == 1.0
+    assert result["spanscore.judge_check.p", "judge_check"] == pytest.approx(4 * 0.5**4)
 
 
 def test_another_prompt_is_another_first_run(tmp_path: Path) -> None:
@@ -146,7 +156,7 @@ def test_what_the_judge_does_not_answer_is_missing_and_no_disagreement(tmp_path:
     says = Says(human_fails())
     with a_line(says, judge_check=labelled(tmp_path)) as (scorer, _):
         run(scorer)
-        says._away = {f"r{n}" for n in range(10)}
+        says.be_away(*(f"r{n}" for n in range(10)))
         run(scorer)
         (state,) = scorer.status().judge_check
 
@@ -185,10 +195,13 @@ def test_what_it_costs_is_the_budgets_and_makes_no_unit_seem_dearer(tmp_path: Pa
     with a_line(critic, judge_check=labelled(tmp_path, count=3), **options) as (scorer, _):
         score_one(scorer)
         run(scorer)
-        purse = scorer._line.purse
-        assert purse is not None
+        budget_ledger = pipeline_of(scorer).budget_ledger
+        assert budget_ledger is not None
 
-        assert {name: paid.spent.calls for name, paid in purse.paid().items()} == {"says": 1, "says judge_check": 3}
+        assert {name: paid.spent.calls for name, paid in budget_ledger.paid().items()} == {
+            "says": 1,
+            "says judge_check": 3,
+        }
         assert scorer.status().budgets[0].spent == 4
         assert points(reader)["spanscore.judge.calls", ""] == 4
 
@@ -199,7 +212,7 @@ def test_a_redactor_sees_what_a_judge_does_and_the_filter_is_for_live_units(tmp_
     with a_line(says, judge_check=labelled(tmp_path, count=3), **options) as (scorer, _):
         run(scorer)
 
-    assert sorted(says._asked) == ["*0", "*1", "*2"]
+    assert sorted(says.asked) == ["*0", "*1", "*2"]
 
 
 def test_of_several_metrics_those_that_ask_a_judge_are_watched(tmp_path: Path) -> None:
@@ -212,7 +225,7 @@ def test_of_several_metrics_those_that_ask_a_judge_are_watched(tmp_path: Path) -
 def test_a_fallbacks_answer_says_nothing_of_the_judge(tmp_path: Path) -> None:
     class FellBack(Says):
         async def measure(self, sample: Any) -> Finding:
-            asker().source = "fallback"
+            current_score().source = "fallback"
             return await super().measure(sample)
 
     with a_line(FellBack(), judge_check=labelled(tmp_path)) as (scorer, _):
@@ -241,7 +254,7 @@ def test_of_a_file_with_labels_of_several_names_those_of_one_are_taken(tmp_path:
     with a_line(says, judge_check=JudgeCheck(golden_set=file, metrics=["says"], name="polite")) as (scorer, _):
         run(scorer)
 
-    assert says._asked == ["polite"]
+    assert says.asked == ["polite"]
     with pytest.raises(ConfigurationError, match="choose one: polite, user_feedback"):
         OnlineScorer([says], judge_check=JudgeCheck(golden_set=file, metrics=["says"]))
 
@@ -250,7 +263,7 @@ def test_of_a_file_with_labels_of_several_names_those_of_one_are_taken(tmp_path:
 def test_a_forked_child_is_as_new_and_its_parent_has_the_runs(tmp_path: Path) -> None:
     with a_line(Says(), judge_check=labelled(tmp_path)) as (scorer, _):
         run(scorer)
-        runs = scorer._line.judge_check
+        runs = pipeline_of(scorer).judge_check
         assert runs is not None
         assert runs.lock.take()
 
@@ -262,7 +275,7 @@ def test_a_forked_child_is_as_new_and_its_parent_has_the_runs(tmp_path: Path) ->
     ("metrics", "text", "words"),
     [
         (["sais"], '{"human": true, "response": "r"}', r"judge_check\.metrics names 'sais'.*it has says"),
-        ([], '{"human": true, "response": "r"}', "no metric with a closed scale uses a judge"),
+        ([], '{"human": true, "response": "r"}', "no metric with a quality uses a judge"),
         (["says"], '{"human": true, "key": "order-1"}', "labels without samples"),
         (["says"], '{"human": "meh", "response": "r"}', "line 1, says: .*good"),
         (["says"], '{"humen": true, "response": "r"}', "did you mean 'human'"),
@@ -320,7 +333,7 @@ def runs_of(says: Says, clock: Clock, folder: Path, cases: int = 2, **more: Any)
         prepare=prepare,
         record=lambda _: None,
         sleep=clock.sleep,
-        dice=lambda low, high: (low + high) / 2,
+        uniform=lambda low, high: (low + high) / 2,
         clock=lambda: clock.now_s,
         **more,
     )
@@ -331,7 +344,7 @@ def test_the_first_run_is_within_a_minute_and_the_others_on_schedule(tmp_path: P
     runs = runs_of(says, clock, tmp_path)
     runs.start()
     runs.start()
-    poll(lambda: len(says._asked) == 6, deadline_s=10, what="three runs")
+    poll(lambda: len(says.asked) == 6, deadline_s=10, what="three runs")
     runs.stop()
 
     assert clock.slept == [35, 3_600, 3_600]
@@ -358,16 +371,16 @@ def test_of_processes_that_share_a_baseline_one_runs_and_another_when_it_has_end
     says, lock = [Says(), Says(), Says()], ProcessLock(tmp_path / "baseline.json.lock")
     running, standing_by, later = (runs_of(one, Clock(sleeps=1), tmp_path) for one in says)
     running.start()
-    poll(lambda: len(says[0]._asked) == 2, deadline_s=10, what="the first run")
+    poll(lambda: len(says[0].asked) == 2, deadline_s=10, what="the first run")
     standing_by.start()
     poll(lambda: standing_by.states()[0].stands_by, deadline_s=10, what="the second process")
     running.stop()
     poll(lock.take, deadline_s=10, what="the end of the first process")
-    lock.let_go()
+    lock.release()
     later.start()
-    poll(lambda: len(says[2]._asked) == 2, deadline_s=10, what="the third process")
+    poll(lambda: len(says[2].asked) == 2, deadline_s=10, what="the third process")
 
-    assert says[1]._asked == []
+    assert says[1].asked == []
     assert "another process of this machine" in str(standing_by.states()[0])
     standing_by.stop()
     later.stop()
@@ -379,5 +392,5 @@ def test_services_that_share_labels_and_not_their_judge_have_runs_of_their_own(t
 
     assert (mini.take(), worker.take(), large.take()) == (True, False, True)
 
-    mini.let_go()
-    large.let_go()
+    mini.release()
+    large.release()

@@ -15,6 +15,7 @@ from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SamplingContext
 from spanscore.pipeline.sizes import SampleCache
+from spanscore.scorer import pipeline_of
 from spanscore.testing import make_span, make_unit
 from spanscore.wiring import feedback
 
@@ -24,7 +25,7 @@ S = 1_000_000_000
 
 
 def results(scorer: Any) -> dict[str, float]:
-    sums = scorer._line.telemetry.sums(semconv.FEEDBACK)
+    sums = pipeline_of(scorer).telemetry.sums(semconv.FEEDBACK)
     return {dict(labels)[semconv.RESULT]: units for labels, units in sums.items() if units}
 
 
@@ -35,12 +36,12 @@ def judged(trace: Any) -> list[Any]:
 
 
 def weights(scorer: Any, source: str | None) -> float:
-    sums = scorer._line.telemetry.sums(semconv.WEIGHT)
+    sums = pipeline_of(scorer).telemetry.sums(semconv.WEIGHT)
     return sum(w for labels, w in sums.items() if dict(labels).get(semconv.EVALUATION_SOURCE) == source)
 
 
 def source_adds_up(scorer: Any) -> bool:
-    counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
+    counted = pipeline_of(scorer).count_units().sources[semconv.SOURCE_FEEDBACK]
     ended = {name: sum(n for (of, *_), n in counted.outcomes.items() if of == name) for name in counted.eligible}
     return all(counted.eligible[name] == ended[name] + counted.pending[name] for name in counted.eligible)
 
@@ -68,7 +69,7 @@ def test_a_unit_that_was_scored_counts_in_the_stratum_too_and_is_not_asked_about
         scorer.feedback(ids.trace_id, 0.0)
         assert scorer.flush(10)
 
-        assert len(metric._seen) == 1
+        assert len(metric.seen) == 1
         assert len({span.context.span_id for span in trace.named("evaluation grounded")}) == 2
         assert (weights(scorer, None), weights(scorer, "feedback")) == (1, 1)
         assert scorer.status().outcomes == {"grounded": {"scored": 1}}
@@ -85,7 +86,7 @@ def test_feedback_on_a_unit_that_is_being_scored_waits_for_its_scores() -> None:
         go_on.set()
         assert scorer.flush(10)
 
-        assert len(metric._seen) == 1
+        assert len(metric.seen) == 1
         assert (len(judged(trace)), results(scorer)) == (1, {"judged": 1})
 
 
@@ -121,7 +122,7 @@ def test_of_a_unit_that_was_never_here_it_is_counted_that_nothing_was_kept() -> 
         assert results(scorer) == {"not_kept": 1}
 
 
-def test_a_sample_that_had_to_go_is_told_as_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_that_had_to_go_is_reported_as_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feedback, "SampleCache", partial(SampleCache, max_bytes=1))
     with a_line(sampling=Sampling(rate=0.0, feedback=FeedbackSampling(rate=1.0))) as (scorer, _):
         ids = answered(scorer)
@@ -140,7 +141,7 @@ def test_what_is_judged_has_been_redacted() -> None:
         scorer.feedback(ids.trace_id, False)
         assert scorer.flush(10)
 
-        assert [sample.response for sample in metric._seen] == [ANSWER.replace("Paris", "[city]")]
+        assert [sample.response for sample in metric.seen] == [ANSWER.replace("Paris", "[city]")]
 
 
 def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
@@ -149,7 +150,7 @@ def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
             scorer.feedback(answered(scorer).trace_id, False)
         assert scorer.flush(10)
 
-        counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
+        counted = pipeline_of(scorer).count_units().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("metric_error", 5)}
         assert identity_holds(scorer)
         assert source_adds_up(scorer)
@@ -162,7 +163,7 @@ def test_a_shutdown_ends_what_is_judged() -> None:
         scorer.feedback(answered(scorer).trace_id, False)
         scorer.shutdown(2)
 
-        counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
+        counted = pipeline_of(scorer).count_units().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("shutdown", 1)}
         assert source_adds_up(scorer)
         assert identity_holds(scorer)
@@ -193,7 +194,7 @@ def test_a_sample_is_kept_for_its_time_and_is_what_it_was() -> None:
 
     assert held is not None
     assert held.samples.single_turn == SingleTurnSample(user_input="q", response=ANSWER)
-    assert (kept.take(second.key), kept.was_kept(second.key), kept.bytes, len(kept)) == (None, True, 0, 0)
+    assert (kept.take(second.key), kept.was_dropped(second.key), kept.bytes, len(kept)) == (None, True, 0, 0)
 
 
 def test_the_oldest_makes_room() -> None:
@@ -201,7 +202,7 @@ def test_the_oldest_makes_room() -> None:
     units = [keep(kept, "a" * 3_000) for _ in range(10)]
 
     assert kept.bytes <= 20_000
-    assert [kept.was_kept(unit.key) for unit in units] == [True] * (10 - len(kept)) + [False] * len(kept)
+    assert [kept.was_dropped(unit.key) for unit in units] == [True] * (10 - len(kept)) + [False] * len(kept)
 
 
 @pytest.mark.parametrize(

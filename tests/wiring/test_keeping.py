@@ -11,6 +11,7 @@ from tests.wiring.test_revisions import answered, give, until
 from spanscore.config import Limits
 from spanscore.core.sample import Samples
 from spanscore.core.span import SamplingContext, Unit
+from spanscore.scorer import pipeline_of
 
 
 class Wanting:
@@ -18,23 +19,23 @@ class Wanting:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
-        self.told: list[tuple[SamplingContext, Unit, Samples]] = []
+        self.kept: list[tuple[SamplingContext, Unit, Samples]] = []
 
     def is_interested(self, facts: SamplingContext) -> bool:
         return self.wanted
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        self.told.append((facts, unit, samples))
+        self.kept.append((facts, unit, samples))
 
 
 def keeping(scorer: Any, *, wanted: bool = True) -> Wanting:
     keeper = Wanting(wanted=wanted)
-    scorer._line.keeping.observers.append(keeper)
+    pipeline_of(scorer).keeping.observers.append(keeper)
     return keeper
 
 
 def answers(keeper: Wanting) -> list[str | None]:
-    return [None if samples.single_turn is None else samples.single_turn.response for _, _, samples in keeper.told]
+    return [None if samples.single_turn is None else samples.single_turn.response for _, _, samples in keeper.kept]
 
 
 def test_who_wants_samples_gets_those_of_a_unit_that_is_scored() -> None:
@@ -55,7 +56,7 @@ def test_of_a_unit_that_no_metric_takes_the_samples_are_made_all_the_same() -> N
 
         assert answers(keeper) == [ANSWER]
         assert scorer.status().outcomes == {"grounded": {"not_sampled": 1}}
-        assert len(scorer._line.queue) == 0
+        assert scorer.status().queue[0] == 0
         assert identity_holds(scorer)
 
 
@@ -65,7 +66,7 @@ def test_nothing_is_made_for_who_wants_nothing() -> None:
         give(scorer, answered())
         assert scorer.flush(10)
 
-        assert keeper.told == []
+        assert keeper.kept == []
 
 
 def test_what_is_kept_has_been_redacted() -> None:
@@ -77,20 +78,20 @@ def test_what_is_kept_has_been_redacted() -> None:
         assert answers(keeper) == [ANSWER.replace("Paris", "[city]")]
 
 
-def test_where_there_is_no_room_in_the_queue_it_is_told_so() -> None:
+def test_a_queue_without_room_is_reported() -> None:
     with a_line(sample_rate=0.0, limits=Limits(queue_size=1)) as (scorer, _):
         keeper = keeping(scorer)
-        scorer._line.queue.reserve(1)
+        pipeline_of(scorer).queue.reserve(1)
         give(scorer, answered())
-        until(lambda: bool(keeper.told))
+        until(lambda: bool(keeper.kept))
 
-        assert [samples.outcome for _, _, samples in keeper.told] == ["queue_full"]
+        assert [samples.outcome for _, _, samples in keeper.kept] == ["queue_full"]
 
 
-def test_of_a_unit_that_is_lost_it_is_told_so() -> None:
+def test_a_unit_that_is_lost_is_reported() -> None:
     with a_line() as (scorer, _):
         keeper = keeping(scorer)
         give(scorer, replace(answered(), complete=False))
         assert scorer.flush(10)
 
-        assert [samples.outcome for _, _, samples in keeper.told] == ["incomplete"]
+        assert [samples.outcome for _, _, samples in keeper.kept] == ["incomplete"]

@@ -36,6 +36,7 @@ from spanscore.core.codecs.sdk import span_data
 from spanscore.core.span import Unit, UnitKey
 from spanscore.metrics import ExactMatch
 from spanscore.samples.genai import GenAIExtractor
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 from spanscore.wiring import build
 
@@ -126,7 +127,7 @@ def test_two_chains_under_one_ambient_span_are_two_units():
         rag().invoke("second?", config=config(scorer))
         scorer.flush(5)
 
-    assert [s.user_input for s in metric._seen] == ["first?", "second?"]
+    assert [s.user_input for s in metric.seen] == ["first?", "second?"]
     assert len({s.context.trace_id for s in trace.spans}) == 1
     assert all(root.attributes["spanscore.score.grounded"] == 1.0 for root in trace.roots if "workflow" in root.name)
 
@@ -145,7 +146,7 @@ def test_what_the_application_edits_afterwards_is_not_what_is_scored():
         result["messages"].clear()
         scorer.flush(5)
 
-    (sample,) = metric._seen
+    (sample,) = metric.seen
     assert (sample.user_input, sample.response, sample.retrieved_contexts) == (QUESTION, ANSWER, [CONTEXT])
 
 
@@ -181,8 +182,8 @@ def test_a_unit_exported_with_content_reads_back_as_the_same_sample():
     spans = [span_data(s) for s in trace.spans if s.instrumentation_scope.name == "spanscore.capture"]
     root = next(s for s in spans if s.parent_id is None)
     unit = Unit(UnitKey(root.trace_id, root.span_id), tuple(sorted(spans, key=lambda s: s.start_ns)))
-    assert GenAIExtractor().extract(unit).single_turn == metric._seen[0]
-    assert metric._seen[0].retrieved_context_ids == ["doc-1"]
+    assert GenAIExtractor().extract(unit).single_turn == metric.seen[0]
+    assert metric.seen[0].retrieved_context_ids == ["doc-1"]
 
 
 def test_expected_references_reach_the_metric():
@@ -300,7 +301,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
     with a_line(HeldThread(go_on), limits=Limits(workers=2), sample_filter=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
         poll(
-            lambda: len(scorer._line.queue) == 12 and len(read) >= 4,
+            lambda: scorer.status().queue[0] == 12 and len(read) >= 4,
             deadline_s=10,
             what="twelve units in the queue, four of them read",
             every_s=0.01,
@@ -318,7 +319,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
 def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
     with a_line(Held(threading.Event()), limits=Limits(workers=1)) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
-        queue = scorer._line.queue
+        queue = pipeline_of(scorer).queue
         poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
         assert not scorer.flush(0.2)
         scorer.shutdown(0.3)
@@ -329,10 +330,10 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
 
 def test_a_full_inbox_refuses_new_units_and_counts_them():
     with a_line(limits=Limits(event_queue_size=1)) as (scorer, _):
-        scorer._line.event_queue.put(None, None)  # the span thread does not run yet
+        pipeline_of(scorer).event_queue.put(None, None)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         status = scorer.status()
-        scorer._line.event_queue.take()
+        pipeline_of(scorer).event_queue.take()
 
     assert answer == ANSWER
     assert (status.refused, status.outcomes["grounded"]) == (1, {"event_queue_full": 1})
@@ -341,11 +342,11 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
 def test_an_inbox_full_of_bytes_refuses_new_units_too(monkeypatch):
     monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 1_000)
     with a_line() as (scorer, _):
-        scorer._line.event_queue.put(None, None, 1_000)  # the span thread does not run yet
+        pipeline_of(scorer).event_queue.put(None, None, 1_000)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         not_attempted = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
         status = scorer.status()
-        scorer._line.event_queue.take()
+        pipeline_of(scorer).event_queue.take()
 
     assert (answer, not_attempted) == (ANSWER, None)
     assert (status.refused, status.outcomes["grounded"]) == (2, {"event_queue_full": 2})
@@ -359,11 +360,11 @@ def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_le
     with a_line(capture=Capture(content=content)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
-        scorer._line.event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
+        pipeline_of(scorer).event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
         scorer.handler.on_chain_start(None, QUESTION, run_id=(other := uuid4()), name="other", metadata={})
         rag().invoke("x" * 5_000, config=config(scorer))  # fills the event queue
         scorer.handler.on_chain_end("y" * 5_000, run_id=other)
-        held = scorer._line.event_queue._bytes
+        held = pipeline_of(scorer).event_queue.size_bytes
         go_on.set()
         assert scorer.flush(5)
 
@@ -381,7 +382,7 @@ def test_a_submitted_sample_is_taken_by_value():
         sample.retrieved_contexts.append("edited")
         assert scorer.flush(5)
 
-    assert metric._seen[0].retrieved_contexts == [CONTEXT]
+    assert metric.seen[0].retrieved_contexts == [CONTEXT]
 
 
 def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
@@ -438,7 +439,7 @@ def test_a_redactor_stands_before_the_metric_and_before_export():
         rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
-    assert metric._seen[0].user_input == "What is the capital of [country]?"
+    assert metric.seen[0].user_input == "What is the capital of [country]?"
     assert "France" not in trace.text()
     assert "[country]" in trace.text()
 
@@ -452,7 +453,7 @@ def test_a_redactor_that_raises_fails_closed():
         rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
-    assert metric._seen == []
+    assert metric.seen == []
     assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "redaction_error"
     assert "France" not in trace.text()
 
@@ -561,7 +562,7 @@ def test_a_judges_own_runs_are_never_captured():
     assert len(trace.named("chat")) == 1
 
 
-def test_a_chains_model_is_told_beside_its_scores():
+def test_a_chains_model_is_shown_beside_its_scores():
     reader = InMemoryMetricReader()
     chain = ChatPromptTemplate.from_template("{question}") | PlainModel(text=ANSWER)
     metric = spanscore.metrics.AspectCritic(model('{"verdict": 1}'), name="harmless", definition="Is it harmless?")
@@ -645,7 +646,8 @@ def test_nothing_is_remembered_after_everything_has_ended():
         scorer.flush(5)
 
         assert scorer.handler.memory.remembered() == 0
-        assert (scorer._line.units.in_flight, len(scorer._line.hold), len(scorer._line.assembler)) == ({}, 0, 0)
+        line = pipeline_of(scorer)
+        assert (line.units.in_flight, len(line.hold), len(line.assembler)) == ({}, 0, 0)
 
 
 def test_a_cancelled_run_is_closed_and_marked():

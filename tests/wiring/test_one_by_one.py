@@ -13,6 +13,7 @@ from tests.wiring.test_life import run
 from spanscore.config import Outputs
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, Finding
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 
@@ -104,7 +105,7 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
 def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
     with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
-        scorer._line.hold.max_units = 1
+        pipeline_of(scorer).hold.max_units = 1
         ask(scorer)
         until("the first score", lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
         ask(scorer)

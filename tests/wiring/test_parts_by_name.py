@@ -93,7 +93,7 @@ def test_a_file_names_them_with_their_parameters(tmp_path: Any) -> None:
 
     (sink,) = Labelled.made
     assert (sink.label, [score.metric for score in sink.scores], sink.closed) == ("here", ["grounded"], True)
-    assert [sample.response for sample in seen._seen] == ["LOUD"]
+    assert [sample.response for sample in seen.seen] == ["LOUD"]
 
 
 def test_python_gives_them_as_they_are() -> None:
@@ -108,11 +108,11 @@ def test_python_gives_them_as_they_are() -> None:
         assert ran(scorer).status().queue == (0, 3)
 
     assert [score.value for score in sink.scores] == [1.0]
-    assert [sample.user_input for sample in seen._seen] == ["LOUD?"]
+    assert [sample.user_input for sample in seen.seen] == ["LOUD?"]
 
 
 @pytest.mark.parametrize("content", [True, False])
-def test_a_sink_that_takes_content_is_told_whether_content_may_leave(content: bool) -> None:
+def test_a_sink_that_takes_content_knows_whether_content_may_leave(content: bool) -> None:
     with a_line(outputs=Outputs(sinks=[{"my_parts:Labelled": {"label": "x"}}]), capture=Capture(content=content)):
         assert [sink.content for sink in Labelled.made] == [content]
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("outputs: {sinks: [nope]}", "outputs.sinks: unknown sink 'nope'"),
         ("outputs: {sinks: [event]}", "which is a switch"),
@@ -191,11 +191,11 @@ def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message
         ("limits: {job_queue: [memory]}", "limits.job_queue: write a name"),
     ],
 )
-def test_check_tells_what_cannot_be_made_and_makes_nothing(text: str, told: str, tmp_path: Any) -> None:
+def test_check_tells_what_cannot_be_made_and_makes_nothing(text: str, expected: str, tmp_path: Any) -> None:
     file = tmp_path / "spanscore.yaml"
     file.write_text(f"metrics: [exact_match]\n{text}\n")
 
-    assert [error for error in config_report(file).errors if told in error]
+    assert [error for error in config_report(file).errors if expected in error]
     assert len(config_report(file).errors) == 1
     assert Labelled.made == []
 

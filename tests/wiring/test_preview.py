@@ -15,7 +15,7 @@ from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
 from spanscore.config import Budget, Capture, JudgeSettings, RuleCondition, Sampling
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
-from spanscore.wiring.preview import TakerPreview
+from spanscore.wiring.preview import SamplingPreview
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
@@ -33,8 +33,8 @@ def harmless(**more: Any) -> AspectCritic:
     return AspectCritic(judge(Answers(GOOD), **more), name="harmless", definition="Is it harmless?")
 
 
-def by_name(takers: Any) -> dict[str, TakerPreview]:
-    return {one.name: one for one in takers}
+def by_name(previews: Any) -> dict[str, SamplingPreview]:
+    return {one.name: one for one in previews}
 
 
 def test_what_is_in_force_takes_what_was_taken() -> None:
@@ -186,7 +186,7 @@ def test_a_cost_that_nobody_knows_is_none() -> None:
     assert (unpriced.calls, unpriced.usd) == (2, None)
 
 
-def test_a_second_judges_cost_is_not_told_as_the_metrics_own() -> None:
+def test_a_second_judges_cost_is_not_reported_as_the_metrics_own() -> None:
     stern = AspectCritic(judge(Answers(GOOD)), name="harmless", definition="Is it kind?")
     with a_line(harmless(), judge=JudgeSettings(shadows=[stern])) as (scorer, _):
         invoked(scorer, 2)
@@ -199,7 +199,7 @@ def test_a_budget_is_said_to_have_no_say() -> None:
         assert any("budgets lower the rates" in note for note in scorer.preview().notes)
 
 
-def test_nothing_of_content_or_of_metadata_is_told() -> None:
+def test_nothing_of_content_or_of_metadata_is_reported() -> None:
     planted = "PLANTED-7731"
     with a_line(capture=Capture(content=True, metadata=["tier"])) as (scorer, _):
         chain = rag(f"Paris {planted}")
@@ -219,10 +219,10 @@ def test_it_is_printed_as_tables_that_fit_and_as_plain_values(monkeypatch: pytes
         invoked(scorer, 12)
         preview = scorer.preview([Rule(rate=0.9, name="slow", when=RuleCondition(slower_than=1e-6))])
 
-    told = str(preview)
-    assert f"{preview.taken} of 12 units would be scored; no judge was asked" in told
-    assert all(one in told for one in ("by rule", "by metric", "some of them", "slow"))
-    assert max(map(len, told.splitlines())) <= 80
+    result = str(preview)
+    assert f"{preview.taken} of 12 units would be scored; no judge was asked" in result
+    assert all(one in result for one in ("by rule", "by metric", "some of them", "slow"))
+    assert max(map(len, result.splitlines())) <= 80
     plain = json.loads(json.dumps(preview.as_json()))
     assert plain["rules"][1]["name"] == "slow"
     assert plain["named"][0]["taken"] == {"grounded": {"rule": "slow", "probability": pytest.approx(0.9)}}

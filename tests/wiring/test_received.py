@@ -20,6 +20,7 @@ from spanscore import semconv
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.scorer import pipeline_of, receivers_of
 
 QUICK = Units(idle_timeout=0.05)
 ENDLESS = Units(idle_timeout=3_600)
@@ -51,9 +52,9 @@ def agent(**more: Any) -> WireSpan:
 
 
 def send(scorer: Any, *spans: WireSpan, units: Units = QUICK) -> Any:
-    door = scorer._otlp_spans(units)
-    door.take(taken(spans))
-    return door
+    receiver = receivers_of(scorer).otlp_spans(units)
+    receiver.take(taken(spans))
+    return receiver
 
 
 def instruments(reader: InMemoryMetricReader) -> dict[str, float]:
@@ -112,13 +113,13 @@ def test_nothing_is_taken_after_a_shutdown() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_begins_at_nothing() -> None:
     with a_line(Answered()) as (scorer, _):
-        door = send(scorer, agent(), a_wire_span(None, scope="http"), units=ENDLESS)
-        door.counts.came(100)
+        receiver = send(scorer, agent(), a_wire_span(None, scope="http"), units=ENDLESS)
+        receiver.counts.came(100)
 
         def counts() -> str:
             received = scorer.status().received
             assert received is not None
-            return str((received.requests, received.spans, received.open, door.unread_count()))
+            return str((received.requests, received.spans, received.open, receiver.unread_count()))
 
         assert in_child(counts) == "(0, 0, 0, 0)"
 
@@ -126,40 +127,40 @@ def test_a_forked_child_begins_at_nothing() -> None:
 def test_the_status_has_a_row_for_each_part_of_the_way() -> None:
     late, missing = agent(), agent()
     with a_line(Answered()) as (scorer, _):
-        door = send(scorer, agent(), agent(scope=semconv.SCOPE), a_wire_span(None, scope="http", trace=98), late)
-        door.counts.came(1_500_000)
-        door.counts.refuse("traces")
-        door.forward = lambda: (3, 1, "503 at 12:00:00")
+        receiver = send(scorer, agent(), agent(scope=semconv.SCOPE), a_wire_span(None, scope="http", trace=98), late)
+        receiver.counts.came(1_500_000)
+        receiver.counts.refuse("traces")
+        receiver.forward = lambda: (3, 1, "503 at 12:00:00")
         assert scorer.flush(10)
-        door.take(taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
-        scorer._line.span_thread.call(lambda: None, 5)
-        door.take(taken([a_wire_span("execute_tool", parent=missing)]))
-        scorer._line.span_thread.call(lambda: None, 5)
+        receiver.take(taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
+        pipeline_of(scorer).span_thread.call(lambda: None, 5)
+        receiver.take(taken([a_wire_span("execute_tool", parent=missing)]))
+        pipeline_of(scorer).span_thread.call(lambda: None, 5)
 
         shown = " ".join(str(scorer.status()).split())
     assert (
-        "door: 1 request, 6 spans, 1.5 MB; refused 1 traces; invalid spans: 2 a trace id of zeros;"
-        " 1 evaluation refused: no evaluation is evaluated" in shown
+        "received: 1 request, 6 spans, 1.5 MB; refused 1 traces; invalid spans: 2 a trace id of zeros;"
+        " 1 evaluation left out: spans of evaluations are not scored" in shown
     )
     assert "units: 1 trace open, 1 of them waiting for a root; 1 span came when their unit had closed" in shown
     assert "dialects: genai 2; 1 span of other things" in shown
     assert "forward: 3 requests sent on, 1 failed; 503 at 12:00:00" in shown
 
 
-def test_the_same_is_told_by_instruments_where_there_is_a_door() -> None:
+def test_the_instruments_of_a_receiver_report_the_same() -> None:
     reader = InMemoryMetricReader()
     with a_line(Answered(), meter_provider=MeterProvider(metric_readers=[reader])) as (scorer, _):
-        scorer._ready()
-        scorer._line.span_thread.call(lambda: None, 5)
+        scorer.start_workers()
+        pipeline_of(scorer).span_thread.call(lambda: None, 5)
         assert instruments(reader) == {}
 
-        door = send(scorer, agent(), units=ENDLESS)
-        door.counts.came(1_000)
-        door.counts.refuse("event_queue")
-        scorer._line.span_thread.call(lambda: None, 5)
+        receiver = send(scorer, agent(), units=ENDLESS)
+        receiver.counts.came(1_000)
+        receiver.counts.refuse("event_queue")
+        pipeline_of(scorer).span_thread.call(lambda: None, 5)
 
-        told = instruments(reader)
-    assert {name.removeprefix("spanscore."): value for name, value in told.items()} == {
+        values = instruments(reader)
+    assert {name.removeprefix("spanscore."): value for name, value in values.items()} == {
         "receive.requests": 1,
         "receive.spans": 1,
         "receive.bytes": 1_000,

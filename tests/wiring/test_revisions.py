@@ -12,12 +12,13 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, Held, a_line, identity_holds
 from tests.servers.server import poll
-from tests.wiring.test_shadows import Stern, told
+from tests.wiring.test_shadows import Stern, values_of
 
 from spanscore import semconv
 from spanscore.config import JudgeSettings, Limits, Outputs
 from spanscore.core.score import Outcome, score_id
 from spanscore.core.span import SpanData, Unit
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink, make_span, make_unit
 
 
@@ -37,10 +38,12 @@ def found(root: SpanData) -> SpanData:
 
 
 def give(scorer: Any, *units: Unit) -> None:
-    scorer._ready()
-    now_ns = scorer._line.span_thread.now_ns
+    scorer.start_workers()
+    now_ns = pipeline_of(scorer).span_thread.now_ns
     for unit in units:
-        scorer._line.span_thread.call(lambda unit=unit: scorer._line.units.unit_complete(unit, {}, now_ns()), 5)
+        pipeline_of(scorer).span_thread.call(
+            lambda unit=unit: pipeline_of(scorer).units.unit_complete(unit, {}, now_ns()), 5
+        )
 
 
 def again(unit: Unit, revision: int = 1) -> Unit:
@@ -49,7 +52,7 @@ def again(unit: Unit, revision: int = 1) -> Unit:
 
 def revised(scorer: Any) -> dict[str, int]:
     """Outcome → how many revisions ended so."""
-    outcomes = scorer._line.revisions.ledger.outcomes()
+    outcomes = pipeline_of(scorer).revisions.ledger.outcomes()
     return {outcome.value: count for (_, outcome), count in outcomes.items()}
 
 
@@ -74,11 +77,15 @@ def test_it_is_in_no_sum_and_no_outcome_a_second_time() -> None:
     with a_line(meter_provider=MeterProvider(metric_readers=[reader])) as (scorer, _):
         give(scorer, unit)
         assert scorer.flush(10)
-        before = scorer.status().outcomes, told(reader, semconv.SCORED), told(reader, semconv.ELIGIBLE)
+        before = scorer.status().outcomes, values_of(reader, semconv.SCORED), values_of(reader, semconv.ELIGIBLE)
         give(scorer, again(unit), again(unit, 2))
         assert scorer.flush(10)
 
-        assert (scorer.status().outcomes, told(reader, semconv.SCORED), told(reader, semconv.ELIGIBLE)) == before
+        assert (
+            scorer.status().outcomes,
+            values_of(reader, semconv.SCORED),
+            values_of(reader, semconv.ELIGIBLE),
+        ) == before
         assert revised(scorer) == {"scored": 2}
         assert identity_holds(scorer)
 

@@ -56,7 +56,7 @@ def test_a_metric_that_both_have_scores_once_and_others_stay(way):
             run_once(way, one, two)
         counts = scored(one), scored(two)
 
-    assert len(both._seen) + len(both_too._seen) == len(own._seen) == 3
+    assert len(both.seen) + len(both_too.seen) == len(own.seen) == 3
     assert counts[0]["grounded"] + counts[1]["grounded"] == counts[1]["own"] == 3
     assert len(trace.roots) == 3
     assert len(trace.named("chat")) == 3

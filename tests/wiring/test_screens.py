@@ -83,7 +83,7 @@ def test_a_unit_without_a_sample_is_decided_on_all_the_same() -> None:
     assert trace.roots[0].attributes["spanscore.status"] == "not_scored"
 
 
-def test_a_full_queue_is_told_of_those_that_would_have_been_taken_without_the_score() -> None:
+def test_a_full_queue_reports_those_that_would_have_been_taken_without_the_score() -> None:
     go_on = threading.Event()
     with judged(Held(go_on, "short"), Grounded("dear"), Grounded("cheap"), limits=Limits(queue_size=1)) as (scorer, _):
         for _ in range(2):

@@ -13,13 +13,11 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, rag
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer
-from spanscore.core import log
 
 
 @pytest.fixture
-def said(monkeypatch, caplog):
-    """Return the texts that are logged, as the first of the process."""
-    monkeypatch.setattr(log, "_logged_at", {})
+def said(caplog):
+    """Return the texts that are logged."""
     caplog.set_level(logging.WARNING, logger="spanscore")
     return lambda word: [record.getMessage() for record in caplog.records if word in record.getMessage()]
 

@@ -13,11 +13,12 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.live import a_line, identity_holds, model
 from tests.wiring.sessions import Turns, ends, evaluations, recall, talk
 from tests.wiring.test_revisions import until
-from tests.wiring.test_shadows import told
+from tests.wiring.test_shadows import values_of
 
 from spanscore import SingleTurnSample, semconv, session
 from spanscore.config import Limits, Outputs, Sampling, Sessions
 from spanscore.errors import JudgeUnavailable
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 HOUR_NS = 3_600_000_000_000
@@ -54,7 +55,7 @@ def test_one_that_is_idle_ends_by_itself() -> None:
     with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         talk(scorer, "a", 2)
         assert scorer.flush(10)
-        line = scorer._line
+        line = pipeline_of(scorer)
         line.span_thread.call(lambda: line.sessions.tick(line.span_thread.now_ns() + HOUR_NS), 5)
         assert scorer.flush(10)
 
@@ -74,7 +75,7 @@ def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> Non
         assert ends(trace) == ["max_turns", "explicit"]
         assert [span.attributes[semconv.SCORE_REVISION] for span in evaluations(trace)] == [0, 1]
         assert observed(scorer) == (1, {"scored": 1})
-        assert sum(told(reader, semconv.SCORED).values()) == 1
+        assert sum(values_of(reader, semconv.SCORED).values()) == 1
 
 
 def test_one_that_is_never_idle_is_scored_on_the_way_and_counted_at_its_end() -> None:
@@ -166,7 +167,7 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
         talk(scorer, "a", 1)
         assert scorer.flush(10)
         scorer.end_session("a")  # takes the only place
-        until(lambda: len(scorer._line.queue) == 1)
+        until(lambda: scorer.status().queue[0] == 1)
         talk(scorer, "b", 1)
         scorer.end_session("b")
 
@@ -176,7 +177,7 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
 
 def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() -> None:
     with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _trace):
-        sessions = scorer._line.sessions
+        sessions = pipeline_of(scorer).sessions
         handover, sessions.handover = sessions.handover, [].index  # raises
         talk(scorer, "a", 1)
         scorer.end_session("a")
@@ -187,7 +188,7 @@ def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() ->
         assert scorer.flush(10)
 
         assert observed(scorer) == (2, {"incomplete": 1, "scored": 1})
-        assert len(scorer._line.queue) == 0
+        assert scorer.status().queue[0] == 0
 
 
 def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> None:
@@ -248,8 +249,7 @@ def test_ending_one_that_no_metric_takes_leaves_nothing_behind() -> None:
         assert scorer.flush(10)
 
         assert scorer.status().outcomes["turns"]["not_sampled"] > 0
-        ids = scorer._line.sessions.ids
-        assert (len(ids._open), len(ids._ending)) == (0, 0)
+        assert pipeline_of(scorer).sessions.ids.count() == 0
 
 
 @pytest.mark.parametrize("bounds", [Sessions(max_turns=3), Sessions(score_every=3)], ids=["ended", "provisional"])
@@ -271,7 +271,7 @@ def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: p
         talk(scorer, "a", 1)
         talk(scorer, "b", 1)
         with monkeypatch.context() as full:
-            full.setattr(scorer._line.event_queue, "admits", lambda: False)
+            full.setattr(pipeline_of(scorer).event_queue, "admits", lambda: False)
             turn(scorer, "a", 1)
         talk(scorer, "a", 1, first=3)
         for session_id in "ab":

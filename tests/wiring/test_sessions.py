@@ -23,10 +23,10 @@ def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> Non
         (span,) = evaluations(trace)
         assert scorer.status().outcomes["turns"] == {"scored": 1}
         assert identity_holds(scorer)
-    told = {
+    values = {
         name: span.attributes[name] for name in (semconv.SESSION_TURNS, semconv.SESSION_END, semconv.CONVERSATION_ID)
     }
-    assert told == {semconv.SESSION_TURNS: 3, semconv.SESSION_END: "explicit", semconv.CONVERSATION_ID: "a"}
+    assert values == {semconv.SESSION_TURNS: 3, semconv.SESSION_END: "explicit", semconv.CONVERSATION_ID: "a"}
     assert span.attributes[semconv.EVALUATION_SCORE_VALUE] == 0.15
     assert span.parent.span_id == max(trace.roots, key=lambda root: root.end_time).context.span_id
     assert {link.context.span_id for link in span.links} == {root.context.span_id for root in trace.roots}
@@ -76,7 +76,7 @@ def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "options", "told"),
+    ("metrics", "options", "expected"),
     [
         ([], {"sessions": Sessions(metrics=[Grounded()])}, "scores no conversation"),
         ([Turns()], {"sessions": Sessions(metrics=[Turns()])}, "scores units or sessions"),
@@ -93,8 +93,8 @@ def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
         ),
     ],
 )
-def test_metrics_that_cannot_score_sessions_are_refused(metrics: Any, options: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_metrics_that_cannot_score_sessions_are_refused(metrics: Any, options: Any, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         OnlineScorer(metrics, **options)
 
 

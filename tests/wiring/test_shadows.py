@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool]) -> None:
     poll(condition, deadline_s=10, what="the scorer")
 
 
-def told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
+def values_of(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
     """Source, and outcome if there is one → value of an instrument; zeros left out."""
     points = [
         point
@@ -101,9 +101,9 @@ def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
         assert scorer.flush(5)
 
         assert identity_holds(scorer)
-        assert told(reader, "spanscore.eligible") == {("", ""): 3, ("shadow", ""): 3}
-        assert told(reader, "spanscore.evaluations") == {("", "scored"): 3, ("shadow", "scored"): 3}
-        assert told(reader, "spanscore.weight.quality") == {("", ""): 3.0, ("shadow", ""): 0.75}
+        assert values_of(reader, "spanscore.eligible") == {("", ""): 3, ("shadow", ""): 3}
+        assert values_of(reader, "spanscore.evaluations") == {("", "scored"): 3, ("shadow", "scored"): 3}
+        assert values_of(reader, "spanscore.weight.quality") == {("", ""): 3.0, ("shadow", ""): 0.75}
 
 
 def test_status_compares_both_on_the_same_units() -> None:
@@ -123,8 +123,8 @@ def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
     pairs = ShadowPairs(["faithfulness"], ledger)
     ledger.enter(unit.key)
     settle = [
-        lambda: pairs.settle(JobResult(unit, [make_score(1.0, source="fallback")])),
-        lambda: pairs.settle_beside(unit, [make_score(0.0, source="shadow")]),
+        lambda: pairs.add_own_scores(JobResult(unit, [make_score(1.0, source="fallback")])),
+        lambda: pairs.add_shadow_scores(unit, [make_score(0.0, source="shadow")]),
     ]
 
     for one in settle if own_first else reversed(settle):
@@ -156,7 +156,7 @@ def test_a_shadow_that_fails_takes_nothing_from_the_score() -> None:
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
-        assert told(reader, "spanscore.evaluations") == {("", "scored"): 1, ("shadow", "metric_error"): 1}
+        assert values_of(reader, "spanscore.evaluations") == {("", "scored"): 1, ("shadow", "metric_error"): 1}
         assert "metric_error 1; latest metric_error: grounded raised RuntimeError" in " ".join(
             str(scorer.status()).split()
         )
@@ -200,14 +200,14 @@ def test_only_what_the_metric_takes_is_asked_of_its_shadow() -> None:
         assert scorer.status().shadows[0].eligible == 0
 
 
-def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
+def test_a_sink_of_ones_own_gets_the_stratum() -> None:
     sink = MemorySink()
     with a_line(judge=JudgeSettings(shadows=[Stern()]), outputs=Outputs(sinks=[sink])) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
-    told = {score.source: (score.value, score.probability) for score in sink.scores}
-    assert told == {None: (1.0, 1.0), "shadow": (0.25, 1.0)}
+    strata = {score.source: (score.value, score.probability) for score in sink.scores}
+    assert strata == {None: (1.0, 1.0), "shadow": (0.25, 1.0)}
 
 
 def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:

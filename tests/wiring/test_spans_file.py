@@ -20,15 +20,13 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.cli.main import app
 from spanscore.config import Capture, Outputs
-from spanscore.core import log
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.files import LineFile
 from spanscore.outputs import spans_file
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(log, "_logged_at", {})
+def out(tmp_path: Path) -> Path:
     return tmp_path / "spans.jsonl"
 
 
@@ -61,8 +59,7 @@ def test_the_file_holds_the_spans_that_are_exported_and_nothing_else(out: Path, 
 def test_each_scorer_writes_its_own_spans_once(out: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     with a_line(outputs=Outputs(spans_to=out)) as (scorer, trace):
-        provider = scorer._providers.tracer_provider
-        with OnlineScorer([Grounded()], tracer_provider=provider, outputs=Outputs(spans_to=other)) as beside:
+        with OnlineScorer([Grounded()], tracer_provider=trace.provider, outputs=Outputs(spans_to=other)) as beside:
             call(scorer)
             call(beside)
             call(beside)
@@ -106,7 +103,7 @@ def test_once_the_folder_is_there_spans_are_written_again(out: Path) -> None:
 def test_a_disk_that_does_not_answer_loses_spans_and_holds_up_nobody(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans_file, "_MOST_WAITING", 3)
+    monkeypatch.setattr(spans_file, "MOST_WAITING", 3)
     monkeypatch.setattr(LineFile, "append", lambda file, line: __import__("time").sleep(60))
     with a_line(outputs=Outputs(spans_to=out)) as (scorer, trace):
         for _ in range(3):
@@ -144,7 +141,9 @@ def test_a_batch_larger_than_the_file_may_be_is_written_in_parts(out: Path) -> N
         spans = trace.spans * 20
     file = spans_file.SpansFile(out, json_line, max_bytes=2 * len(json_line(spans)) // 3)
 
-    file._write(spans)
+    for span in spans:
+        file.on_end(span)
+    file.flush(10)
 
     assert (file.state().written, file.state().lost) == (len(spans), 0)
 

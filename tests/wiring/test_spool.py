@@ -16,6 +16,7 @@ from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondit
 from spanscore.durable.spool import inspected, retry_dead_letters
 from spanscore.errors import ConfigurationError
 from spanscore.pipeline.queues import MemoryQueue
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 
@@ -53,8 +54,8 @@ def ended(scorer, units, metric="grounded"):
     """Wait until so many units have ended, and return how."""
 
     def all_of_them():
-        told = scorer.status().outcomes.get(metric, {})
-        return told if sum(told.values()) == units else None
+        counts = scorer.status().outcomes.get(metric, {})
+        return counts if sum(counts.values()) == units else None
 
     return until(f"{units} units to end", all_of_them)
 
@@ -84,12 +85,12 @@ def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
 
     outcomes, written = delegated(path, 5, metric, sample_rate=0.999)
     with a_worker(path, sample_rate=0.0) as (worker, scored):
-        told = ended(worker, 5)
+        result = ended(worker, 5)
 
     assert outcomes == {"grounded": {"delegated": 5}}
-    assert metric._seen == [], "nothing is scored where units are only written"
+    assert metric.seen == [], "nothing is scored where units are only written"
     assert {root.attributes["spanscore.status"] for root in written.roots} == {"delegated"}
-    assert told == {"scored": 5}, "the dice are not thrown again"
+    assert result == {"scored": 5}, "no unit is sampled again"
     assert {span.attributes["spanscore.sampling.threshold"] for span in scored.evaluations} == {"004189374bc6a8"}
     assert {span.parent.span_id for span in scored.evaluations} == {root.context.span_id for root in written.roots}
 
@@ -102,7 +103,7 @@ def test_a_unit_is_counted_and_shown_under_the_release_that_made_it(path):
     with a_worker(path, trace=new, **options) as (worker, scored):
         ended(worker, 1)
         assert worker.flush(10)
-        known = worker._line.compared.known("grounded")
+        known = pipeline_of(worker).compared.known("grounded")
 
     assert known == ("1.4",)
     assert [dict(span.resource.attributes) for span in scored.evaluations] == [dict(old.roots[0].resource.attributes)]
@@ -118,11 +119,11 @@ def test_scores_that_were_not_exported_are_emitted_again_and_no_judge_is_asked_a
     assert all(scores for _, scores in rows(path)), "its scores are on the disk before they are emitted"
 
     with a_worker(path, asked_again, sink=second) as (worker, _):
-        told = ended(worker, 2)
+        outcomes = ended(worker, 2)
         until("the rows to be deleted", lambda: rows(path) == [])
 
-    assert told == {"scored": 2}
-    assert asked_again._seen == []
+    assert outcomes == {"scored": 2}
+    assert asked_again.seen == []
     assert sorted(first.scores, key=lambda score: score.id) == sorted(second.scores, key=lambda score: score.id)
 
 
@@ -136,11 +137,11 @@ def test_of_a_unit_of_which_some_scores_are_in_the_others_are_asked(path):
     go_on.set()
 
     with a_worker(path, again, Held(go_on)) as (worker, _):
-        told = ended(worker, 1, "held"), ended(worker, 1)
+        outcomes = ended(worker, 1, "held"), ended(worker, 1)
 
     assert left["held"] == {"delegated": 1}, "what a shutdown finds in work is others'"
-    assert told == ({"scored": 1}, {"scored": 1})
-    assert again._seen == []
+    assert outcomes == ({"scored": 1}, {"scored": 1})
+    assert again.seen == []
 
 
 def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(path):
@@ -148,11 +149,11 @@ def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(
     with a_line(Held(go_on), spool=Spool(path=path), limits=Limits(queue_size=2)) as (scorer, _):
         ask(scorer, 9)
         until("the others to be handed over", lambda: scorer.status().outcomes["held"] == {"delegated": 7})
-        assert len(scorer._line.queue._memory) == 2
+        assert scorer.status().queue[0] == 2
         go_on.set()
-        told = ended(scorer, 16, "held")
+        outcomes = ended(scorer, 16, "held")
 
-    assert told == {"delegated": 7, "scored": 9}
+    assert outcomes == {"delegated": 7, "scored": 9}
     assert identity_holds(scorer)
 
 
@@ -166,7 +167,7 @@ def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path
         scorer.start_workers()
         assert scorer.flush(10)
 
-    assert (metric._seen, len(rows(path))) == ([], 2)
+    assert (metric.seen, len(rows(path))) == ([], 2)
 
 
 def test_a_shutdown_hands_over_what_is_not_begun_at_once(path):
@@ -187,10 +188,10 @@ def test_what_is_too_old_is_counted_and_never_judged(path):
 
     metric = Grounded()
     with a_worker(path, metric) as (worker, _):
-        told = ended(worker, 2)
+        outcomes = ended(worker, 2)
         until("the rows to be deleted", lambda: rows(path) == [])
 
-    assert (told, metric._seen) == ({"expired": 2}, [])
+    assert (outcomes, metric.seen) == ({"expired": 2}, [])
     assert worker.status().reasons == {"grounded expired": "it waited in the spool for longer than max_age"}
 
 
@@ -200,12 +201,12 @@ def test_dead_letters_is_counted_once_and_stays_in_the_file(path):
         file.execute("UPDATE rows SET aside = 1, attempts = 3")
 
     with a_worker(path) as (worker, _):
-        told = ended(worker, 1)
+        outcomes = ended(worker, 1)
         until("it to be put aside for good", lambda: worker.status().spool.dead_letters == 1)
     with a_worker(path) as (another, _):
         until("it to be seen", lambda: another.status().spool.dead_letters == 1)
 
-    assert told == {"metric_error": 1}
+    assert outcomes == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}
     assert "three processes crashed" in worker.status().reasons["grounded metric_error"]
 
@@ -218,9 +219,9 @@ def test_dead_letters_that_is_tried_again_is_scored(path):
         ended(worker, 1)
         until("it to be put aside for good", lambda: aside(path) == [2])
         assert retry_dead_letters(path) == 1
-        told = ended(worker, 2)
+        outcomes = ended(worker, 2)
 
-    assert told == {"metric_error": 1, "scored": 1}
+    assert outcomes == {"metric_error": 1, "scored": 1}
     assert identity_holds(worker)
 
 
@@ -231,12 +232,12 @@ def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, cap
         file.execute("UPDATE bodies SET body = ?", (json.dumps({**json.loads(body), "version": 2}).encode(),))
 
     with a_worker(path) as (worker, _):
-        told = ended(worker, 1)
+        outcomes = ended(worker, 1)
         until("it to be put aside", lambda: aside(path) == [2])
     with a_worker(path) as (another, _):
         until("it to be seen", lambda: another.status().spool.dead_letters == 1)
 
-    assert told == {"metric_error": 1}
+    assert outcomes == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}, "it is counted once"
     assert "it has version 2, and this spanscore reads 1" in caplog.text
 
@@ -294,11 +295,11 @@ def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
         until("it to be left", lambda: [row.metric for row in inspected(path).waiting] == ["only_there"])
         with sqlite3.connect(path) as file:
             file.execute("UPDATE rows SET put_ns = 0")
-        told = ended(worker, 1, "only_there")
+        outcomes = ended(worker, 1, "only_there")
         until("the row to be deleted", lambda: rows(path) == [])
         status = worker.status()
 
-    assert told == {"expired": 1}
+    assert outcomes == {"expired": 1}
     assert status.outcomes["grounded"] == {"scored": 1}, "it is not counted once more"
     assert "only_there" in str(status)
     assert identity_holds(worker)
@@ -324,10 +325,10 @@ def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
 
     outcomes, _ = delegated(path, 1, *metrics, **options)
     with a_worker(path, *metrics, **options) as (worker, _):
-        told = ended(worker, 1), ended(worker, 1, "second")
+        result = ended(worker, 1), ended(worker, 1, "second")
 
     assert outcomes == {"grounded": {"delegated": 1}, "second": {"delegated": 1}}
-    assert told == ({"scored": 1}, {"not_sampled": 1})
+    assert result == ({"scored": 1}, {"not_sampled": 1})
 
 
 def test_a_conversation_is_handed_over_as_one(path):
@@ -342,25 +343,22 @@ def test_a_conversation_is_handed_over_as_one(path):
         left = scorer.status().outcomes
 
     with a_worker(path, **sessions) as (worker, _):
-        told = ended(worker, 1, "whole")
+        outcomes = ended(worker, 1, "whole")
 
     assert left == {"grounded": {"delegated": 1}, "whole": {"delegated": 1}}
-    assert sum(told.values()) == 1
+    assert sum(outcomes.values()) == 1
     assert identity_holds(worker)
 
 
 def test_a_full_spool_is_queue_full_and_says_so(path):
-    with a_line(spool=Spool(path=path, max_bytes=1, score_here=False)) as (scorer, _):
+    with a_line(spool=Spool(path=path, max_bytes=1, score_here=False)) as (scorer, trace):
         ask(scorer, 2)
         assert scorer.flush(10)
-        told = [unit["metrics"]["grounded"]["reason"] for key in known(scorer) for unit in scorer.explain(key)]
+        units = [unit for root in trace.roots for unit in scorer.explain(root.context.trace_id)]
+        explained = [unit["metrics"]["grounded"]["reason"] for unit in units]
 
     assert scorer.status().outcomes == {"grounded": {"queue_full": 2}}
-    assert set(told) == {"spool: max_bytes"}
-
-
-def known(scorer):
-    return [f"{key.trace_id:032x}" for key in scorer._line.known._units]
+    assert set(explained) == {"spool: max_bytes"}
 
 
 def test_a_spool_takes_the_place_of_a_queue(path):
@@ -372,7 +370,7 @@ def test_status_tells_what_is_on_the_disk(path):
     with a_line(spool=Spool(path=path, score_here=False)) as (scorer, _):
         ask(scorer, 3)
         assert scorer.flush(10)
-        until("them to be told of", lambda: "spool: 3 units on the disk" in str(scorer.status()))
+        until("the units to be reported", lambda: "spool: 3 units on the disk" in str(scorer.status()))
         began = datetime.fromtimestamp(scorer.status().since_s, UTC)
 
     assert f"process.start {began:%Y-%m-%d %H:%M:%S} UTC" in str(scorer.status())

@@ -38,12 +38,12 @@ class Process:
 
     def _read(self):
         for line in self._process.stdout:
-            what, *told = json.loads(line)
+            what, *document = json.loads(line)
             self._begun.set()
             if what == "emitted":
-                self.emitted += told
+                self.emitted += document
             elif what == "counted":
-                self.counted = told
+                self.counted = document
 
     def begun(self):
         assert self._begun.wait(30)
@@ -109,7 +109,7 @@ def test_a_worker_that_is_stopped_past_its_lease_emits_nothing_that_another_has(
             emitted = scored_all(worker, path)
             late.send(signal.SIGCONT)
             path.with_name("go_on").touch()
-            told = [30, 0, {"scored": 5, "delegated": 25}]
-            poll(lambda: late.counted == told, deadline_s=30, what="it to learn of it")
+            result = [30, 0, {"scored": 5, "delegated": 25}]
+            poll(lambda: late.counted == result, deadline_s=30, what="it to learn of it")
 
     assert (len({*emitted}), len(late.emitted), {*emitted} & {*late.emitted}) == (25, 5, set())

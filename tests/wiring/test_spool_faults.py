@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from tests.durable.disks import run_on_small_disk
 from tests.live import Grounded, a_line, identity_holds
-from tests.wiring.test_spool import ask, known, until
+from tests.wiring.test_spool import ask, until
 
 from spanscore.config import Spool
 from spanscore.durable.spool import SpoolFile
@@ -15,7 +15,7 @@ from spanscore.errors import ConfigurationError
 ON_A_FULL_DISK = """
 import logging, sys
 from pathlib import Path
-from tests.wiring.test_spool import ask, known, until
+from tests.wiring.test_spool import ask, until
 from tests.live import a_line
 from spanscore.config import Spool
 logging.basicConfig(level="WARNING", format="LOG %(message)s")
@@ -37,13 +37,13 @@ with a_line(spool=Spool(path=disk / "spool.db")) as (scorer, _):
         except OSError:
             pass
     until("it to be noticed", lambda: (ask(scorer, 1), "queue_full" in outcomes())[1])
-    unit = scorer.explain(known(scorer)[-1])[-1]["metrics"]["grounded"]
+    unit = scorer.explain(scorer.status().traces["grounded queue_full"])[-1]["metrics"]["grounded"]
     print(unit["outcome"], unit["reason"])
     junk.unlink()
     before = outcomes()["scored"]
     until("it to go on", lambda: (ask(scorer, 1), outcomes()["scored"] > before)[1])
-    told = scorer.status()
-    print(told.eligible["grounded"] == sum(told.outcomes["grounded"].values()))
+    status = scorer.status()
+    print(status.eligible["grounded"] == sum(status.outcomes["grounded"].values()))
 """
 
 
@@ -56,14 +56,16 @@ def test_a_full_disk_is_queue_full_and_it_goes_on_without_a_restart(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
 
-    told = run_on_small_disk(ON_A_FULL_DISK, disk, size="40m").splitlines()
+    lines = run_on_small_disk(ON_A_FULL_DISK, disk, size="40m").splitlines()
 
-    assert told[:3] == ["{'scored': 1}", "queue_full spool: disk full", "True"]
-    assert [line.count("its disk is full") for line in told[3:] if "spool" in line] == [1], "said once"
+    assert lines[:3] == ["{'scored': 1}", "queue_full spool: disk full", "True"]
+    assert [line.count("its disk is full") for line in lines[3:] if "spool" in line] == [1], "said once"
 
 
 def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, monkeypatch):
-    monkeypatch.setattr("spanscore.wiring.spool._open", lambda settings: SpoolFile(settings.path, patience_s=0.0))
+    monkeypatch.setattr(
+        "spanscore.wiring.spool.open_spool_file", lambda settings: SpoolFile(settings.path, lock_wait_s=0.0)
+    )
     with a_line(spool=Spool(path=path)) as (scorer, _):
         ask(scorer)
         assert scorer.flush(10)
@@ -71,7 +73,7 @@ def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, m
             holding.execute("BEGIN IMMEDIATE")
             ask(scorer)
             assert scorer.flush(10)
-            locked = scorer.explain(known(scorer)[-1])[0]["metrics"]["grounded"]
+            locked = scorer.explain(scorer.status().traces["grounded queue_full"])[0]["metrics"]["grounded"]
             fault = scorer.status().spool.fault
         until("it to go on", lambda: scorer.status().spool.fault is None)
         ask(scorer)
@@ -121,7 +123,7 @@ def test_a_forked_child_writes_and_scores_its_own_units_and_leaves_its_parents_a
 
     assert os.waitstatus_to_exitcode(ended) == 0
     assert scorer.status().outcomes == {"grounded": {"scored": 3}}
-    assert len(metric._seen) == 3
+    assert len(metric.seen) == 3
 
 
 def test_nothing_of_a_spool_is_raised_into_the_application_when_its_folder_goes(tmp_path):

@@ -16,6 +16,7 @@ from tests.wiring.test_spool import a_worker, ended, path, rows, until
 
 from spanscore.config import Outputs, Spool
 from spanscore.core.span import UnitKey
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 from spanscore.wiring.outputs import ExportConfirmation
 
@@ -23,7 +24,7 @@ __all__ = ["path"]
 
 
 def redelivered(scorer):
-    return scorer._line.queue.redelivered
+    return pipeline_of(scorer).queue.redelivered
 
 
 def scored_once(path, unit):
@@ -43,7 +44,7 @@ def test_a_unit_that_was_scored_in_a_life_before_is_handed_over_and_in_no_sum(pa
         assert scorer.status().outcomes["grounded"] == {"delegated": 1}
         assert redelivered(scorer) == 1
         assert identity_holds(scorer)
-    assert (asked._seen, list(sink.scores), rows(path)) == ([], [], [])
+    assert (asked.seen, list(sink.scores), rows(path)) == ([], [], [])
 
 
 def test_a_unit_that_comes_after_max_age_is_a_new_one(path):
@@ -127,7 +128,7 @@ def test_scores_that_were_exported_and_in_no_exported_sum_are_only_added_up(path
     with a_backend(monkeypatch, 400), a_line(spool=Spool(path=path), meter_provider=None) as (scorer, trace):
         ask(scorer)
         until("the mark", lambda: marks(path) == [(1,)])
-        assert scorer._line.queue.spool.state().depth == 0, "it waits for no score"
+        assert pipeline_of(scorer).queue.spool.state().depth == 0, "it waits for no score"
 
     assert len(trace.evaluations) == 1
     assert follow(path) == ({"scored": 1}, 0, 0, 1)

@@ -10,6 +10,7 @@ from tests.wiring.test_spool import a_worker, ended, path, rows, until
 from spanscore import Rule
 from spanscore.config import Outputs, RuleCondition, Sampling, Spool
 from spanscore.core.codecs.job import job_of
+from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]
@@ -22,8 +23,8 @@ def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
         assert scorer.flush(10)
     assert len(rows(path)) == 3
 
-    with a_worker(path, Held(go_on), sink=sink) as (worker, _):
-        until("all of them to be begun", lambda: len(worker._line.engine._begun) == 3)
+    with a_worker(path, held := Held(go_on), sink=sink):
+        until("all of them to be begun", lambda: held.begun == 3)
         go_on.set()
         until("the rows to be deleted", lambda: rows(path) == [])
 
@@ -40,11 +41,11 @@ def test_a_metric_that_waited_for_a_score_and_has_its_own_is_not_asked_again(pat
         assert scorer.flush(10)
 
     with a_worker(path, *asked_again, **options) as (worker, _):
-        told = ended(worker, 1), ended(worker, 1, "second")
+        outcomes = ended(worker, 1), ended(worker, 1, "second")
         until("the row to be deleted", lambda: rows(path) == [])
 
-    assert told == ({"scored": 1}, {"scored": 1})
-    assert [metric._seen for metric in asked_again] == [[], []]
+    assert outcomes == ({"scored": 1}, {"scored": 1})
+    assert [metric.seen for metric in asked_again] == [[], []]
 
 
 def test_a_unit_that_comes_again_while_it_is_scored_from_the_spool_has_its_score(path):
@@ -56,7 +57,7 @@ def test_a_unit_that_comes_again_while_it_is_scored_from_the_spool_has_its_score
     with a_worker(path, Held(go_on), sink=sink) as (worker, _):
         until("it to be begun", lambda: worker.status().pending["held"])
         give(worker, unit)
-        until("it to be on its way no more", lambda: not len(worker._line.queue._passing))
+        until("it to be on its way no more", lambda: worker.status().queue[0] == 1)
         go_on.set()
         until("the row to be deleted", lambda: rows(path) == [])
         assert worker.flush(10)
@@ -74,8 +75,8 @@ def test_a_unit_that_comes_again_before_it_is_begun_from_the_spool_has_its_score
         [(job,)] = file.execute("SELECT body FROM bodies")
 
     with a_line(spool=Spool(path=path), outputs=Outputs(sinks=[sink])) as (worker, _):
-        units, thread = worker._line.units, worker._line.span_thread
-        worker._ready()
+        units, thread = pipeline_of(worker).units, pipeline_of(worker).span_thread
+        worker.start_workers()
         thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.take_over(job_of(job))), 5)
         until("the row to be deleted", lambda: rows(path) == [])
 

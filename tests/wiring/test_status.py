@@ -17,6 +17,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
+from spanscore.scorer import pipeline_of
 from spanscore.testing import make_score, make_span, make_unit
 from spanscore.wiring.status import Status
 
@@ -59,18 +60,18 @@ def test_a_model_without_a_price_is_named_and_has_no_cost(prices):
     assert "spanscore.judge.cost_usd" not in trace.evaluations[0].attributes
 
 
-def test_measurements_that_were_folded_are_told_with_their_metric_and_label():
+def test_measurements_that_were_folded_are_reported_with_their_metric_and_label():
     with a_line() as (scorer, _):
         for number in range(1_003):
             of = make_unit(make_span(attributes={"gen_ai.request.model": f"model-{number}"}))
-            scorer._line.telemetry.record(of, make_score(metric="grounded"))
+            pipeline_of(scorer).telemetry.record(of, make_score(metric="grounded"))
         status = scorer.status()
 
     said = "3 measurements are counted as 'other': grounded has too many different values of gen_ai.request.model"
     assert said in " ".join(str(status).split())
 
 
-def test_segments_that_cannot_all_be_told_apart_are_refused_with_the_numbers():
+def test_segments_that_cannot_all_be_distinguished_are_refused_with_the_numbers():
     users = [f"user-{number}" for number in range(799)]
 
     with pytest.raises(
@@ -178,7 +179,6 @@ def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
 
 
 def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(caplog):
-    log._logged_at.clear()
     with a_line(unreachable()) as (scorer, _):
         asked(scorer, 3)
 
@@ -186,22 +186,19 @@ def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(c
         (
             "spanscore",
             "WARNING",
-            "spanscore: judge_error: the judge raised ConnectionRefusedError: its units are not scored, see scorer.status()",
+            "spanscore: judge_error: the judge raised ConnectionRefusedError: units are not scored, see scorer.status()",
         )
     ]
 
 
-def test_a_cause_is_told_again_after_an_hour(caplog):
-    log._logged_at.clear()
-
+def test_a_cause_is_reported_again_after_an_hour(caplog):
     for now_s in (0.0, 3599.0, 3600.0, 3601.0):
         log.log_once("a cause", "what to do", now_s=now_s)
 
     assert caplog.messages == ["spanscore: what to do"] * 2
 
 
-def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
-    log._logged_at.clear()
+def test_an_application_without_metrics_logs_that_no_alert_can_work(caplog):
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         status = asked(scorer)
 
@@ -211,7 +208,6 @@ def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
 
 
 def test_metrics_that_are_served_are_not_called_missing(caplog):
-    log._logged_at.clear()
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         port = scorer.serve_metrics(0)
         status = asked(scorer)
@@ -221,7 +217,7 @@ def test_metrics_that_are_served_are_not_called_missing(caplog):
 
 
 @pytest.mark.parametrize(
-    ("host", "in_pod", "provider", "told"),
+    ("host", "in_pod", "provider", "expected"),
     [
         ("127.0.0.1", True, None, True),
         ("::1", True, None, True),
@@ -231,8 +227,7 @@ def test_metrics_that_are_served_are_not_called_missing(caplog):
         ("127.0.0.1", True, MeterProvider(), False),
     ],
 )
-def test_metrics_that_only_their_own_pod_could_read_are_told(monkeypatch, caplog, host, in_pod, provider, told):
-    log._logged_at.clear()
+def test_metrics_that_only_their_own_pod_could_read_are_reported(monkeypatch, caplog, host, in_pod, provider, expected):
     monkeypatch.delenv(semconv.KUBERNETES_ENV, raising=False)
     if in_pod:
         monkeypatch.setenv(semconv.KUBERNETES_ENV, "10.0.0.1")
@@ -241,14 +236,13 @@ def test_metrics_that_only_their_own_pod_could_read_are_told(monkeypatch, caplog
         status = asked(scorer)
 
     remedy = 'serve_metrics: {port: 9464, host: "0.0.0.0"}'
-    assert [one.levelname for one in caplog.records if remedy in one.getMessage()] == ["WARNING"] * told
-    assert any(remedy in note for note in status.notes) == told
+    assert [one.levelname for one in caplog.records if remedy in one.getMessage()] == ["WARNING"] * expected
+    assert any(remedy in note for note in status.notes) == expected
 
 
-@pytest.mark.parametrize(("preferred", "told"), [("delta", True), ("lowmemory", False), ("cumulative", False)])
-def test_metrics_that_leave_as_differences_are_told(monkeypatch, caplog, preferred, told):
+@pytest.mark.parametrize(("preferred", "expected"), [("delta", True), ("lowmemory", False), ("cumulative", False)])
+def test_metrics_that_leave_as_differences_are_reported(monkeypatch, caplog, preferred, expected):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", preferred)
-    log._logged_at.clear()
     as_an_exporter_has_it = OTLPMetricExporter()._preferred_temporality
     meters = MeterProvider([InMemoryMetricReader(preferred_temporality=as_an_exporter_has_it)])
 
@@ -258,8 +252,8 @@ def test_metrics_that_leave_as_differences_are_told(monkeypatch, caplog, preferr
         served = scorer.status()
 
     remedy = "metrics are sent as delta: the rules need cumulative"
-    assert [any(remedy in note for note in one.notes) for one in (status, served)] == [told, False]
-    assert any(remedy in message for message in caplog.messages) == told
+    assert [any(remedy in note for note in one.notes) for one in (status, served)] == [expected, False]
+    assert any(remedy in message for message in caplog.messages) == expected
 
 
 @pytest.mark.parametrize(
@@ -314,7 +308,7 @@ def test_metrics_that_lack_the_same_field_say_it_once_and_that_it_may_be_no_faul
     assert "missing_field is no fault if a metric does not fit a unit" in text
 
 
-def test_where_the_units_are_is_told_in_words():
+def test_where_the_units_are_is_reported_in_words():
     hold = {"parked": 2, "done": 3, "deadline": 1, "overflow": 0, "lost": 4}
     status = Status([], 1_200, 7, {}, {}, {}, {}, {}, (5, 1_000), hold, closed=True)
 
@@ -332,12 +326,12 @@ def test_where_the_units_are_is_told_in_words():
 
 def test_what_the_offline_judge_is_blind_to_stands_below_its_numbers():
     with a_line(ResponseRelevancy("lexical"), harmless()) as (scorer, _):
-        told = str(scorer.status())
+        status_text = str(scorer.status())
     with a_line(harmless()) as (scorer, _):
         other = str(scorer.status())
 
-    assert "Offline, response_relevancy counts the words" in told
-    assert "harmless passes" not in told  # its judge is a model
+    assert "Offline, response_relevancy counts the words" in status_text
+    assert "harmless passes" not in status_text  # its judge is a model
     assert "ffline" not in other
 
 

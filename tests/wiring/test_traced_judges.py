@@ -49,7 +49,7 @@ def calls(trace: Trace) -> list[Any]:
     return sorted(found, key=lambda span: span.start_time)
 
 
-def told(span: Any, *names: str) -> Mapping[str, Any]:
+def attributes_of(span: Any, *names: str) -> Mapping[str, Any]:
     return {name: span.attributes[name] for name in names if name in span.attributes}
 
 
@@ -93,7 +93,7 @@ def test_a_chat_model_is_named_with_its_provider_and_why_it_stopped() -> None:
 
     (span,) = calls(trace)
     assert span.kind is SpanKind.CLIENT
-    assert told(span, semconv.PROVIDER_NAME, semconv.RESPONSE_MODEL, semconv.RESPONSE_FINISH_REASONS) == {
+    assert attributes_of(span, semconv.PROVIDER_NAME, semconv.RESPONSE_MODEL, semconv.RESPONSE_FINISH_REASONS) == {
         "gen_ai.provider.name": "openai",
         "gen_ai.response.model": "gpt-4o-mini-2024-07-18",
         "gen_ai.response.finish_reasons": ("stop",),
@@ -131,7 +131,7 @@ def test_each_attempt_is_a_span_and_the_question_stands_on_the_last() -> None:
     first, last = calls(scored(critic, capture=Capture(content=True)))
 
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "it is away")
-    assert told(first, semconv.ERROR_TYPE, semconv.INPUT_MESSAGES) == {"error.type": "unavailable"}
+    assert attributes_of(first, semconv.ERROR_TYPE, semconv.INPUT_MESSAGES) == {"error.type": "unavailable"}
     assert last.status.status_code is StatusCode.UNSET
     assert semconv.INPUT_MESSAGES in last.attributes
     assert first.context.trace_id == last.context.trace_id
@@ -140,7 +140,7 @@ def test_each_attempt_is_a_span_and_the_question_stands_on_the_last() -> None:
 def test_an_answer_that_cannot_be_read_is_seen_with_its_repair() -> None:
     unread, repair = calls(scored(a_critic(UNREADABLE, json.dumps({"text": GOOD})), capture=Capture(content=True)))
 
-    assert told(unread, semconv.ERROR_TYPE, semconv.RESPONSE_MODEL) == {
+    assert attributes_of(unread, semconv.ERROR_TYPE, semconv.RESPONSE_MODEL) == {
         "error.type": "unparseable",
         "gen_ai.response.model": "answers-1",
     }
@@ -167,7 +167,7 @@ def test_a_fallback_is_seen_under_its_own_name() -> None:
 
     (span,) = calls(scored(AspectCritic(falling, definition="Is it polite?", name="polite")))
 
-    assert told(span, semconv.REQUEST_MODEL, semconv.EVALUATION_SOURCE) == {
+    assert attributes_of(span, semconv.REQUEST_MODEL, semconv.EVALUATION_SOURCE) == {
         "gen_ai.request.model": "stand-in",
         "spanscore.evaluation.source": "fallback",
     }

@@ -17,6 +17,7 @@ from spanscore import JudgeError
 from spanscore.config import Limits, Outputs, Sampling, Units
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import ManualClock
 
 
@@ -43,7 +44,7 @@ def of_one(chain: Any, *metrics: Any, **options: Any) -> dict[str, str]:
     return unscored(root)
 
 
-def test_a_failed_judge_is_told_beside_a_score() -> None:
+def test_a_failed_judge_is_shown_beside_a_score() -> None:
     assert of_one(rag(), Grounded(), Failing(JudgeError("no", error_type="http_401"))) == {"failing": "judge_error"}
 
 
@@ -76,14 +77,14 @@ def test_what_was_not_sampled_was_not_chosen() -> None:
     }
 
 
-def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
+def test_a_full_queue_reports_the_chosen_metric_only() -> None:
     go_on, both = threading.Event(), threading.Event()
     with a_line(Held(go_on), Grounded("dear"), sampling=Sampling(rates={"dear": 0.0}), limits=Limits(queue_size=1)) as (
         scorer,
         trace,
     ):
-        scorer._line.span_thread.ensure()
-        scorer._line.event_queue.post(lambda: both.wait(20))  # before the span thread reads of one there are two
+        pipeline_of(scorer).span_thread.ensure()
+        pipeline_of(scorer).event_queue.post(lambda: both.wait(20))  # before the span thread reads of one there are two
         for _ in range(2):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         both.set()
@@ -97,7 +98,7 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
 
 def test_an_incomplete_unit_says_so_of_every_metric() -> None:
     with a_line(Grounded(), Grounded("other")) as (scorer, trace):
-        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(time_ns())
         scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
         looked_at(scorer, clock, 10, 3_600)
 
@@ -124,7 +125,7 @@ def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         else:
             request = encode_spans([a_run()]).SerializeToString()
-            scorer._otlp_spans(Units(idle_timeout=0.05)).take(taken_apart(request))
+            receivers_of(scorer).otlp_spans(Units(idle_timeout=0.05)).take(taken_apart(request))
         assert scorer.flush(5)
         assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
 

@@ -15,7 +15,7 @@ from spanscore.judges.effects.account import AccountState, BreakerState
 from spanscore.judges.effects.account_limiter import AccountLimiter
 from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState
 from spanscore.judges.effects.cost import Price, asked_models
-from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.effects.limited import limiters_of
 from spanscore.judges.jury import members_of
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
@@ -69,6 +69,7 @@ def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
 
 
 _BREAKER_NUMBERS: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
+_COUNTERS = (semconv.JUDGE_THROTTLED, semconv.JUDGE_RETRIES, semconv.JUDGE_CACHE_HITS)
 _LEAST_SHARE = 0.01
 """Share of the limits of a process without assigned work, so that its last units end."""
 _READS = 3
@@ -76,9 +77,7 @@ _READS = 3
 
 
 def judges_of(metric: Metric) -> list[Judge]:
-    """Return the judges of a metric (each member of a jury), with the judge of its embeddings; a user's own embedder has
-    none.
-    """
+    """Return the judges of a metric (each member of a jury) and of its embeddings, unless the embedder is a user's own."""
     judge = getattr(metric, "_judge", None)
     of_embeddings = getattr(getattr(metric, "_embedder", None), "asked", None)
     own = [] if judge is None else members_of(judge)
@@ -86,78 +85,94 @@ def judges_of(metric: Metric) -> list[Judge]:
 
 
 def models_of(metric: Metric) -> dict[str, Price | None]:
-    """Return model → its price, None without one, for the models that a metric may ask."""
+    """Return model → its price for the models that a metric may ask; None for a model without a price."""
     return {model: price for judge in judges_of(metric) for model, price in asked_models(judge).items()}
 
 
 class Accounts:
-    """The accounts and budgets of one scorer, for its status and its instruments. Any thread.
+    """The accounts and budgets of one scorer, for its status and its instruments. Thread-safe.
 
     Args:
         metrics: the scorer's metrics; other scorers of the process may ask the same accounts.
-        purse: budgets of the metrics' questions; None: no budget.
+        budget_ledger: budgets of the metrics' questions; None = no budget.
         shadows: second judges.
-        shadow_purse: budgets of second judges' questions; None: no budget.
+        shadow_budget_ledger: budgets of second judges' questions; None = no budget.
+        earlier: accounts before a reload; their counters are kept. None = no reload.
     """
 
     def __init__(
         self,
         metrics: Iterable[Metric],
-        purse: BudgetLedger | None = None,
+        budget_ledger: BudgetLedger | None = None,
         *,
         shadows: Iterable[Metric] = (),
-        shadow_purse: BudgetLedger | None = None,
+        shadow_budget_ledger: BudgetLedger | None = None,
+        earlier: Accounts | None = None,
     ) -> None:
-        self._purses: Mapping[str | None, BudgetLedger | None] = {None: purse, semconv.SOURCE_SHADOW: shadow_purse}
-        own = dict.fromkeys(_gates_of(metrics))
-        self._of_shadows = dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)
-        self._gates: Sequence[AccountLimiter] = [*own, *self._of_shadows]
+        self._budget_ledgers: Mapping[str | None, BudgetLedger | None] = {
+            None: budget_ledger,
+            semconv.SOURCE_SHADOW: shadow_budget_ledger,
+        }
+        own = dict.fromkeys(_limiters_of(metrics))
+        self._of_shadows = dict.fromkeys(limiter for limiter in _limiters_of(shadows) if limiter not in own)
+        self._limiters: Sequence[AccountLimiter] = [*own, *self._of_shadows]
+        self._part = 1.0
+        self._left_out: Sequence[AccountLimiter] = ()
+        if earlier is not None:
+            before = dict.fromkeys([*earlier._left_out, *earlier._limiters])
+            self._left_out = [limiter for limiter in before if limiter not in self._limiters]
+            self._part = earlier._part
+            for limiter in self._limiters if self._part < 1 else ():
+                limiter.share(self._part)
 
     def share(self, fraction: float) -> None:
-        """Set this process's share, [0, 1], of the limits and budgets of all processes. Any thread."""
-        part = max(fraction, _LEAST_SHARE)
-        for divided in (*self._gates, *self._purses.values()):
+        """Set this process's share, [0, 1], of the limits and budgets of all processes. Thread-safe."""
+        part = self._part = max(fraction, _LEAST_SHARE)
+        for divided in (*self._limiters, *self._budget_ledgers.values()):
             if divided is not None:
                 divided.share(part)
 
     def states(self) -> list[AccountState]:
         """Return the state of each account."""
-        return [_state(gate) for gate in self._gates]
+        return [_state(limiter) for limiter in self._limiters]
 
     def budgets(self) -> list[BudgetState]:
         """Return the state of each budget: budgets of all metrics first, budgets of second judges last."""
         states = [
             replace(state, source=source)
-            for source, purse in self._purses.items()
-            for state in ([] if purse is None else purse.states())
+            for source, budget_ledger in self._budget_ledgers.items()
+            for state in ([] if budget_ledger is None else budget_ledger.states())
         ]
         return sorted(states, key=lambda state: (state.source or "", state.metric or ""))
 
     def points(self) -> dict[Hashable, GaugeReading]:
         """Return the gauges of accounts and budgets."""
         accounts: dict[Hashable, GaugeReading] = {}
-        for gate, state in zip(self._gates, self.states(), strict=True):
-            accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if gate in self._of_shadows else None)
+        for limiter, state in zip(self._limiters, self.states(), strict=True):
+            accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if limiter in self._of_shadows else None)
+        for state in map(_state, self._left_out):
+            labels, values = _point(state, None)
+            accounts[state.account] = GaugeReading(labels, {name: values[name] for name in _COUNTERS})
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
         return accounts | budgets
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
         """Call a listener with the wait of each question of these accounts."""
-        for gate in self._gates:
-            gate.tell_waits(listener)
+        for limiter in self._limiters:
+            limiter.tell_waits(listener)
 
 
-def _gates_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
-    return (gate for metric in metrics for judge in judges_of(metric) for gate in gates_of(judge))
+def _limiters_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
+    return (limiter for metric in metrics for judge in judges_of(metric) for limiter in limiters_of(judge))
 
 
-def _state(gate: AccountLimiter) -> AccountState:
+def _state(limiter: AccountLimiter) -> AccountState:
     for _ in range(_READS - 1):
         try:
-            return gate.state
+            return limiter.state
         except RuntimeError:  # its queue changed meanwhile
             continue
-    return gate.state
+    return limiter.state
 
 
 def _point(state: AccountState, source: str | None) -> GaugeReading:
@@ -189,7 +204,7 @@ def _point_of(state: BudgetState) -> GaugeReading:
     )
 
 
-def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
+def build_budget_ledger(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return the budget ledger of a scorer's judges; None without a budget.
 
     Raises:
@@ -200,13 +215,21 @@ def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metr
     for part in parts:
         if part.unit == "usd":
             _check_prices(part, metrics)
-    purse = BudgetLedger(parts) if parts else None
-    if purse is not None and purse.in_tokens:
+    budget_ledger = BudgetLedger(parts) if parts else None
+    if budget_ledger is not None and budget_ledger.in_tokens:
         start_daemon(_load_counters, "spanscore-tokens", [*metrics.values()])
-    return purse
+    return budget_ledger
 
 
-def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
+def replace_budgets(present: BudgetLedger | None, new: BudgetLedger | None) -> BudgetLedger | None:
+    """Return the ledger after a reload: the present one, which keeps its spending, with the budgets of the new one."""
+    if present is None or new is None:
+        return new
+    present.change(new.budgets)
+    return present
+
+
+def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return a separate budget ledger of second judges, so that they take nothing from the metrics; None without a budget.
 
     Raises:
@@ -216,10 +239,14 @@ def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> 
     if not shadows:
         return None
     own = settings.judge.shadow_budget
-    return purse_for(settings, shadows) if own is None else purse_of(own, settings.judge.replica_share, shadows)
+    return (
+        configured_budget_ledger(settings, shadows)
+        if own is None
+        else build_budget_ledger(own, settings.judge.replica_share, shadows)
+    )
 
 
-def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
+def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return the budget ledger for some of a configuration's metrics, without the budgets of its other metrics.
 
     Raises:
@@ -230,20 +257,20 @@ def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Budget
         for budget in settings.judge.budget
         if budget.metric is None or _name_now(budget.metric, metrics) in metrics
     ]
-    return purse_of(own, settings.judge.replica_share, metrics)
+    return build_budget_ledger(own, settings.judge.replica_share, metrics)
 
 
-def pacer_of(purse: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
+def pacer_of(budget_ledger: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
     """Return the pacer that lowers the rates so that budgets last; None without a budget ledger.
 
     Args:
-        purse: the budget ledger.
+        budget_ledger: ledger of the budgets that must last; None: no budget.
         under_way: returns metric → sampled units that are not done yet.
     """
-    if purse is None:
+    if budget_ledger is None:
         return None
-    pacer = BudgetPacer(purse.budgets, purse, under_way)
-    purse.factors = pacer.factors
+    pacer = BudgetPacer(budget_ledger.budgets, budget_ledger, under_way)
+    budget_ledger.factors = pacer.factors
     return pacer
 
 

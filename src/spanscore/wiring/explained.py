@@ -15,6 +15,7 @@ from rich.text import Text
 
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
+from spanscore.core.codecs.media_markers import MARKER
 from spanscore.core.job import SampledUnit
 from spanscore.core.printable import format_count, printable
 from spanscore.core.sample import AIMessage, Samples, ToolCall
@@ -28,7 +29,7 @@ from spanscore.protocols import Metric
 from spanscore.samples.extraction import SEVERAL_TEXTS
 from spanscore.samples.normalizers.building import wire_of
 from spanscore.samples.normalizers.registry import SpanNormalizers
-from spanscore.wiring.metrics import dialects_of, needs_measures
+from spanscore.wiring.metrics import dialects_of, fields_on_demand, image_limit_of
 
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
@@ -52,13 +53,13 @@ class ExplainedSpan:
 
     Attributes:
         span_id: 16 hex digits.
-        parent_id: 16 hex digits; None: it has no parent.
+        parent_id: 16 hex digits; None if it has no parent.
         name: name of the span.
         scope: instrumentation scope of the span.
-        operation: ``gen_ai.operation.name`` after normalization; None: it has no operation, or it is in no unit.
-        claimed_by: name of the normalizer that reads it; None: no normalizer does.
-        unit: span id of its unit's root; None: it is in no unit.
-        note: a remark such as ``no content``; empty: no remark.
+        operation: ``gen_ai.operation.name`` after normalization; None if it has no operation, or it is in no unit.
+        claimed_by: name of the normalizer that reads it; None if no normalizer does.
+        unit: span id of its unit's root; None if it is in no unit.
+        note: a remark such as ``no content``; empty without a remark.
     """
 
     span_id: str
@@ -76,10 +77,10 @@ class ExplainedSpan:
 
         Args:
             span: the original span, or the span in GenAI names.
-            by: name of the normalizer that reads it; None: no normalizer does.
-            member: the span in GenAI names in its unit; None: it is in no unit.
-            root: key of that unit; None: it is in no unit.
-            note: reason why it is not read; empty: unknown.
+            by: name of the normalizer that reads it; None if no normalizer does.
+            member: the span in GenAI names in its unit; None if it is in no unit.
+            root: key of that unit; None if it is in no unit.
+            note: reason why it is not read; empty if unknown.
         """
         lacks = member is not None and member.no_content is not None
         return cls(
@@ -100,11 +101,11 @@ class ExplainedPart:
 
     Attributes:
         field: ``user_input``, ``response``, ``retrieved_contexts`` or ``tool_calls``; the last two once per context and call.
-        text: the part, redacted; None: it was not found, or no text may be shown.
-        span_id: 16 hex digits of the span that contains it; None: no span contains it unchanged.
+        text: the part, redacted; None if it was not found, or no text may be shown.
+        span_id: 16 hex digits of the span that contains it; None if no span contains it unchanged.
         span: name of that span; None with ``span_id``.
         attribute: attribute of that span, under its original name if the original spans are available; None with ``span_id``.
-        searched: searched places; None: it was found.
+        searched: searched places; None if it was found.
     """
 
     field: str
@@ -125,8 +126,8 @@ class ExplainedUnit:
         kind: ``agent``, ``chat`` or ``workflow``.
         why: reason why this span is the root.
         parts: parts of its sample.
-        outcome: outcome of every metric, such as ``no_sample``; None: it can be scored.
-        reason: reason of that outcome; None: no reason.
+        outcome: outcome of every metric, such as ``no_sample``; None if it can be scored.
+        reason: reason of that outcome; None without a reason.
         missing: metric → required fields that this unit lacks; empty without metrics.
         change: switches and keys that would make it scorable, a sentence each; empty if the unit lacks nothing.
     """
@@ -149,8 +150,8 @@ class ExplainedTrace:
     Attributes:
         trace_id: 32 hex digits.
         spans: spans in the order of their starts.
-        units: units in the order of their starts; empty: no part of the trace can be scored.
-        reason: reason why there is no unit; None: there is one.
+        units: units in the order of their starts; empty if no part of the trace can be scored.
+        reason: reason why there is no unit; None if there is a unit.
         change: switches and keys that would make units of it, a sentence each.
     """
 
@@ -272,7 +273,7 @@ def _span(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
 _BEGINNING: Final = 60
 """Number of characters by which a text of several parts is found."""
 _SHORTEST: Final = 12
-"""Minimum number of characters of a text that is searched inside a longer one."""
+"""Minimum number of characters of a text that is searched inside a longer text."""
 _MOST_PATHS: Final = 6
 _KEY_OF: Final = {
     "user_input": "capture.extract.user_input (Extract(user_input=…))",
@@ -293,7 +294,7 @@ _BY_REASON: Final = {
     "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
     CUT.reason: CUT.hint,
 }
-"""Prefix of the reason of a unit without a sample → the change that gives it one."""
+"""Prefix of the reason of a unit without a sample → the change that gives the unit a sample."""
 _Held = tuple[SpanData, str, str]
 """A span, the name of an attribute of it, and the attribute's value as JSON."""
 
@@ -305,7 +306,7 @@ class UnitExplainer:
 
     Args:
         settings: settings of the scorer.
-        metrics: metrics that require the searched fields; empty: question and answer alone.
+        metrics: metrics that require the searched fields; empty = only question and answer are searched.
         texts: whether parts have their texts.
     """
 
@@ -313,7 +314,8 @@ class UnitExplainer:
         self._pipeline = JobBuilder(
             dialects_of(settings, Timebox()),
             kinds=settings.units.kinds,
-            with_measures=any(map(needs_measures, metrics)),
+            on_demand=fields_on_demand(metrics),
+            images=image_limit_of(settings, redacts=bool(settings.redactor)),
         )
         self._hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter)
         self._metrics = metrics
@@ -324,7 +326,7 @@ class UnitExplainer:
 
         Args:
             unit: the unit in GenAI names.
-            above: a clause about the span above its topmost one.
+            above: a clause about the span above its topmost span.
             raw: span id → the original span; places in a span that is missing here have GenAI names.
         """
         samples = self._pipeline.job(SampledUnit(unit, {})).samples
@@ -386,8 +388,8 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
 
     Args:
         unit: the unit in GenAI names.
-        samples: its samples.
-        shown: its samples with the texts that may be shown.
+        samples: samples of the unit.
+        shown: samples of the unit with the texts that may be shown.
         raw: span id → the original span.
     """
     held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
@@ -420,7 +422,7 @@ def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | 
 
 
 def _find_fields(samples: Samples) -> list[str]:
-    """Return the fields that a unit itself fills; if the reason names unknown ones, only these."""
+    """Return the fields that a unit itself fills; if the reason names unknown fields, only these."""
     reason = samples.reason or ""
     if not reason.startswith(SEVERAL_TEXTS) or samples.single_turn is not None:
         return ["user_input", "response"]
@@ -429,9 +431,13 @@ def _find_fields(samples: Samples) -> list[str]:
 
 
 def _needles(text: str, call: ToolCall | None) -> list[str]:
-    """Return texts that identify a part, the surest first; for a call its id, longest argument and name."""
+    """Return texts that identify a part, the surest first; for a call its id, longest argument and name.
+
+    Spans have no markers of images, so a text is also searched without them.
+    """
     if call is None:
-        return [text]
+        words = MARKER.sub("", text).strip()
+        return [text, words] if words else [text]
     arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
     return [needle for needle in (call.id, *arguments[-1:], call.name) if needle]
 
@@ -489,7 +495,7 @@ def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence
 
 
 def _remedies(unit: Unit) -> list[str]:
-    """Return the switches that record content on the spans of a unit without any."""
+    """Return the switches that record content on the spans of a unit without content."""
     if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
         has_content = any(semconv.is_content(name) for span in unit.spans for name in span.attributes)
         return [] if has_content else [_NOT_CAPTURED]

@@ -1,4 +1,4 @@
-"""Feedback: checks the arguments of ``feedback()``, exports human labels, and has units with bad labels judged."""
+"""Feedback: checks the arguments of ``feedback()``, exports human labels, and lets judges score units with bad labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spanscore.core.sample import Annotation, HumanValue
 from spanscore.core.score import from_source
 from spanscore.core.span import UnitKey
 from spanscore.outputs.sinks import CompositeSink
-from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
+from spanscore.pipeline.annotations import FeedbackScales, LatestAnnotations
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
-"""In the year 2242: a later time is assumed to be in milliseconds."""
+"""A time in the year 2242. A later time is assumed to be in milliseconds."""
 _LISTED: Final = 10
 
 
@@ -68,14 +68,14 @@ def only_unit(trace_id: int, keys: Iterable[UnitKey]) -> UnitKey:
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return a non-empty text as a plain one."""
+    """Return a text that is not empty as a plain ``str``."""
     if is_a(value, str) and value.strip():
         return str.__str__(value)
     raise ValueError(f"{name} is {value!r}; allowed is a non-empty text")
 
 
 def value_of(value: Any) -> HumanValue:
-    """Return a label's value as a plain one; its scale is checked later."""
+    """Return a label's value as a plain Python value; the scale is checked later."""
     if is_a(value, bool):
         return value
     if is_a(value, str):
@@ -99,7 +99,7 @@ def seconds_since_1970_ns(when: Any) -> int:
 
 
 def uuid_of(name: str, value: UUID | str) -> UUID:
-    """Return an id as LangChain has it. Raises ``ValueError`` if the value is not a UUID."""
+    """Return an id in LangChain's form. Raises ``ValueError`` if the value is not a UUID."""
     try:
         return value if isinstance(value, UUID) else UUID(value)
     except (ValueError, AttributeError, TypeError):
@@ -112,10 +112,10 @@ FEEDBACK_RESULTS = JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 
 class FeedbackJudging:
-    """Has units with a bad label judged, each once, as scores of the source ``feedback``. Span thread.
+    """Lets judges score units with a bad label, each once, as scores of the source ``feedback``. Call on the span thread.
 
-    People who complain are not a random sample: their units would lower every mean of sampled traffic. The source shows the
-    judge's view of such units, each with the weight 1/rate.
+    People who complain are not a random sample, and would lower every mean of sampled traffic. The source shows the judge's
+    view of such units, each with the weight 1/rate.
 
     Attributes:
         source: scores the metrics separately from sampled traffic.
@@ -124,20 +124,21 @@ class FeedbackJudging:
 
     def __init__(self, line: Pipeline, settings: FeedbackSampling, source: ScoreSource) -> None:
         self._line = line
-        self._metrics = tuple(line.of_units)
         self._below = settings.below
         self.source = source
         self.kept = SampleCache(
-            line.sampler.for_feedback, within_ns=int(settings.max_age * 1e9), on_kept=self.judge_waiting
+            line.sampler.for_feedback,
+            within_ns=int(settings.max_age * 1e9),
+            on_kept=self.judge_waiting,
         )
         line.keeping.observers.append(self.kept)
         self._early: OrderedDict[UnitKey, None] = OrderedDict()
         self._done: OrderedDict[UnitKey, None] = OrderedDict()
 
-    def judge_unit_of(self, label: Annotation) -> None:
+    def judge_unit_of(self, human_label: Annotation) -> None:
         """Have the unit of a label judged, if the label is low enough; after the unit's own scores, if these are pending."""
-        key = label.unit
-        if key is None or label.quality is None or label.quality >= self._below or key in self._done:
+        key = human_label.unit
+        if key is None or human_label.quality is None or human_label.quality >= self._below or key in self._done:
             return
         if self._is_under_way(key):
             keep_latest(self._early, key, None, _MOST)
@@ -145,7 +146,7 @@ class FeedbackJudging:
             self._judge(key)
 
     def judge_waiting(self, key: UnitKey) -> None:
-        """Have a unit with an early label judged: its samples were made, or its own scores are in."""
+        """Let judges score a unit whose label came early. Call it when samples were made, or the unit's scores have arrived."""
         if key in self._early and not self._is_under_way(key):
             del self._early[key]
             self._judge(key)
@@ -153,7 +154,7 @@ class FeedbackJudging:
     def settle(self, result: JobResult) -> None:
         """Keep the scores of sampled traffic of a unit."""
         key = result.unit.key
-        self.kept.scored(key, [score for score in result.scores if score.source is None])
+        self.kept.add_scores(key, [score for score in result.scores if score.source is None])
         if result.over:
             self.judge_waiting(key)
 
@@ -176,17 +177,18 @@ class FeedbackJudging:
         keep_latest(self._done, key, None, _MOST)
         kept = self.kept.take(key)
         if kept is None:
-            self._count(TOO_LATE if self.kept.was_kept(key) else NOT_KEPT)
+            self._count(TOO_LATE if self.kept.was_dropped(key) else NOT_KEPT)
             return
         self._count(JUDGED)
-        self.source.enter(key, dict.fromkeys(self._metrics, kept.decision))
+        metrics = tuple(self._line.of_units)
+        self.source.enter(key, dict.fromkeys(metrics, kept.decision))
         by = kept.decision
         scores = [
             replace(score, probability=by.probability, threshold=by.threshold, rule=by.rule)
             for score in kept.scores.values()
         ]
         self.source.publish(kept.unit, [from_source(score, kept.unit, self.source.name) for score in scores])
-        if rest := dict.fromkeys([name for name in self._metrics if name not in kept.scores], by):
+        if rest := dict.fromkeys([name for name in metrics if name not in kept.scores], by):
             loop.call_soon(self.source.ask, Job(kept.unit, kept.samples, rest, kept.size_bytes))
 
     def _count(self, result: str) -> None:
@@ -196,9 +198,9 @@ class FeedbackJudging:
 
 _LABEL_BYTES: Final = 1_000
 _CLOSES_NS: Final = 1_000_000_000
-"""How long a label waits for the unit of its key: a just answered unit closes within half a second."""
+"""Seconds for which a label waits for the unit of its key; a unit closes within half a second after its answer."""
 _PERSONAL: Final = ("annotator", "comment", "key")
-"""Fields that may name a person, or quote one."""
+"""Fields that may name a person, or quote a person."""
 
 
 class AnnotationWriter:
@@ -209,32 +211,33 @@ class AnnotationWriter:
 
     Args:
         line: the parts of the scorer.
-        feedback: has units with labels judged; None: units are not judged.
+        feedback: lets judges score units with labels; None = such units are not scored.
 
     Attributes:
-        unplaced: labels with a key of no known unit.
-        labelled: name of a label → units with it.
+        scales: checks names and values of labels.
+        unplaced: number of labels whose key belongs to no known unit.
+        labelled: name of a label → number of units with this label.
     """
 
     def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
         self._line = line
         self._feedback = feedback
-        self._scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
+        self.scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
         self._closed = False
-        self._book = AnnotationBook()
+        self._latest = LatestAnnotations()
         self._inside: set[UnitKey] = set()
         self._keyed: list[tuple[int, UnitKey, Annotation]] = []
         self._taken = 0
         self.unplaced = 0
         self.labelled: Counter[str] = Counter()
 
-    def take(self, label: Annotation) -> bool:
-        """Accept a label; False: there is no room for it. Does not block. Any thread.
+    def take(self, human_label: Annotation) -> bool:
+        """Accept a human label. Returns False if too many labels wait. Does not block. Thread-safe.
 
         Raises:
-            ValueError: its name or its value is not allowed.
+            ValueError: the label's name or value is not allowed.
         """
-        checked = self._scales.checked(label if self._line.content else label.without_comment())
+        checked = self.scales.check(human_label if self._line.content else human_label.without_comment())
         size = _LABEL_BYTES + len(checked.comment or "")
         return not self._closed and self._line.event_queue.put(self, checked, size)
 
@@ -249,7 +252,7 @@ class AnnotationWriter:
         serial = UnitKey(0, self._taken)  # a flush waits for it, as for a unit
         self._inside.add(serial)
         if event.unit is not None:
-            self._let_go(serial, event)
+            self._record_label(serial, event)
         else:
             self._keyed.append((now_ns + _CLOSES_NS, serial, event))
 
@@ -262,7 +265,7 @@ class AnnotationWriter:
                 self._keyed.append((until_ns, serial, label))
                 continue
             self.unplaced += unit is None
-            self._let_go(serial, replace(label, unit=unit))
+            self._record_label(serial, replace(label, unit=unit))
         if self._feedback is not None:
             self._feedback.look()
 
@@ -273,6 +276,10 @@ class AnnotationWriter:
     def in_flight(self) -> set[UnitKey]:
         """Return a number for each label that is not exported."""
         return {*self._inside}
+
+    def open_keys(self) -> set[UnitKey]:
+        """Return an empty set, because this receiver has no units."""
+        return set()
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Export every label; return an empty list, because this receiver has no units."""
@@ -287,8 +294,8 @@ class AnnotationWriter:
         """Accept no further label."""
         self._closed = True
 
-    def _let_go(self, serial: UnitKey, annotation: Annotation) -> None:
-        label = self._book.note(annotation)
+    def _record_label(self, serial: UnitKey, annotation: Annotation) -> None:
+        label = self._latest.note(annotation)
         if label is None:
             self._inside.discard(serial)
             return
@@ -297,20 +304,20 @@ class AnnotationWriter:
             self._feedback.judge_unit_of(label)
         self._line.hold.enqueue(_Leaving(self._line.sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
-    def _clean(self, label: Annotation) -> Annotation:
+    def _clean(self, human_label: Annotation) -> Annotation:
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
         redactor = self._line.hooks.redactor
         if redactor is None:
-            return label
+            return human_label
         clean: dict[str, Any] = dict.fromkeys(_PERSONAL)
         clean["annotator"] = semconv.ANNOTATOR_HUMAN
         for name in _PERSONAL:
-            text = getattr(label, name)
+            text = getattr(human_label, name)
             if text is None or text == semconv.ANNOTATOR_HUMAN:
                 continue
             with suppress(BaseException):  # SystemExit, too: only a text from the redactor is exported
                 clean[name] = safe_text(self._line.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
-        return replace(label, **clean)
+        return replace(human_label, **clean)
 
 
 @dataclass(frozen=True, slots=True)

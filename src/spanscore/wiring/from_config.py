@@ -10,12 +10,13 @@ from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.config.kinds import SettingsPart
 from spanscore.config.messages import NEW_OPTIONS
 from spanscore.config.reading import read_settings
-from spanscore.config.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
+from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.configured import judge_of, metrics_of, per_session, shadow_budget_of, shadows_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.monitoring.health import refused_evaluator_versions
+from spanscore.monitoring.watched_means import alerts_by_key
 from spanscore.protocols import Metric
 
 S = TypeVar("S")
@@ -25,10 +26,8 @@ _LEXICAL: Final = "lexical"
 _PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
 
 
-def make_from_file(
-    path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]
-) -> tuple[S, MetricsEndpointSettings | None]:
-    """Return a scorer made from a file and overriding arguments, and the address for its metrics page.
+def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]) -> tuple[S, Configuration]:
+    """Return a scorer made from a file and overriding arguments, and its configuration.
 
     Args:
         path: path of the file.
@@ -36,13 +35,13 @@ def make_from_file(
         make: makes the scorer from the arguments of ``OnlineScorer``.
 
     Raises:
-        ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
+        ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each error.
     """
     read = read_settings(path)
-    with read.as_written.told():
+    with read.as_written.mask_errors():
         settings = override(read.settings, overrides)
         providers = {name: overrides[name] for name in _PROVIDERS if name in overrides}
-        return make(**scorer_arguments(settings, overrides.get("metrics")), **providers), settings.serve_metrics
+        return make(**scorer_arguments(settings, overrides.get("metrics")), **providers), settings
 
 
 def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, 
 
     Args:
         settings: the configuration.
-        metrics: the metrics of units; None: those of the configuration, made here, with its second judges and its metrics of
+        metrics: the metrics of units; None = those of the configuration, made here, with its second judges and its metrics of
             conversations.
 
     Raises:
@@ -76,7 +75,10 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
         made = metrics_of(unasked, judge=judge_of(unasked))
     else:
         made, shadows = metrics_of(settings), shadows_of(settings)
-        if problems := list(refused_evaluator_versions(settings.alerts, made, shadows)):
+        problems = list[str]()
+        for key, alerts in alerts_by_key(settings.alerts, settings.units.also).items():
+            problems += refused_evaluator_versions(alerts, made, shadows, key)
+        if problems:
             raise ConfigurationError("; ".join(problems))
         if shadows:
             second = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(settings.judge.budget))}
@@ -111,7 +113,7 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         settings = settings.model_copy(update={"sampling": _drop_fields(settings.sampling, {"rates", "rules"})})
     for name in sections.model_fields_set:
         update[name] = _merge_section(getattr(settings, name), getattr(sections, name))
-    if overrides.get("metrics") is not None:  # the file's other metrics are gone
+    if overrides.get("metrics") is not None:  # these replace the file's metrics
         sampling = update.get("sampling", settings.sampling)
         names = [metric.name for metric in (*overrides["metrics"], *update.get("sessions", settings.sessions).metrics)]
         rates = under_current_names(sampling.rates, names)
@@ -148,7 +150,7 @@ def _check_names(overrides: Mapping[str, Any]) -> None:
 
 
 def _key_of_field(name: str) -> str:
-    """Return the key of the first section with a field of this name; empty without one."""
+    """Return the key of the first section with a field of this name; empty if no section has the field."""
     sections = {key: type(value) for key, value in ScorerSettings() if isinstance(value, SettingsPart)}
     return next((f"{key}.{name}" for key, section in sections.items() if name in section.model_fields), "")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from spanscore import semconv
-from spanscore.outputs.aggregates import GaugeReading, checked_dimensions, refuse_too_many
+from spanscore.outputs.aggregates import GaugeReading, Labels, checked_dimensions, refuse_too_many
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.span_buffer import RELEASE_REASONS
 from spanscore.wiring.accounts import models_of
@@ -15,6 +15,7 @@ from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
+    from spanscore.wiring.metrics import CheckedConfiguration
 
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
@@ -39,7 +40,7 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
     Raises:
         ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of spanscore.
     """
-    settings, metrics, shadowing = line.settings, line.metrics, line.shadowing
+    settings = line.settings
     if not settings.outputs.instruments:
         return None
 
@@ -60,27 +61,59 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
         semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
         semconv.REDELIVERED: lambda: line.sum_of("redelivered") + getattr(line.queue, "redelivered", 0),
     }
-    dimensions = settings.monitoring.dimensions
     telemetry = Telemetry(
         None,
         line,
         {**gauges, **({} if settings.spool is None else _of_spool(line))},
         points=points,
         waits=tell_waits,
-        dimensions=dimensions,
+        dimensions=settings.monitoring.dimensions,
         compared=line.compared,
     )
-    by_feedback = {} if settings.sampling.feedback is None else line.of_units
-    declared = checked_dimensions(dimensions)
+    refuse_too_many_sums(line.checked)
+    declare_sums(telemetry, line.checked)
+    return telemetry
+
+
+def sums_in_force(line: Pipeline, telemetry: Telemetry, name: str) -> Mapping[Labels, float]:
+    """Return one instrument's sums without those of evaluator versions that a reload replaced."""
+    sums = telemetry.sums(name)
+    if not line.retired:
+        return sums
+    pairs = ((labels, dict(labels)) for labels in sums)
+    return {
+        labels: sums[labels]
+        for labels, by_name in pairs
+        if (by_name.get(semconv.EVALUATION_NAME), by_name.get(semconv.EVALUATOR_VERSION)) not in line.retired
+    }
+
+
+def refuse_too_many_sums(checked: CheckedConfiguration) -> None:
+    """Refuse metrics and dimensions with more attribute sets than an instrument keeps separate.
+
+    Raises:
+        ConfigurationError: there are too many; the message has the numbers.
+    """
+    settings = checked.settings
+    by_feedback = 0 if settings.sampling.feedback is None else len(checked.of_units)
     refuse_too_many(
-        [*metrics.values()], declared, len(shadowing) + len(by_feedback), compared=line.compared is not None
+        [*checked.metrics.values()],
+        checked_dimensions(settings.monitoring.dimensions),
+        len(checked.shadowing) + by_feedback + sum(map(len, checked.of_inner.values())),
+        compared=settings.compare is not None,
     )
-    telemetry.declare(metrics.values())
-    telemetry.declare(shadowing.values(), semconv.SOURCE_SHADOW)
+
+
+def declare_sums(telemetry: Telemetry, checked: CheckedConfiguration) -> None:
+    """Create the sums of metrics and second judges with the value 0, if they do not exist."""
+    by_feedback = {} if checked.settings.sampling.feedback is None else checked.of_units
+    telemetry.declare(checked.metrics.values())
+    telemetry.declare(checked.shadowing.values(), semconv.SOURCE_SHADOW)
     telemetry.declare(by_feedback.values(), semconv.SOURCE_FEEDBACK)
+    for group, names in checked.of_inner.items():
+        telemetry.declare([checked.of_units[name] for name in names], group)
     for result in FEEDBACK_RESULTS if by_feedback else ():
         telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
-    for name, metric in (*metrics.items(), *shadowing.items()):
+    for name, metric in (*checked.metrics.items(), *checked.shadowing.items()):
         for model, price in models_of(metric).items():
             telemetry.declare_calls(name, model, have_price=price is not None)
-    return telemetry

@@ -1,4 +1,4 @@
-"""The life of a scorer's parts: started with the first unit, ended once by shutdown or exit; and the metrics page meanwhile."""
+"""Starts the parts of a scorer with the first unit, and ends them once, at shutdown or exit; serves the metrics page."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class ShutdownOnce:
-    """The one shutdown of a scorer; further calls wait for it.
+    """The shutdown of a scorer, which happens once; further calls wait for it.
 
     Args:
-        earlier: the end in the parent of a forked child; if it has begun, the end of the child is over.
+        earlier: the shutdown in the parent of a forked child; if it had begun at the fork, the child counts as shut down.
 
     Attributes:
         begun: whether the shutdown has begun.
@@ -61,7 +61,7 @@ class ShutdownOnce:
 
 
 EXIT_TIMEOUT_S = 5.0
-"""Maximum duration of an interpreter exit, exporters included: the scorers of a process share it."""
+"""Maximum duration of an interpreter exit, exporters included; the scorers of a process share it."""
 _TEARDOWN_S = 0.5
 """Part of that time that Python itself needs after the hooks, to drop modules and threads that hang."""
 
@@ -74,7 +74,7 @@ _STOP_S = 0.5
 
 
 def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
-    """Export held spans, score units in work within the rest of the deadline, settle the rest as ``shutdown``.
+    """Export held spans, finish the units that are being scored within the deadline, and settle all others as ``shutdown``.
 
     Returns:
         Whether every ended unit was scored and exported in time.
@@ -95,13 +95,14 @@ def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = mono
     whole = released and thread.flush(remaining_s())
     if not released:
         line.event_queue.abandon()
-        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be late, not stuck
+        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be slow instead of blocked
     (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
     if released:  # otherwise the thread is stuck in an exporter, and its parts must not be touched
         thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
         thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
     if line.collector is not None:
         line.collector.finish(max(remaining_s(), 0.2))
+    line.outboxes.close(max(remaining_s() / 2, 0.2))  # a receiver may hang, and the spool needs time, too
     leave_spool(line.queue, line.delivery, max(remaining_s(), 0.2))
     thread.stop(max(remaining_s(), 0.2))
     if line.providers.spans_file is not None:
@@ -115,6 +116,9 @@ def _count_the_rest(line: Pipeline) -> None:
     """Count every unit without an outcome as ``shutdown``."""
     for key in line.ledger.open_units():
         line.ledger.settle_all(key, Outcome.SHUTDOWN)
+    for ledger in line.inner_ledgers().values():
+        for key in ledger.open_units():
+            ledger.settle_all(key, Outcome.SHUTDOWN)
     for population in (line.sessions, *line.sources):
         population.end_open()
     if line.feedback is not None:
@@ -146,7 +150,7 @@ def export_held_spans(
     released = line.span_thread.call(release, timeout_s)
     queued = line.hold.queued
     while released and line.hold.ended < queued and clock() < until:
-        line.span_thread.call(lambda: None, _LOOK_S)  # after each call it ends spans as the pace allows
+        line.span_thread.call(lambda: None, _LOOK_S)  # after each call the thread ends spans at its pace
         sleep(_LOOK_S)
 
 
@@ -172,11 +176,11 @@ def _give_up(line: Pipeline) -> None:
 
 
 class MetricsPage:
-    """The page that ``serve_metrics`` serves to Prometheus, until the end of the scorer; one at most. Any thread.
+    """The page that ``serve_metrics`` serves to Prometheus, until the end of the scorer; at most one. Thread-safe.
 
     Attributes:
         endpoint: None while no page is served.
-        unready: reason why this process should get no work when the page begins to answer; empty: it may get work.
+        unready: reason why this process should get no work when the page begins to answer; empty if it may get work.
     """
 
     def __init__(self, line: Pipeline, closing: ShutdownOnce, unready: str = "") -> None:
@@ -192,7 +196,7 @@ class MetricsPage:
         return "" if self.endpoint is None else self.endpoint.url
 
     def serve(self, beside: Sequence[Any], *, port: int, host: str) -> int:
-        """Begin to serve the scorer's instruments, and the additional ones; return the port.
+        """Begin to serve the scorer's instruments, and the additional instruments; return the port.
 
         Raises:
             ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down or has no instruments.
@@ -225,7 +229,7 @@ class MetricsPage:
                 self.endpoint = None
 
     def leave_to_parent(self) -> None:
-        """Close the child's copy of the socket: the parent serves the page, and the child may serve another one."""
+        """Close the child's copy of the socket, because the parent serves the page. The child may serve another page."""
         self._line.providers.read_otherwise.pop("metrics", None)
         if self.endpoint is not None:
             self.endpoint.close_in_child()
@@ -245,7 +249,7 @@ class Holder:
 
 
 class Lifecycle:
-    """Starts the parts of a scorer with its first unit, and ends them. Any thread.
+    """Starts the parts of a scorer with its first unit, and ends them. Thread-safe.
 
     ``OnlineScorer`` and its handler reference it, and it references neither. When the application references neither, a thread
     ends the parts (``end_when_idle``).
@@ -277,7 +281,7 @@ class Lifecycle:
         """Prepare for a root: choose the providers, register the exit hook after theirs, start the span thread.
 
         Args:
-            span: a span of the provider that exports the unit's spans; None: unknown.
+            span: a span of the provider that exports the unit's spans; None if unknown.
         """
         if not self._is_ready:
             with self._lock:
@@ -306,6 +310,7 @@ class Lifecycle:
             out = self._providers.force_flush(max(0.0, until - monotonic()))
         if self._line.collector is not None:
             self._line.collector.flush(max(0.0, until - monotonic()))
+        self._line.outboxes.flush(max(0.0, until - monotonic()))
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
@@ -317,7 +322,7 @@ class Lifecycle:
         """Accept no further unit, and shut down on another thread when all units are scored. Does not block.
 
         Args:
-            runs: returns whether runs are in progress, which are recorded to their end; None: the scorer was collected.
+            runs: returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
         """
         if self.closing.begun or self._is_ending:
             return

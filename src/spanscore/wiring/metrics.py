@@ -1,25 +1,27 @@
-"""Checks the metrics of a scorer against its settings: rules on scores, second judges, sessions, releases, extractors."""
+"""Checks a scorer's metrics against its settings, and builds shadow pairs, compared values and extractors from both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spanscore.config.capture import Extract
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
-from spanscore.config.units import Sessions
+from spanscore.config.units import InnerUnit, Sessions
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
-from spanscore.core.sample import MEASURES
-from spanscore.core.score import Outcome, Score
-from spanscore.core.span import Unit, UnitKey
+from spanscore.core.sample import ON_DEMAND
+from spanscore.core.score import Outcome, Score, refuse_taken_name
+from spanscore.core.span import InnerGroup, Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import identity_of
 from spanscore.metrics.catalog.registry import by_name, under_current_names
+from spanscore.metrics.kit.base import optional_of
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
@@ -27,17 +29,72 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
+from spanscore.samples.images import ImageLimit
 from spanscore.samples.redaction import redacted
+from spanscore.wiring.remote_scoring import left_to_the_other
 
 
-def needs_measures(metric: Metric) -> bool:
-    """Return whether a metric reads the duration or the usage of a unit."""
-    return any(not MEASURES.isdisjoint(fields) for fields in metric.requires.values())
+class CheckedConfiguration(NamedTuple):
+    """The metrics and the settings of a scorer that fit together.
+
+    Attributes:
+        settings: the settings, with rates under the present names of metrics.
+        of_units: name → metric of units.
+        of_sessions: name → metric of sessions.
+        shadowing: name → metric with its second judge.
+    """
+
+    settings: ScorerSettings
+    of_units: Mapping[str, Metric]
+    of_sessions: Mapping[str, Metric]
+    shadowing: Mapping[str, Metric]
+
+    @property
+    def of_inner(self) -> Mapping[InnerGroup, Sequence[str]]:
+        """Entry of ``units.also`` → names of the metrics that score its units."""
+        return checked_inner_metrics(self.settings.units.also, self.of_units)
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Name → metric of units or of sessions."""
+        return {**self.of_units, **self.of_sessions}
+
+
+def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> CheckedConfiguration:
+    """Return metrics of units and settings that fit together.
+
+    Raises:
+        ConfigurationError: a name is taken, there is no metric, or a rate, a rule or a second judge names an unknown metric.
+    """
+    settings = left_to_the_other(settings)
+    of_units = checked_metrics(metrics, settings)
+    of_sessions = checked_session_metrics(settings.sessions.metrics, of_units, settings.judge.shadows)
+    names = [*of_units, *of_sessions]
+    for name in names:
+        refuse_taken_name(name)
+    shadowing = checked_shadows(settings.judge.shadows, of_units)
+    sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
+    check_screens(sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units})
+    settings = settings.model_copy(update={"sampling": sampling})
+    checked_inner_metrics(settings.units.also, of_units)
+    return CheckedConfiguration(settings, of_units, of_sessions, shadowing)
+
+
+def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
+    """Return the fields of ``ON_DEMAND`` that some metric requires or reads."""
+    read = (
+        fields
+        for metric in metrics
+        for of_kind in (metric.requires, optional_of(metric))
+        for fields in of_kind.values()
+    )
+    return ON_DEMAND.intersection(chain.from_iterable(read))
 
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
-    """Check the metrics that rules read scores of: other metrics wait for them, so they must ask no judge and score every
-    unit.
+    """Check each metric whose score a sampling rule reads.
+
+    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit.
 
     Args:
         rules: the sampling rules.
@@ -45,25 +102,27 @@ def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mappi
         rates: metric → its rate without rules.
 
     Raises:
-        ConfigurationError: a rule names an unknown metric, or one that asks a judge, has no quality or does not score every
-            unit.
+        ConfigurationError: a rule names an unknown metric, or a metric that asks a judge, has no quality or does not score
+            every unit.
     """
-    by_name = {metric.name: metric for metric in metrics}
+    name_to_metric = {metric.name: metric for metric in metrics}
     for rule in rules:
         if rule.when.score is not None:
-            why = _why_not(by_name.get(rule.when.score.metric), rates)
-            if why:
+            objection = _objection(name_to_metric.get(rule.when.score.metric), rates)
+            if objection:
                 raise ConfigurationError(
-                    f"the sampling rule {rule.name} reads the score of {rule.when.score.metric}, {why}"
+                    f"the sampling rule {rule.name} reads the score of {rule.when.score.metric}, {objection}"
                 )
 
 
-def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
+def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     if metric is None:
         return f"which is not a metric here; there are {', '.join(rates)}"
     if asks_a_judge(metric):
         return "which asks a judge, and all units would wait for it; name a metric without one"
-    if metric.scale.range is None:
+    if metric.scale.categories and not metric.scale.has_quality:
+        return "whose categories have no quality; name the bad ones in bad"
+    if not metric.scale.has_quality:
         return "which has an open scale, and so no quality; give it a range="
     if rates[metric.name] < 1:
         share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
@@ -75,7 +134,7 @@ def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict
     """Return name → metric, for metrics of units.
 
     Raises:
-        ConfigurationError: there is no metric of units or sessions, or two have one name.
+        ConfigurationError: there is no metric at all, or two metrics have the same name.
     """
     if not metrics and not settings.sessions.metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
@@ -83,7 +142,7 @@ def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict
 
 
 def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
-    """Return the rates of single metrics under the metrics' current names.
+    """Return metric → rate. A rate under a former name of a metric is returned under its present name.
 
     Raises:
         ConfigurationError: a rate names an unknown metric.
@@ -96,6 +155,34 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
             f"sampling.rates names {unknown[0]!r}, which is not a metric of this scorer; it has {names}"
         )
     return rates
+
+
+def checked_inner_metrics(also: Iterable[InnerUnit], metrics: Collection[str]) -> Mapping[InnerGroup, Sequence[str]]:
+    """Return entry of ``units.also`` → names of the metrics that score its units.
+
+    Args:
+        also: the entries.
+        metrics: names of the metrics of units.
+
+    Raises:
+        ConfigurationError: an entry names an unknown metric.
+    """
+    named = dict[InnerGroup, Sequence[str]]()
+    for entry in also:
+        named[entry.group] = [*metrics] if entry.metrics is None else [*dict.fromkeys(entry.metrics)]
+        unknown = sorted({*named[entry.group]} - {*metrics})
+        if unknown:
+            raise ConfigurationError(
+                f"units.also names {unknown[0]!r} for {entry.group}, which is not a metric of units here; there are "
+                f"{', '.join(metrics) or 'none'}"
+            )
+        unscored = sorted(entry.alerts.keys() - named[entry.group])
+        if unscored:
+            raise ConfigurationError(
+                f"units.also has alerts on {unscored[0]!r} for {entry.group}, but the entry's metrics lack it: "
+                f"{', '.join(named[entry.group]) or 'none'}"
+            )
+    return named
 
 
 def checked_session_metrics(
@@ -112,7 +199,7 @@ def checked_session_metrics(
         ConfigurationError: a metric also scores units, cannot score a conversation, or has a second judge.
     """
     named = by_name(metrics)
-    beside = {getattr(shadow, "name", None) for shadow in shadows}  # an invalid shadow is rejected elsewhere
+    shadow_names = {getattr(shadow, "name", None) for shadow in shadows}  # an invalid shadow is rejected elsewhere
     for name, metric in named.items():
         if name in of_units:
             raise ConfigurationError(
@@ -123,19 +210,19 @@ def checked_session_metrics(
             raise ConfigurationError(
                 f"{name!r} cannot score sessions: it scores no conversation (multi_turn), but {kinds}"
             )
-        if name in beside:
+        if name in shadow_names:
             raise ConfigurationError(f"shadows has {name!r}, which scores sessions; second judges score units alone")
     return named
 
 
-def bounds_of(sessions: Sessions) -> SessionBounds:
-    """Return the bounds of sessions."""
+def session_bounds(sessions: Sessions) -> SessionBounds:
+    """Return the bounds of sessions in a configuration."""
     bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
     return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
 
 def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
-    """Return a conversation's id, redacted, because it may be its user's address. Fails closed: None."""
+    """Return the redacted conversation id, which may be a person's address. None if redaction fails."""
     if redactor is None:
         return safe_text(session_id)
     try:
@@ -145,7 +232,7 @@ def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | 
 
 
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Return name → metric of a second judge. The name is that of the metric with the first judge.
+    """Return name → metric that asks the second judge. Both metrics, of the first and the second judge, have one name.
 
     Raises:
         ConfigurationError: an object is not a metric, has no namesake here, or is the same as its namesake.
@@ -172,11 +259,13 @@ def _identify_judge(metric: Metric) -> tuple[Hashable, str] | None:
 
 
 class ShadowPairs:
-    """Pairs the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
+    """Pairs the scores of a metric with those of its second judge.
+
+    Call the methods on the span thread; ``compared`` may be read on any thread.
 
     Args:
         metrics: names of the metrics with a second judge.
-        ledger: ledger of the second judges: units that are not open in it get no second score.
+        ledger: ledger of the second judges; units that are not open in it get no second score.
 
     Attributes:
         compared: metric → comparison of both judges so far.
@@ -190,7 +279,7 @@ class ShadowPairs:
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
-    def settle(self, result: JobResult) -> None:
+    def add_own_scores(self, result: JobResult) -> None:
         """Record scores of the metrics' own judges; scores of a fallback judge are not compared."""
         key = result.unit.key
         for score in result.scores:
@@ -201,7 +290,7 @@ class ShadowPairs:
             elif score.metric in self.compared and self._ledger.is_open(key):
                 self._waiting[key, score.metric] = own
 
-    def settle_beside(self, unit: Unit, scores: Sequence[Score]) -> None:
+    def add_shadow_scores(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Record scores of second judges."""
         key = unit.key
         for score in scores:
@@ -224,18 +313,25 @@ def compared_values_of(
     resource: Callable[[], Mapping[str, Any]],
     shown: Callable[[str], str | None],
 ) -> ComparedValues | None:
-    """Return the reader of units' compared values; None without ``compare``, or without instruments.
+    """Return the reader of a unit's compared value, e.g. the release. None without ``compare``, or if instruments are off.
 
     Args:
         settings: settings of the scorer.
         metrics: name → metric.
         resource: returns the resource of the application.
-        shown: returns the exported form of a value that a person may have typed; None: it is not exported.
+        shown: returns the exported form of a value that a person may have typed; None if it is not exported.
     """
     if settings.compare is None or not settings.outputs.instruments:
         return None
     evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
     return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
+
+
+def image_limit_of(settings: ScorerSettings, *, redacts: bool) -> ImageLimit:
+    """Return the images that samples keep. A redactor reads texts only, so it drops images unless they are kept explicitly."""
+    if settings.capture.images == "drop" or (settings.capture.images is None and redacts):
+        return ImageLimit(0, "capture.images is drop")
+    return ImageLimit(int(settings.limits.image_bytes))
 
 
 def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -12,10 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
-from spanscore.config.collect import Collect
+from spanscore.config.collect import CaseCondition, Collect
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
 from spanscore.core.printable import did_you_mean, format_count
+from spanscore.core.score import Scale
 from spanscore.core.span import Unit
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
-    """Return the file of ``spans_to``, without users' texts if ``capture.content`` is off; None without one."""
+    """Return the file of ``spans_to``, without users' texts if ``capture.content`` is off; None if it is not configured."""
     if settings.outputs.spans_to is None:
         return None
     as_line = _line if exports_content(settings.capture.content) else _line_without_texts
@@ -66,7 +67,7 @@ def collector_of(
     """
     if collect is None:
         return None
-    check_conditions(collect, metrics)
+    check_conditions(collect.conditions, metrics, "collect.when")
     requires = {name: metric.requires for name, metric in metrics.items()}
     if telemetry is None:
         return CaseCollector(collect, requires)
@@ -79,21 +80,43 @@ def collector_of(
     return CaseCollector(collect, requires, counted=count)
 
 
-def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
-    """Check that each condition names a metric.
+def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, Metric], key: str) -> None:
+    """Check that each condition names a metric, and one of its categories.
+
+    Args:
+        conditions: the conditions of one key.
+        metrics: name → metric.
+        key: key of the conditions in the configuration, for the message.
 
     Raises:
-        ConfigurationError: a condition names an unknown metric.
+        ConfigurationError: a condition names an unknown metric, or a word that is no category of it.
     """
-    for condition in collect.conditions:
+    for condition in conditions:
         if condition.metric not in metrics:
             meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
-            raise ConfigurationError(f"collect.when names {condition.metric}, which is not a metric here: {meant}")
+            raise ConfigurationError(f"{key} names {condition.metric}, which is not a metric here: {meant}")
+        refuse_condition(condition, metrics[condition.metric].scale, key)
 
 
-def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
-    """Return the state of a collector; None without one."""
-    return None if collector is None else collector.state()
+def refuse_condition(condition: CaseCondition, scale: Scale, key: str) -> None:
+    """Refuse a condition that no score of a scale can meet. ``key`` is the key of the condition, for the message.
+
+    Raises:
+        ConfigurationError: the condition's word is neither a label nor a category of the scale, or it compares a category
+            with a number.
+    """
+    if condition.is_label and scale.has_quality:
+        return
+    if isinstance(condition.bound, str) and not condition.is_label and condition.bound in scale.categories:
+        return
+    if not isinstance(condition.bound, str) and not scale.categories:
+        return
+    labels = ("pass", "fail") if scale.has_quality else ()
+    allowed = [f"={word}" for word in (*scale.categories, *labels)] + ([] if scale.categories else ["<0.5"])
+    raise ConfigurationError(
+        f"{key} has {condition.metric}{condition.sign}{condition.bound}, which no score of it can meet; "
+        f"write {', '.join(f'{condition.metric}{suffix}' for suffix in allowed)}"
+    )
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:
@@ -108,11 +131,11 @@ def collect_rows(state: CollectState) -> Iterator[str]:
 
 
 _GATHER_S: Final = 1.0
-"""Seconds from the first waiting unit to the flush: a flush per unit would send batches of one span."""
+"""Seconds from the first waiting unit to the flush, because a flush per unit would send batches of one span."""
 
 
 _SUMS_S: Final = 300.0
-"""Longest wait for the next export of the sums after the last one: rows do not pile up if no backend takes or reads them."""
+"""Longest wait for the next export of the sums, so that rows do not pile up if no backend accepts or reads the sums."""
 _LAST_SUMS_S: Final = 1.5
 """Longest wait for the last export of the sums."""
 
@@ -134,17 +157,17 @@ class _EmittedUnit:
 
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Makes a queue forget jobs after their scores and their sums are exported. Any thread.
+    """Makes a queue forget jobs after their scores and their sums are exported. Thread-safe.
 
     Scores are exported by a flush of spans that began after they were emitted. Sums are exported by a collection that began
-    after it. A row of a spool stays until both are exported, and one of them is marked on it: after a crash, the process that
-    takes the row exports the other, with the same ids. In another queue, or if no export of sums is seen, a job waits for its
-    scores alone.
+    after it. A row of a spool stays until scores and sums are exported. The first of these exports is marked on the row: after
+    a crash, the process that takes the row exports the other, with the same ids. In another queue, or if no export of sums is
+    seen, a job waits only for its scores.
 
     Attributes:
         queue: queue with the jobs.
         providers: providers that flush spans and sums.
-        spool: queue that marks its rows; None: the queue has no rows to mark.
+        spool: queue that marks its rows; None if the queue has no rows to mark.
         later: runs a call after the given seconds.
         clock: seconds, monotonic.
     """
@@ -217,7 +240,7 @@ class ExportConfirmation:
 
     def _on_flush(self, emitted: list[_EmittedUnit], done: Future[bool]) -> None:
         if emitted and (done.exception() is not None or not done.result()):
-            self._await_flush(emitted)  # the backend is down: they are exported later, or emitted by another process
+            self._await_flush(emitted)  # the backend is down: scores are exported later, or emitted by another process
         elif emitted:
             self._mark_sent(emitted)
 
@@ -259,7 +282,7 @@ class UnitEndMarker:
     size: int = 0
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Mark the unit: all spans before this have been emitted."""
+        """Mark the unit, because all its earlier spans have been emitted."""
         self.delivery.mark_emitted(self.unit)
 
 

@@ -1,4 +1,4 @@
-"""Previews sampling: which units rules and rates would sample, at which cost; also for the last units of a scorer."""
+"""Previews sampling: the units that rules and rates would sample, and the cost; also of the last units of a scorer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spanscore.core.printable import (
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.pipeline.decisions import RecentUnit
-from spanscore.pipeline.sampling import DEFAULT_KEY, PreviewTally, TakenUnit, TakerCount
+from spanscore.pipeline.sampling import DEFAULT_KEY, PreviewTally, SamplingCount, TakenUnit
 from spanscore.wiring.accounts import models_of
 from spanscore.wiring.metrics import checked_rates
 
@@ -34,7 +34,7 @@ _LEFT_OUT: Final = "sampling excluded them when they began, so only their root, 
 
 
 class UnitCost(NamedTuple):
-    """The cost of a metric for one unit or several; None: unknown."""
+    """The cost of a metric for one unit or several; None if unknown."""
 
     calls: float | None = None
     tokens: float | None = None
@@ -48,20 +48,20 @@ class UnitCost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakerPreview:
+class SamplingPreview:
     """The units that a rule or a metric would sample.
 
     Attributes:
         name: name of the rule, ``base`` for the metrics' own rates; or of the metric.
-        rate: rate of the rule, or the metric's own, [0, 1]; None if the metrics' rates differ.
-        matched: units that the rule matches.
-        taken: matched units that would be sampled, by their own random numbers. A unit that several rules match counts only for
-            the rule with the largest rate.
-        expected: expected number of sampled units among the matched ones.
-        unknown: units that may match or not; the other counts lack them.
-        calls: judge calls for the sampled units; None: unknown.
-        tokens: input and output tokens for the sampled units; None: unknown.
-        usd: cost of the sampled units in US dollars; None: unknown, or a model has no price.
+        rate: rate of the rule, or the metric's own rate, [0, 1]; None if the metrics' rates differ.
+        matched: number of units that the rule matches.
+        taken: number of matched units that would be sampled, by their own random numbers. A unit that several rules match
+            counts only for the rule with the largest rate.
+        expected: expected number of sampled units among the matched units.
+        unknown: number of units that may match or not; no other count includes these units.
+        calls: judge calls for the sampled units; None if unknown.
+        tokens: input and output tokens for the sampled units; None if unknown.
+        usd: cost of the sampled units in US dollars; None if unknown, or a model has no price.
     """
 
     name: str
@@ -89,7 +89,7 @@ class UnitPreview:
         trace_id: 32 hex digits.
         span_id: 16 hex digits.
         name: name of the workflow, agent or model; empty: unknown.
-        began: ISO 8601, UTC; None: unknown.
+        began: ISO 8601, UTC; None if unknown.
         taken: metric → ``{"rule": name, "probability": among all traffic}``.
     """
 
@@ -101,7 +101,7 @@ class UnitPreview:
 
     @property
     def why(self) -> str:
-        """The rule that samples the unit, with its probability; a line for each, with its metrics, if they differ."""
+        """The rule that samples the unit, with its probability. If metrics differ, a line for each rule with its metrics."""
         by_rule = dict[str, list[str]]()
         for metric, decision in self.taken.items():
             by_rule.setdefault(f"{decision['rule']} {decision['probability']:.2g}", []).append(metric)
@@ -125,8 +125,8 @@ class Preview:
 
     units: int
     taken: int
-    rules: Sequence[TakerPreview]
-    metrics: Sequence[TakerPreview]
+    rules: Sequence[SamplingPreview]
+    metrics: Sequence[SamplingPreview]
     named: Sequence[UnitPreview] = ()
     notes: Sequence[str] = ()
 
@@ -164,8 +164,8 @@ class Preview:
         yield from self.notes
 
 
-def _rate_cell(taker: TakerPreview) -> str:
-    return "–" if taker.rate is None else f"{taker.rate:g}"
+def _rate_cell(preview: SamplingPreview) -> str:
+    return "–" if preview.rate is None else f"{preview.rate:g}"
 
 
 def preview_of(
@@ -183,20 +183,20 @@ def preview_of(
         rates: metric → its own rate.
         rules: the rules.
         costs: metric → cost of one unit; the cost of a missing metric is unknown.
-        notes: sentences in addition to those about the counts.
+        notes: sentences in addition to the sentences about the counts.
     """
     own = {*rates.values()}
     rate_of = {**{rule.name: rule.rate for rule in rules}, BASE: own.pop() if len(own) == 1 else None}
     by_rule = []
     for name, count in tally.rules.items():
         scores = {metric: tally.scores[name, metric] for metric in rates}
-        by_rule.append(_preview_taker(name, rate_of[name], count, scores, costs))
+        by_rule.append(_preview_count(name, rate_of[name], count, scores, costs))
     return Preview(
         units=tally.units,
         taken=tally.taken,
         rules=tuple(by_rule),
         metrics=tuple(
-            _preview_taker(name, rates[name], count, {name: count.taken}, costs)
+            _preview_count(name, rates[name], count, {name: count.taken}, costs)
             for name, count in tally.metrics.items()
         ),
         named=tuple(map(_build_unit_preview, tally.named())),
@@ -204,9 +204,9 @@ def preview_of(
     )
 
 
-def _preview_taker(
-    name: str, rate: float | None, count: TakerCount, scores: Mapping[str, int], costs: Mapping[str, UnitCost]
-) -> TakerPreview:
+def _preview_count(
+    name: str, rate: float | None, count: SamplingCount, scores: Mapping[str, int], costs: Mapping[str, UnitCost]
+) -> SamplingPreview:
     """Return the units of a rule or metric with their cost; a sum with an unknown part is unknown.
 
     Args:
@@ -215,7 +215,7 @@ def _preview_taker(
     parts = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
     columns = ([part.calls for part in parts], [part.tokens for part in parts], [part.usd for part in parts])
     total = UnitCost(*(None if None in column else sum(filter(None, column)) for column in columns))
-    return TakerPreview(
+    return SamplingPreview(
         name=name,
         rate=rate,
         matched=count.matched,
@@ -273,7 +273,7 @@ def tally_of(
         settings: settings of the scorer.
         rates: metric → its own rate.
         rules: the rules.
-        metadata: metadata keys that the units have; None: all keys.
+        metadata: metadata keys that the units have; None = all keys.
         service: returns the name of this process's service.
     """
     return PreviewTally(
@@ -289,13 +289,13 @@ def tally_of(
 def recent_preview(
     line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
-    """Return the units that rules and rates would sample among the last closed ones.
+    """Return the units that rules and rates would sample among the last closed units.
 
     Args:
         line: the parts of the scorer.
-        rules: the rules; None: the rules in force.
-        rate: rate of every metric that ``rates`` does not name; None: the rate in force.
-        rates: metric → its own rate; None: empty.
+        rules: the rules; None = the rules in force.
+        rate: rate of every metric that ``rates`` does not name; None = the rate in force.
+        rates: metric → its own rate; None = empty.
 
     Raises:
         ConfigurationError: a rate is invalid, or for an unknown metric; or an entry of ``rules`` is not a rule.
@@ -313,7 +313,7 @@ def recent_preview(
 
 
 def _began_ns(unit: RecentUnit) -> int | None:
-    """Return the approximate start of a unit, to some seconds, because it closes a little after its end."""
+    """Return the approximate start of a unit, to some seconds, because a unit closes a little after its end."""
     return None if unit.closed_ns is None else unit.closed_ns - (unit.facts.duration_ns or 0)
 
 
@@ -322,10 +322,12 @@ def _notes(line: Pipeline) -> Iterator[str]:
         yield "budgets lower the rates by the hour: these numbers are without that"
     if line.of_sessions:
         yield f"conversations are not previewed: {', '.join(line.of_sessions)}"
+    if line.of_inner:
+        yield f"inner units are not previewed: {', '.join(map(str, line.of_inner))}"
 
 
 def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
-    """Return the cost of a metric's judge so far, per judged unit; None: unknown."""
+    """Return the cost of a metric's judge so far, per judged unit; None if unknown."""
     metric = line.of_units[name]
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return UnitCost(0, 0, 0.0)

@@ -1,4 +1,8 @@
-"""``ReceiverSet`` makes the receivers of one scorer, each on first use, because it may need an optional library."""
+"""``ReceiverSet`` holds the receivers of one scorer: callback, span processor, OTLP, stored units, submitted samples.
+
+A receiver turns its input into units for the scorer's ``Pipeline``. Each receiver is made on first use, because it may need an
+optional library.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +43,14 @@ class ReceiverSet:
     """The receivers of a scorer.
 
     Args:
-        line: the parts of the scorer.
-        ready: called before a receiver's first unit, with a span of the provider that exports its spans, None if unknown.
-        end: ends the scorer when its argument, a function, returns that no run is in progress.
+        line: pipeline that scores the units of all receivers.
+        ready: called before the first unit of a receiver. Its argument is a span of the tracer provider that exports the unit's
+            spans; None if unknown.
+        end: ends the scorer. Its argument is a function that returns the runs in progress; the scorer ends after these.
         holder: an object that the application references as long as units are possible; the callback references it, too.
 
     Attributes:
-        models: counts the application's model runs; None: they are not counted.
+        models: counts the application's model runs; None = they are not counted.
         submitted: receiver of submitted samples.
         attachment: the callback; None before its first use.
         external: receiver of other instrumentations' spans; None before its first use.
@@ -83,19 +88,38 @@ class ReceiverSet:
         call_in_child(self, ReceiverSet._connect)
 
     def _connect(self) -> None:
-        """Connect the receivers to the new parts of a forked child. The handler, which may outlive this, has its own call."""
+        """Connect the receivers to the new parts of a forked child.
+
+        The callback's handler registers its own call, because it may outlive this object.
+        """
         self._lock = threading.RLock()
         for receiver in (self.submitted, self.external, self.otlp, self.stored):
             if receiver is not None:
                 receiver.connect(self._line.intake)
-                self._line.let_in(receiver, gives_way=receiver is self.external)
+                self._line.let_in(receiver, yields_cpu=receiver is self.external)
+
+    def use_metrics(self) -> None:
+        """Have the receivers read units for the metrics in force, after a reload. Call on the span thread."""
+        line, reads_tools = self._line, "tools" in self._line.on_demand
+        self._identity.versions = {name: metric.version for name, metric in line.metrics.items()}
+        if self.attachment is not None:
+            self.attachment.handler.forget_previews()
+            recorder: Any = self.attachment.handler.receiver
+            recorder.scores, recorder.tools = line.most_scores, reads_tools
+        for receiver in (self.external, self.otlp):
+            if receiver is not None:
+                receiver.translator.keeps_tools = reads_tools
+        if self.otlp is not None:
+            self.otlp.use_metrics(
+                line.of_units, [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
+            )
 
     @property
     def units(self) -> int:
         """Number of accepted roots."""
         return self._line.sum_of("units")
 
-    def attached(self) -> Attachment:
+    def callback(self) -> Attachment:
         """Return the callback."""
         return self._make_once("attachment", self._attach) if self.attachment is None else self.attachment
 
@@ -120,8 +144,8 @@ class ReceiverSet:
                 setattr(self, name, receiver)
             return receiver
 
-    def replayed(self) -> ReplayState | None:
-        """Return the progress of a replay; None without one."""
+    def replay_state(self) -> ReplayState | None:
+        """Return the progress of a replay; None if no replay runs."""
         return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
@@ -138,10 +162,14 @@ class ReceiverSet:
         running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
-    def label(self, label: Annotation) -> bool:
-        """Accept a label; False: there is no room for it. Raises ``ValueError`` if its name or value is not allowed."""
+    def take_human_label(self, human_label: Annotation) -> bool:
+        """Accept a human label; return False if the queue is full.
+
+        Raises:
+            ValueError: the label's name or value is not allowed.
+        """
         self._ready(None)
-        return self._line.annotation_writer.take(label)
+        return self._line.annotation_writer.take(human_label)
 
     def notes(self) -> list[str]:
         """Return remarks on receivers, for ``status()``."""
@@ -181,9 +209,10 @@ class ReceiverSet:
             models=self.models,
             scores=line.most_scores,
             metadata=capture.metadata,
+            tools="tools" in line.on_demand,
         )
         installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, handler.memory))
-        line.let_in(make_recorder(handler, line.units), gives_way=True)
+        line.let_in(make_recorder(handler, line.units), yields_cpu=True)
         call_in_child(handler, partial(_connect_handler, line, make_recorder))
         return Attachment(handler, installation)
 
@@ -193,7 +222,7 @@ class ReceiverSet:
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
         line, units = self._line, self._line.settings.units
-        translator = SpanNormalizers(units.translations)
+        translator = SpanNormalizers(units.translations, tools="tools" in line.on_demand)
         external = ExternalSpans(
             line.intake,
             scopes=Scopes(
@@ -207,20 +236,20 @@ class ReceiverSet:
             identity=self._identity,
             spans_file=line.providers.spans_file,
         )
-        line.let_in(external, gives_way=True)
+        line.let_in(external, yields_cpu=True)
         return external
 
     def _make_otlp(self, units: Units) -> OtlpSpans:
         from spanscore.capture.otlp.claims import WireClaims
         from spanscore.capture.otlp.spans import OtlpSpans
-        from spanscore.capture.otlp.streams import bounds_of
+        from spanscore.capture.otlp.streams import trace_bounds
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
         line, own = self._line, self._line.settings.units
-        translator = SpanNormalizers(own.translations)
+        translator = SpanNormalizers(own.translations, tools="tools" in line.on_demand)
         otlp = OtlpSpans(
             line.intake,
-            bounds=bounds_of(units),
+            bounds=trace_bounds(units),
             claims=WireClaims(translator, listed=own.scopes, ignored=own.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
@@ -238,7 +267,8 @@ class ReceiverSet:
         line = self._line
 
         def open_units() -> int:
-            return len(line.ledger.open_units()) + len(line.revisions.open_units())
+            ledgers = [line.ledger, *line.inner_ledgers().values()]
+            return sum(len(ledger.open_units()) for ledger in ledgers) + len(line.revisions.open_units())
 
         stored = StoredUnits(
             line.intake,
@@ -250,7 +280,10 @@ class ReceiverSet:
         return stored
 
     def _on_replaced(self) -> Callable[[str, RunTable], None]:
-        """Return a function that ends the scorer after another one was installed, unless a processor also reports to it."""
+        """Return the function that is called when another scorer was installed.
+
+        The function ends this scorer, unless a span processor still sends it spans.
+        """
         receivers, line, end = ref(self), self._line, self._end
 
         def replaced(successor: str, memory: RunTable) -> None:
@@ -267,8 +300,9 @@ class ReceiverSet:
         return replaced
 
     def _is_at_work(self) -> Callable[[], bool]:
-        """Return a function, without a reference to this object, that returns whether a callback records LangChain's runs
-        now.
+        """Return a function that returns whether a callback records LangChain's runs now.
+
+        The function has no strong reference to this object.
         """
         receivers, identity = ref(self), self._identity
 
@@ -282,7 +316,7 @@ class ReceiverSet:
 
 def _connect_handler(line: Pipeline, make_recorder: Callable[..., Recorder], handler: SpanCallbackHandler) -> None:
     handler.connect(line.intake)
-    line.let_in(make_recorder(handler, line.units), gives_way=True)
+    line.let_in(make_recorder(handler, line.units), yields_cpu=True)
 
 
 def _start_model_metrics(line: Pipeline, models: ModelMetrics) -> None:
@@ -294,17 +328,17 @@ def _external_scores(line: Pipeline) -> ExternalScores:
     from spanscore.capture.otlp.external_scores import ExternalScores
 
     own = [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
-    return ExternalScores(_nowhere if line.telemetry is None else line.telemetry.count, own)
+    return ExternalScores(_count_nothing if line.telemetry is None else line.telemetry.count, own)
 
 
-def _nowhere(*_: object) -> None: ...
+def _count_nothing(*_: object) -> None: ...
 
 
 def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     from spanscore.capture.otlp.requests import OVERLOADS
 
-    def gathered() -> TableCounts:
-        return spans.streams.gathered(spans.table)
+    def total_counts() -> TableCounts:
+        return spans.streams.total_counts(spans.table)
 
     return {
         semconv.RECEIVE_REQUESTS: lambda: spans.counts.requests,
@@ -313,7 +347,7 @@ def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str
         semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | spans.counts.refused.copy(),
         semconv.RECEIVE_REJECTED: lambda: sum(spans.counts.rejected.copy().values()),
         semconv.RECEIVE_UNREAD: lambda: sum(spans.counts.unread.copy().values()),
-        semconv.UNITS_OPEN: lambda: gathered().open,
-        semconv.UNITS_ORPHANS: lambda: gathered().orphans,
-        semconv.UNITS_LATE: lambda: gathered().late,
+        semconv.UNITS_OPEN: lambda: total_counts().open,
+        semconv.UNITS_ORPHANS: lambda: total_counts().orphans,
+        semconv.UNITS_LATE: lambda: total_counts().late,
     }

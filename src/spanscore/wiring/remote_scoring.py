@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
-    """Return the options of a process that calls no judge: the scoring process applies the others.
+    """Return the options of a process that calls no judge. The scoring process applies all other options.
 
     Raises:
         ConfigurationError: an option needs scores or samples in this process.
@@ -76,6 +76,7 @@ def handover_of(
         samples=lambda sampled: pipeline.job(sampled).samples,
         filters=hooks.keep is not None,
         dimensions=checked_dimensions(settings.monitoring.dimensions),
+        images=pipeline.images.max_bytes > 0,
         box=pipeline.box,
         resource=providers.resource,
     )
@@ -96,7 +97,7 @@ def _carrier(remote_scoring: RemoteScoring) -> Carrier:
 
 
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
-    """Count a unit with a lost copy, again if it has ended as delegated, also in an earlier process."""
+    """Count a unit whose copy is lost, even if it ended as delegated and was counted, perhaps in an earlier process."""
     from spanscore.core.codecs.job import units_of
     from spanscore.core.codecs.otlp_request import taken_apart
 
@@ -106,7 +107,7 @@ def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
 
 
 def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
-    """Return a function that returns why the queue rejects units; with remote scoring the reason is always the same."""
+    """Return a function that returns why the queue rejects units; with remote scoring there is only one reason."""
     if settings.remote_scoring is not None:
         return lambda: REMOTE_SCORING
     return queue.rejection_reason if isinstance(queue, DurableQueue) else lambda: None
@@ -121,6 +122,9 @@ def _needs(settings: ScorerSettings) -> Mapping[str, str]:
         else "",
         "sampling.feedback": "human labels arrive here, and the unit's sample would be there"
         if settings.sampling.feedback
+        else "",
+        "units.also": "the copy of a unit brings no inner units to the process that scores it; score here, or through a spool"
+        if settings.units.also
         else "",
         "spool.score_here: false": "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
         if settings.spool is not None and not settings.spool.score_here

@@ -19,7 +19,7 @@ from spanscore.protocols import Receiver
 
 
 class ShutdownWatch(SpanProcessor):
-    """Reports the shutdown of its provider: the only processor that spanscore adds to an application's provider."""
+    """Reports the shutdown of its provider. spanscore adds no other processor to an application's provider."""
 
     def __init__(self, on_shutdown: Callable[[], None]) -> None:
         self._on_shutdown = on_shutdown
@@ -39,7 +39,7 @@ class SpanThread:
     """The one thread that creates spans, ends them and calls sinks, so that a slow exporter delays neither application nor
     loop.
 
-    It reads the event queue and drives receivers and units. It starts on first use, and is a daemon.
+    The thread reads the event queue and drives receivers and units. It starts on first use, and is a daemon.
 
     Attributes:
         event_queue: events, each with its receiver.
@@ -72,7 +72,7 @@ class SpanThread:
         return self._thread is not None and self._thread.is_alive()
 
     def ensure(self) -> None:
-        """Start the thread if it is not running; if that is impossible now, the next event tries again. Any thread; cheap."""
+        """Start the thread if it is not running; if that is impossible now, the next event tries again. Thread-safe; cheap."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopping:
@@ -92,7 +92,7 @@ class SpanThread:
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
-        """Run a call on the span thread after all events so far, and wait for it. False: not done in time."""
+        """Run a call on the span thread after all events so far, and wait for it. Returns False if it did not end in time."""
         if not self.alive:
             self._safely(work)
             return True
@@ -102,14 +102,19 @@ class SpanThread:
             return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
-        """Run work with the next batch of events, or immediately while a ``flush`` waits. Any thread."""
+        """Run work with the next batch of events, or immediately while a ``flush`` waits. Thread-safe."""
         if self._markers:
             self.event_queue.post(work)
         else:
-            self.event_queue.leave(work)
+            self.event_queue.post_with_batch(work)
+
+    def read_events(self) -> None:
+        """Read the events that are in the queue now. Has no effect on another thread than the span thread."""
+        if self._thread is threading.current_thread():
+            self._read(len(self.event_queue))
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread after the events in the queue. False: it is stuck in an exporter or a processor, and is abandoned."""
+        """End the thread after the events in the queue. Returns False if it hangs in an exporter or a processor."""
         self._stopping = True
         self.event_queue.nudge()
         if self._thread is None or self._thread is threading.current_thread():
@@ -122,12 +127,12 @@ class SpanThread:
         self._safely(self.prepare)
         rest_after_turns(self.duty.turns(self.event_queue.fill).rest_s)
         while not self._stopping:
-            self.event_queue.wait(self._timeout_s())
+            self.event_queue.wait(self.timeout_s())
             begin_turn()
             self.tick()
 
     def tick(self) -> None:
-        """Handle events and posted work, and do the due work. Span thread (or a test without one)."""
+        """Handle events and posted work, and do the due work. Call on the span thread, or a test without a span thread."""
         posted = [*iter(self.event_queue.take_posted, None)]
         events = len(self.event_queue)
         for _ in range(_AT_ONCE, events, _AT_ONCE):
@@ -165,13 +170,14 @@ class SpanThread:
         self._safely(lambda: self.sessions.tick(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
-        """Do work; its failure must not end the thread."""
+        """Do work. An exception of the work does not end the thread."""
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
             log_internal_error("keep track of a unit", error)
 
-    def _timeout_s(self) -> float | None:
+    def timeout_s(self) -> float | None:
+        """Return the seconds until the next work, from 0.001 to 10; None if no work is due and no unit is in flight."""
         times = [self.units.next_due_ns(), self.sessions.next_due_ns()]
         times += [receiver.next_due_ns() for receiver in self.receivers]
         due = [time_ns for time_ns in times if time_ns is not None]

@@ -54,7 +54,7 @@ def queue_of(
         ConfigurationError: a spool is combined with another queue, or cannot be opened.
     """
     if settings.remote_scoring is not None:
-        return CopyQueue(settings, None if settings.spool is None else _open(settings.spool))
+        return CopyQueue(settings, None if settings.spool is None else open_spool_file(settings.spool))
     if settings.spool is None:
         made: Queue = QUEUES.one(
             settings.limits.job_queue, capacity=settings.limits.queue_size, max_bytes=settings.limits.queue_bytes
@@ -66,7 +66,7 @@ def queue_of(
         )
     from spanscore.pipeline.spool_queue import SpoolQueue
 
-    file = _open(settings.spool)
+    file = open_spool_file(settings.spool)
 
     def report(because: str) -> None:
         log_once(f"spool row {because}", f"a row of the spool {file.path} became a dead letter: {because}")
@@ -83,11 +83,20 @@ def queue_of(
     )
 
 
+def set_metrics(queue: Queue, metrics: Collection[str], *, add: bool) -> None:
+    """Have the queue of a spool take jobs of these metrics; ``add`` = and of its present metrics. No effect on other queues."""
+    if (file := spool_of(queue)) is not None and not isinstance(queue, CopyQueue):
+        from spanscore.pipeline.spool_queue import SpoolQueue
+
+        assert isinstance(queue, SpoolQueue), file
+        queue.metrics = {*metrics, *(queue.metrics or () if add else ())}
+
+
 class CopyQueue(MemoryQueue):
     """The places of units on their way to the scoring process.
 
     Attributes:
-        spool: file with their copies; None: they wait in memory.
+        spool: file with their copies; None = they wait in memory.
     """
 
     def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
@@ -96,7 +105,7 @@ class CopyQueue(MemoryQueue):
 
 
 def spool_of(queue: Queue) -> SpoolFile | None:
-    """Return the file of a queue; None without one."""
+    """Return the file of a queue; None if it has no file."""
     if not hasattr(queue, "spool"):
         return None
     from spanscore.durable.spool import SpoolFile
@@ -128,11 +137,11 @@ def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: fl
         file.close(timeout_s)
 
 
-def _open(settings: Spool) -> SpoolFile:
+def open_spool_file(settings: Spool) -> SpoolFile:
     """Return the opened file of a spool.
 
     Raises:
-        ConfigurationError: it cannot be opened.
+        ConfigurationError: the spool cannot be opened.
     """
     from spanscore.durable.spool import SpoolFile
 

@@ -1,11 +1,15 @@
-"""The state of a scorer at one moment, which ``status()`` returns, with its tables and lines."""
+"""The state of a scorer at one moment, which ``status()`` returns, with its tables and lines.
+
+Its fields are counts of a running scorer. ``spanscore check`` describes the settings, before anything runs.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from spanscore import semconv
 from spanscore.core.job import (
@@ -18,6 +22,7 @@ from spanscore.core.job import (
     ServeState,
     TopicState,
     UnitCounts,
+    Weights,
 )
 from spanscore.core.printable import TextTable, format_age, format_bytes, format_count
 from spanscore.core.score import Outcome
@@ -25,7 +30,15 @@ from spanscore.durable.rows import REMOTE_SCORING, SpoolState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.metrics.catalog.registry import offline_notes
-from spanscore.monitoring.estimates import WORTH_TELLING, missing_so_far, running_mean
+from spanscore.monitoring.estimates import (
+    WORTH_TELLING,
+    MeanInterval,
+    ReadSums,
+    format_shares,
+    missing_so_far,
+    running_mean,
+    running_shares,
+)
 from spanscore.monitoring.health import Applicability, applied_so_far
 from spanscore.monitoring.judge_check_runs import JudgeComparison
 from spanscore.outputs.aggregates import is_conditional
@@ -35,24 +48,31 @@ from spanscore.pipeline.judge_check import JudgeCheckStatus
 from spanscore.protocols import Metric
 from spanscore.wiring.accounts import account_rows
 from spanscore.wiring.build import DISABLED, Pipeline
-from spanscore.wiring.outputs import collect_rows, read_collect_state
+from spanscore.wiring.inner_status import InnerStatus, read_inner
+from spanscore.wiring.instruments import sums_in_force
+from spanscore.wiring.outputs import collect_rows
+from spanscore.wiring.sinks import sink_rows
 from spanscore.wiring.spool import spool_of, spool_rows
 
-_LEFT: Mapping[str, str] = {
+if TYPE_CHECKING:
+    from spanscore.durable.sink_outbox import SinkOutboxState
+    from spanscore.wiring.reloading import ReloadState
+
+_RELEASED: Mapping[str, str] = {
     "done": "exported with their outcomes",
     "deadline": "exported before their scores: the wait was over (hold)",
     "overflow": "exported before their scores: too many were waiting",
     "shutdown": "exported before their scores: it was shut down",
 }
 """Reason for the export of a unit's spans → its meaning."""
-_WHOSE: Mapping[str, str] = {"given": "yours", "global": "yours, global", "own": "spanscore's"}
-_GUESSED: Mapping[str, str] = {
+_PROVIDER_OWNERS: Mapping[str, str] = {"given": "yours", "global": "yours, global", "own": "spanscore's"}
+_SOURCE_REMARKS: Mapping[str, str] = {
     "matched": " (guessed)",
     "object": " (all of it)",
     "model": " (a model's words, because the root has none)",
 }
 """Source of a sample → a remark for the reader."""
-_THEIRS = ("given", "global")
+_USER_PROVIDERS = ("given", "global")
 _NOT_SEEN = "sent by your provider: the result is unknown here"
 _DOES_NOT_FIT = (
     "missing_field is no fault if a metric does not fit a unit; "
@@ -68,7 +88,8 @@ class SessionStatus:
         open: conversations that go on.
         ended: kind of end → conversations, each counted once.
         without_id: units without a conversation id.
-        pieces: why every conversation is a part of one and so ``incomplete``, and the remedy; empty: they are whole.
+        pieces: if this process has only parts of conversations, the reason and the remedy; all are then ``incomplete``.
+            Empty if conversations are whole.
     """
 
     open: int
@@ -94,9 +115,9 @@ class ShadowStatus:
     Attributes:
         metric: name of the metric.
         judge: model of the second judge.
-        evaluator_version: evaluator version of its scores; ``alerts.<metric>.evaluator_version`` accepts it once the judge is
-            the metric's own.
-        eligible: units that it has scored, or will.
+        evaluator_version: evaluator version of its scores; write it into ``alerts.<metric>.evaluator_version`` when this judge
+            becomes the metric's own.
+        eligible: number of units that it has scored, or will score.
         pending: units without an outcome yet.
         outcomes: outcome → units.
         compared: comparison of its scores with the metric's own, on the same units.
@@ -124,42 +145,49 @@ class ShadowStatus:
 class Status:
     """The state of a scorer at one moment. ``print(scorer.status())`` shows it as tables.
 
-    The first table has a row per metric: its judge; the share of units that it scores; their mean quality so far, from 0 to 1
-    (1 is good), above its 95 % interval; the units it could have scored (``eligible``); and their outcomes, one each, or
-    pending. The second has a row for traces, metrics and logs: the provider that sends them, the destination, and the last
+    The first table has a row per metric:
+
+    - its judge, and its sampling rate;
+    - the mean quality so far (0 to 1, 1 is good), and below it the 95 % interval;
+    - its eligible units, and their outcomes: one per unit, or pending.
+
+    The second table has a row for traces, metrics and logs: the provider that sends them, the destination, and the last
     result. The lines below count the waiting units, and give the latest reason of each outcome without a score.
 
     Attributes:
         providers: rows of (signal, provider, endpoint, last result).
-        units: roots recorded since the start.
-        refused: roots rejected because the event queue was full.
-        eligible: metric → units that entered.
-        pending: metric → units between entry and outcome.
+        units: number of units seen since the start.
+        refused: number of units rejected because the event queue was full.
+        eligible: metric → number of eligible units.
+        pending: metric → number of eligible units without an outcome yet.
         outcomes: metric → outcome → units.
         reasons: "metric outcome" → the latest reason.
         traces: "metric outcome" → the trace id (32 hex digits) of that unit, for ``scorer.explain``.
         judges: metric → model of its judge.
         evaluator_version: metric → version, judge and votes of its scores. Only scores of one evaluator version are compared.
-        queue: occupied places, all places.
+        queue: (units that wait for their scores, capacity).
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
         neighbours: other instrumentations that trace LangChain in this process now.
-        unpriced: models of judges without a price; their cost is in no sum.
+        unpriced: models of judges without a price; no sum includes their cost.
         overflowed: measurements with attributes replaced by ``other``, because an instrument had too many attribute sets.
         overflowing: metric → the attribute that had too many values.
-        rates: metric → the least and the most of its sampling rate. They differ if rules raise it, and if samples were
-            submitted, which are scored at any rate. The rate of a session metric is a share of sessions.
-        means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None without scores.
+        rates: metric → (lowest, highest) sampling rate, [0, 1]. The two differ if a rule raises the rate, or if samples were
+            submitted, which are always scored (rate 1). The rate of a session metric is a share of sessions.
+        means: metric → mean quality so far, of its present evaluator version, and both ends of its 95 % interval, [0, 1]; None
+            without scores.
+        shares: metric with categories → category → share of its units so far and both ends of its 95 % interval, [0, 1]; empty
+            without scores.
         notes: remarks on the numbers, a sentence each.
         kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a single model call) → sampled units.
-        head_sampling: source of the share that a head sampler kept → sampled units. ``th``: ``ot=th`` of the trace;
-            ``configured``: ``head_sampling_rate``; ``unknown``: neither, so that the unit counts as if no trace was dropped.
+        head_sampling: source of the share of traces that a head sampler kept → number of sampled units. ``th`` is ``ot=th``
+            of the trace, ``configured`` is ``head_sampling_rate``. With ``unknown`` a unit counts as if no trace was dropped.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: state of each account that judges and embeddings use; other scorers of the process may use it too.
         budgets: state of each budget of the judges.
         declined: metric → units that its judge declined to judge.
-        excluded: metric → share of the sampled units that the mean lacks, (0, 1], and the bounds of the mean of all; metrics
-            with a complete mean are left out.
+        excluded: metric → (share of the sampled units without a score, (0, 1]; lowest and highest mean if they had one). Only
+            metrics with such units.
         received: counts of spans received over OTLP; None without a listener.
         shadows: the second judges; accounts and budgets include them, the other numbers do not.
         judge_check: the judges on labelled samples; accounts and budgets include them, the other numbers do not.
@@ -168,10 +196,16 @@ class Status:
         spool: content of the spool's file, of all processes that share it; None without a spool.
         spans_file: state of the file of ``spans_to``; None without it.
         collected: units that became cases of a data set; None without ``collect``.
+        sinks: messages of the sinks ``webhook``, ``phoenix`` and ``langfuse``: sent, waiting and dropped.
         contradictions: metric → verdicts of its judges that their own reason contradicts; metrics without one are left out.
-        applies: metric with a condition → share of traffic to which it applies, with its 95 % interval; None before a verdict.
+        applies: metric with a condition → share of traffic to which it applies, with its 95 % interval; None before its judge
+            has decided on a unit.
         replay: progress of a replay; None without one.
+        images_left_out: images that samples lack: above ``limits.image_bytes``, dropped by ``capture.images``, or not recorded.
+        reloads: reloads of the configuration file; None if the scorer was not made from a file.
         since_s: time at which these counts began at zero, with the process, seconds since the epoch.
+        inner: the inner units of ``units.also``, a value per entry and metric; accounts, budgets and the queue include
+            them, the other numbers do not.
     """
 
     providers: Sequence[Sequence[str]]
@@ -208,11 +242,16 @@ class Status:
     spool: SpoolState | None = None
     spans_file: SpansFileState | None = None
     collected: CollectState | None = None
+    sinks: Sequence[SinkOutboxState] = ()
     replay: ReplayState | None = None
     since_s: float = 0.0
     contradictions: Mapping[str, int] = field(default_factory=dict)
     applies: Mapping[str, Applicability | None] = field(default_factory=dict)
     head_sampling: Mapping[str, int] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, tuple[float, float, float]]] = field(default_factory=dict)
+    inner: Sequence[InnerStatus] = ()
+    images_left_out: int = 0
+    reloads: ReloadState | None = None
 
     def __str__(self) -> str:
         from spanscore.core.terminal import as_plain
@@ -226,7 +265,12 @@ class Status:
         headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
         metrics = TextTable(headers, [self._metric_row(name) for name in self.eligible], title="spanscore")
         providers = [
-            (what, _WHOSE.get(which, which), endpoint, last or (_NOT_SEEN if which in _THEIRS else ""))
+            (
+                what,
+                _PROVIDER_OWNERS.get(which, which),
+                endpoint,
+                last or (_NOT_SEEN if which in _USER_PROVIDERS else ""),
+            )
             for what, which, endpoint, last in self.providers
         ]
         signals = TextTable(("signal", "provider", "sent to", "last result"), providers)
@@ -253,7 +297,9 @@ class Status:
         waiting, places = self.queue
         state = "shut down" if self.closed else "running"
         yield f"{state}: {format_count(self.units, 'unit')} seen; {waiting} of at most {places:,} waiting for their scores"
-        released = [f"of {count} {_LEFT[reason]}" for reason, count in self.hold.items() if reason in _LEFT and count]
+        released = [
+            f"of {count} {_RELEASED[reason]}" for reason, count in self.hold.items() if reason in _RELEASED and count
+        ]
         parked = format_count(self.hold.get("parked", 0), "unit")
         yield "; ".join([f"spans of {parked} held back until they are scored", *released])
         if self.hold.get("lost"):
@@ -267,28 +313,35 @@ class Status:
             yield from spool_rows(self.spool, self.since_s)
         if self.collected is not None:
             yield from collect_rows(self.collected)
+        yield from sink_rows(self.sinks)
 
     def _samples(self) -> Iterator[str]:
-        if alone := self.kinds.get("chat"):
-            chosen = format_count(sum(self.kinds.values()), "unit")
-            yield f"{alone:,} of {chosen} chosen were single model calls: units.kinds can leave them out"
+        if single_calls := self.kinds.get("chat"):
+            sampled = format_count(sum(self.kinds.values()), "sampled unit")
+            yield f"{single_calls:,} of {sampled} were single model calls: units.kinds can leave them out"
         if self.sources:
             sources = (
-                f"{source} {count:,}{_GUESSED.get(source, '')}" for source, count in sorted(self.sources.items())
+                f"{source} {count:,}{_SOURCE_REMARKS.get(source, '')}" for source, count in sorted(self.sources.items())
             )
             yield f"samples by place of question and answer: {', '.join(sources)}"
+        if self.images_left_out:
+            yield f"{format_count(self.images_left_out, 'image')} left out of samples (limits.image_bytes, capture.images)"
         th, *others = (self.head_sampling.get(source, 0) for source in (STATED, CONFIGURED, UNKNOWN))
         if th and any(others):
             yield (
-                f"head sampling of the chosen units: ot=th on {th:,}; without it {sum(others):,}, "
+                f"head sampling of the sampled units: ot=th on {th:,}; without it {sum(others):,}, "
                 f"head_sampling_rate names the share of {others[0]:,}"
             )
 
     def _beside(self) -> Iterator[str]:
         """Yield the lines about other sources of scores, labels and accounts."""
         yield from (str(state) for state in (self.spans_file, self.replay) if state is not None)
+        for metric, shares in self.shares.items():
+            if shares:
+                yield f"{metric}: {format_shares(shares)}"
         for metric, share in self.applies.items():
             yield f"{metric} {'has no unit yet to which it might apply' if share is None else share}"
+        yield from map(str, self.inner)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.judge_check])
         if self.labels:
             counts = [f"{name} of {format_count(units, 'unit')}" for name, units in sorted(self.labels.items())]
@@ -298,7 +351,7 @@ class Status:
             yield f"also traced by {', '.join(self.neighbours)}"
 
     def _reasons(self) -> Iterator[str]:
-        """Yield the latest reason of each outcome without a score, once for metrics with the same."""
+        """Yield the latest reason of each outcome without a score, once for all metrics with the same reason."""
         metrics_by_reason: dict[str, list[str]] = {}
         for key, reason in self.reasons.items():
             metric, _, outcome = key.partition(" ")
@@ -311,6 +364,7 @@ class Status:
             yield f"one of these units by its trace id: scorer.explain('{trace_id}')"
 
     def _remarks(self) -> Iterator[str]:
+        yield from () if self.reloads is None else self.reloads.lines()
         yield from self.notes
         yield from self._describe_unscored()
         unknown = self.head_sampling.get(UNKNOWN)
@@ -341,7 +395,7 @@ class Status:
             yield f"{self.overflowed} measurements are counted as 'other': {culprits}"
 
     def _describe_unscored(self) -> Iterator[str]:
-        """Yield the sampled units that the means lack: units without a score, and units that judges declined."""
+        """Yield the numbers of sampled units without a score, and of units that judges declined."""
         for metric, lacking in self.excluded.items():
             if _is_worth_telling(lacking):
                 ended = self.outcomes[metric].items()
@@ -350,7 +404,7 @@ class Status:
                 share, low, high = lacking
                 of_rest = f"the mean is of the rest; of all it is {low:.2f} at worst, {high:.2f} at best"
                 rest = of_rest if share < 1 else "there is no mean"
-                yield f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how}): {rest}"
+                yield f"{metric}: {100 * share:.0f} % of the sampled units were not scored ({how}): {rest}"
         for metric, declined in self.declined.items():
             if declined:
                 ended = self.outcomes[metric].items()
@@ -374,10 +428,10 @@ def received_rows(received: ServeState) -> Iterator[str]:
     refused, rejected = _by_reason(received.refused), _by_reason(received.rejected)
     yield "; ".join(
         [
-            f"door: {came}, {format_bytes(received.bytes)}",
+            f"received: {came}, {format_bytes(received.bytes)}",
             *([f"refused {refused}"] if refused else []),
             *([f"invalid spans: {rejected}"] if rejected else []),
-            *_counts((received.ours, "evaluation", "refused: no evaluation is evaluated")),
+            *_counts((received.ours, "evaluation", "left out: spans of evaluations are not scored")),
         ]
     )
     yield "; ".join(
@@ -387,7 +441,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
                 (received.orphans, "span", "dropped, because their root never came (units.orphan_wait)"),
                 (received.late, "span", "came when their unit had closed (units.idle_timeout)"),
                 (received.duplicates, "span", "came again"),
-                (received.revisions, "unit", "opened once more"),
+                (received.revisions, "unit", "opened again for late spans"),
             ),
         ]
     )
@@ -416,7 +470,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
 
 
 def _counts(*counts: tuple[int, str, str]) -> Iterator[str]:
-    """Yield number, noun and their end, for each number that is not 0."""
+    """Yield number, noun and text for each number that is not 0."""
     return (f"{format_count(number, noun)} {rest}" for number, noun, rest in counts if number)
 
 
@@ -440,7 +494,7 @@ def _external_scores_row(counts: ExternalCounts) -> str:
         details += ["values not from 0 to 1: no mean"] if scores.off_scale else []
         details += [f"mean {scores.mean:.2f}"] if scores.mean is not None else []
         names.append(f"{name} {scores.scores:,}" + (f" ({', '.join(details)})" if details else ""))
-    parts = [f"scores of others: {', '.join(names) or 'none with a value or label'}"]
+    parts = [f"external scores: {', '.join(names) or 'none with a value or label'}"]
     parts += _counts((counts.undefined, "result", "without a value or label"))
     return "; ".join([*parts, *([f"{counts.again:,} came again"] if counts.again else [])])
 
@@ -465,7 +519,7 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
 
 
 def status_of(
-    line: Pipeline,
+    pipeline: Pipeline,
     *,
     units: int,
     providers: Sequence[Sequence[str]],
@@ -475,129 +529,165 @@ def status_of(
     notes: Sequence[str],
     received: ServeState | None = None,
     replay: ReplayState | None = None,
+    reloads: ReloadState | None = None,
 ) -> Status:
     """Return the state of a scorer from its parts; the arguments are fields of ``Status`` that the parts do not have."""
-    counted = line.count_units()
-    noted = [*line.units.notes.reasons.items(), *line.sessions.notes.reasons.items()]
+    counted = pipeline.count_units()
+    noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
-        refused=line.ledger.refused,
+        refused=pipeline.ledger.refused,
         eligible=counted.eligible,
         pending=counted.pending,
-        outcomes=_outcomes(counted, line.metrics),
+        outcomes=_outcomes(counted, pipeline.metrics),
         reasons={key: why for key, (why, _) in reasons.items()},
         traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
-        sources=dict(line.units.notes.sources),
-        kinds=dict(line.units.notes.kinds),
-        head_sampling=dict(line.units.notes.heads),
-        judges={name: REMOTE_SCORING if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
-        evaluator_version={name: metric.evaluator_version for name, metric in line.metrics.items()},
-        queue=(len(line.queue), line.queue.capacity),
-        hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
+        sources=dict(pipeline.units.notes.sample_sources),
+        images_left_out=pipeline.units.notes.images_left_out,
+        kinds=dict(pipeline.units.notes.kinds),
+        head_sampling=dict(pipeline.units.notes.heads),
+        judges={
+            name: REMOTE_SCORING if pipeline.handover else _judge_of(metric)
+            for name, metric in pipeline.metrics.items()
+        },
+        evaluator_version={name: metric.evaluator_version for name, metric in pipeline.metrics.items()},
+        queue=(len(pipeline.queue), pipeline.queue.capacity),
+        hold={"parked": len(pipeline.hold), **pipeline.hold.released, "lost": pipeline.hold.lost},
         closed=closed,
         neighbours=neighbours,
-        unpriced=list(dict.fromkeys([*line.units.notes.unpriced, *line.sessions.notes.unpriced])),
-        overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
-        rates=_rates(line, counted.eligible),
-        sessions=_session_status(line),
-        labels=dict(line.annotation_writer.labelled),
-        accounts=line.accounts.states(),
-        budgets=line.accounts.budgets(),
-        shadows=tuple(_shadows(line, counted.sources.get(semconv.SOURCE_SHADOW))),
+        unpriced=_find_unpriced(pipeline),
+        overflowed=overflowed + (0 if pipeline.telemetry is None else pipeline.telemetry.overflowed),
+        rates=_rates(pipeline, counted.eligible),
+        sessions=_session_status(pipeline),
+        labels=dict(pipeline.annotation_writer.labelled),
+        accounts=pipeline.accounts.states(),
+        budgets=pipeline.accounts.budgets(),
+        inner=tuple(read_inner(pipeline)),
+        shadows=tuple(_shadows(pipeline, counted.sources.get(semconv.SOURCE_SHADOW))),
         received=received,
         replay=replay,
-        since_s=line.ledger.since_s,
+        reloads=reloads,
+        since_s=pipeline.ledger.since_s,
+        sinks=tuple(pipeline.outboxes.states()),
         notes=[
-            *([DISABLED] if line.disabled else []),
-            *offline_notes(line.metrics.values() if line.handover is None else ()),
+            *([DISABLED] if pipeline.disabled else []),
+            *offline_notes(pipeline.metrics.values() if pipeline.handover is None else ()),
             *notes,
         ],
-        **_read_files(line),
-        **_read_sums(line),
+        **_read_files(pipeline),
+        **_read_sums(pipeline),
     )
 
 
-def _session_status(line: Pipeline) -> SessionStatus | None:
-    if not line.of_sessions:
+def _find_unpriced(pipeline: Pipeline) -> list[str]:
+    inner = (books.notes for books in pipeline.units.inner_books.values())
+    every = (pipeline.units.notes, pipeline.sessions.notes, *inner)
+    return list(dict.fromkeys(model for notes in every for model in notes.unpriced))
+
+
+def _session_status(pipeline: Pipeline) -> SessionStatus | None:
+    if not pipeline.of_sessions:
         return None
-    sessions = line.sessions
+    sessions = pipeline.sessions
     return SessionStatus(
         open=sessions.table.open,
         ended=dict(sessions.ended),
         without_id=sessions.without_id,
-        pieces=sessions.table.pieces.shared,
+        pieces=sessions.table.sharding.shared,
     )
 
 
-def _read_files(line: Pipeline) -> dict[str, Any]:
+def _read_files(pipeline: Pipeline) -> dict[str, Any]:
     """Return the fields of a status for the parts of a scorer that keep files."""
-    file, spool = line.providers.spans_file, spool_of(line.queue)
+    file, spool = pipeline.providers.spans_file, spool_of(pipeline.queue)
     return {
         "spool": None if spool is None else spool.state(),
         "spans_file": None if file is None else file.state(),
-        "collected": read_collect_state(line.collector),
-        "judge_check": () if line.judge_check is None else tuple(line.judge_check.states()),
+        "collected": None if pipeline.collector is None else pipeline.collector.state(),
+        "judge_check": () if pipeline.judge_check is None else tuple(pipeline.judge_check.states()),
     }
 
 
-def _read_sums(line: Pipeline) -> dict[str, Any]:
+def _read_shares(metrics: Mapping[str, Metric], sums: ReadSums) -> dict[str, Mapping[str, MeanInterval]]:
+    """Return metric → category → share, for metrics with categories."""
+    return {
+        name: running_shares(name, metric.scale, sums) for name, metric in metrics.items() if metric.scale.categories
+    }
+
+
+def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
     """Return the fields of a status that are read from the sums of the instruments."""
-    if line.telemetry is None:
-        return {"means": dict.fromkeys(line.metrics)}
-    sums = line.telemetry.sums
-    lost = {**line.ledger.lost(), **line.sessions.ledger.lost()}
-    excluded = {name: missing_so_far(name, metric.scale, sums, lost[name]) for name, metric in line.metrics.items()}
+    if pipeline.telemetry is None:
+        return {"means": dict.fromkeys(pipeline.metrics)}
+    every, sums = pipeline.telemetry.sums, partial(sums_in_force, pipeline, pipeline.telemetry)
+    lost = {**pipeline.ledger.lost(), **pipeline.sessions.ledger.lost()}
+    excluded = {
+        name: missing_so_far(
+            name, metric.scale, sums, _minus(lost.get(name, Weights()), pipeline.lost_before.get(name, Weights()))
+        )
+        for name, metric in pipeline.metrics.items()
+    }
     contradictions: Counter[str] = Counter()
-    for labels, verdicts in sums(semconv.JUDGE_SELF_CONTRADICTIONS).items():
+    for labels, verdicts in every(semconv.JUDGE_SELF_CONTRADICTIONS).items():
         contradictions[dict(labels)[semconv.EVALUATION_NAME]] += int(verdicts)
     return {
-        "means": {name: running_mean(name, metric.scale, sums) for name, metric in line.metrics.items()},
+        "means": {name: running_mean(name, metric.scale, sums) for name, metric in pipeline.metrics.items()},
+        "shares": _read_shares(pipeline.metrics, sums),
         "excluded": {name: lacking for name, lacking in excluded.items() if lacking is not None},
         "applies": {
-            name: applied_so_far(name, sums, lost[name])
-            for name, metric in line.metrics.items()
+            name: applied_so_far(name, every, lost.get(name, Weights()))
+            for name, metric in pipeline.metrics.items()
             if is_conditional(metric)
         },
         "contradictions": {metric: verdicts for metric, verdicts in contradictions.items() if verdicts},
         "declined": {
-            dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in sums(semconv.DECLINED).items()
+            dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in every(semconv.DECLINED).items()
         },
-        "overflowing": line.telemetry.overflowing,
+        "overflowing": pipeline.telemetry.overflowing,
     }
 
 
-def _rates(line: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises a session metric's rate."""
-    rates = {name: line.settings.sampling.rates_of(name) for name in line.metrics}
-    if unsampled := line.sum_of("unsampled"):
-        rates = {name: (1.0 if eligible[name] <= unsampled else least, 1.0) for name, (least, _) in rates.items()}
-    return rates | {name: (line.settings.sampling.rates_of(name)[0],) * 2 for name in line.of_sessions}
+def _minus(lost: Weights, before: Weights) -> Weights:
+    return Weights(max(0.0, lost.w - before.w), max(0.0, lost.w2 - before.w2))
+
+
+def _rates(pipeline: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    """Return the lowest and the highest rate of each metric.
+
+    Submitted samples count as rate 1. A session metric has one rate only.
+    """
+    rates = {name: pipeline.settings.sampling.rates_of(name) for name in pipeline.metrics}
+    if unsampled := pipeline.sum_of("unsampled"):
+        rates = {
+            name: (1.0 if eligible.get(name, 0) <= unsampled else least, 1.0) for name, (least, _) in rates.items()
+        }
+    return rates | {name: (rate, rate) for name, rate in pipeline.session_rates.items()}
 
 
 def _outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
-    outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in [*metrics, *counted.eligible]}
     for (metric, outcome, _), count in counted.outcomes.items():
         of_metric = outcomes.setdefault(metric, {})  # another process may have sampled for its own metric
         of_metric[outcome.value] = of_metric.get(outcome.value, 0) + count
     return outcomes
 
 
-def _shadows(line: Pipeline, counted: UnitCounts | None) -> Iterator[ShadowStatus]:
+def _shadows(pipeline: Pipeline, counted: UnitCounts | None) -> Iterator[ShadowStatus]:
     if counted is None:
         return
-    outcomes = _outcomes(counted, line.shadowing)
-    for name, metric in line.shadowing.items():
+    outcomes, pairs = _outcomes(counted, pipeline.shadowing), pipeline.scoring.now.pairs
+    for name, metric in pipeline.shadowing.items():
         yield ShadowStatus(
             metric=name,
             judge=_judge_of(metric),
             evaluator_version=metric.evaluator_version,
-            eligible=counted.eligible[name],
-            pending=counted.pending[name],
+            eligible=counted.eligible.get(name, 0),
+            pending=counted.pending.get(name, 0),
             outcomes=outcomes[name],
-            compared=line.pairs.compared[name],
-            reason=line.pairs.reasons.get(name, ""),
+            compared=pairs.compared.get(name, JudgeComparison()),
+            reason=pairs.reasons.get(name, ""),
         )
 
 
