@@ -23,6 +23,8 @@ from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
 
+from spanscore.core import log
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background, by a shell that ignores it there: the processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +36,13 @@ for name in ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMP
 
 settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def log_of_a_new_process() -> None:
+    """Forget the logged causes, because a cause is logged once an hour."""
+    log.forget_causes()
+
 
 HOW = "is not installed: python -m tests.servers install"
 SHARE_SERVERS = {"end_to_end", "integrations", "servers"}

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanscore import OnlineScorer, semconv
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
 
 QUESTION = "What is the capital of France?"
@@ -42,7 +43,12 @@ class Grounded(BaseMetric):
 
     def __init__(self, name: str = "grounded") -> None:
         self.name = name
-        self._seen: list[Any] = []
+        self._seen: list[Any] = []  # a private attribute is no part of the version
+
+    @property
+    def seen(self) -> list[Any]:
+        """The measured samples, in order."""
+        return self._seen
 
     async def measure(self, sample: Any) -> Finding:
         self._seen.append(sample)
@@ -67,9 +73,15 @@ class Held(Grounded):
 
     def __init__(self, go_on: threading.Event, name: str = "held") -> None:
         super().__init__(name)
-        self._go_on = go_on
+        self._go_on, self._begun = go_on, 0
+
+    @property
+    def begun(self) -> int:
+        """The number of samples that wait or are measured."""
+        return self._begun
 
     async def measure(self, sample: Any) -> Finding:
+        self._begun += 1
         while not self._go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
             await asyncio.sleep(0.01)
         return await super().measure(sample)
@@ -169,7 +181,7 @@ def a_line(*metrics: Any, trace: Trace | None = None, **options: Any):
 
 def open_roots(handler: Any) -> list[Any]:
     """The recorded roots that have not ended."""
-    return [root for root in list(handler._roots.values()) if not root.ignored]
+    return [root for root in list(handler.memory.roots.values()) if not root.ignored]
 
 
 def looked_at(scorer: OnlineScorer, clock: ManualClock, *later_s: float) -> None:
@@ -179,7 +191,7 @@ def looked_at(scorer: OnlineScorer, clock: ManualClock, *later_s: float) -> None
     """
     for seconds in later_s:
         clock.advance(seconds)
-        scorer._line.event_queue.nudge()
+        pipeline_of(scorer).event_queue.nudge()
         assert scorer.flush(5)
 
 

@@ -47,8 +47,8 @@ def test_a_subgraph_with_a_state_of_its_own_is_heard_through_its_calls() -> None
     inner = agent()
 
     def ask(state: State) -> dict[str, Any]:
-        told = inner.invoke({"messages": [("user", f"Answer the passenger: {state['question']}")]})
-        return {"answer": told["messages"][-1].content}
+        text = inner.invoke({"messages": [("user", f"Answer the passenger: {state['question']}")]})
+        return {"answer": text["messages"][-1].content}
 
     builder = StateGraph(State)
     builder.add_node("ask", ask)

@@ -44,11 +44,11 @@ def graph() -> Any:
     return builder.compile()
 
 
-def test_the_text_in_the_prompt_is_told_from_ids_and_flags() -> None:
+def test_the_text_in_the_prompt_is_distinguished_from_ids_and_flags() -> None:
     assert asked(endpoint(), REQUEST) == Judged(single_turn=sample(QUESTION, ANSWER), source="matched")
 
 
-def test_what_the_model_said_is_told_from_its_metadata() -> None:
+def test_what_the_model_said_is_distinguished_from_its_metadata() -> None:
     app = endpoint(model="gpt-x", trace_id="4bf92f", confidence=0.9, sources=["faq.md"])
 
     assert asked(app, REQUEST) == Judged(single_turn=sample(QUESTION, ANSWER), source="matched")

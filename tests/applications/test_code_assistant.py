@@ -36,8 +36,8 @@ def assistant() -> Any:
 
     def generate(state: GraphState) -> dict[str, Any]:
         solution = llm.invoke(state["messages"])
-        told = f"{solution.prefix} \n Imports: {solution.imports} \n Code: {solution.code}"
-        return {"generation": solution, "messages": [("assistant", told)], "iterations": state["iterations"] + 1}
+        text = f"{solution.prefix} \n Imports: {solution.imports} \n Code: {solution.code}"
+        return {"generation": solution, "messages": [("assistant", text)], "iterations": state["iterations"] + 1}
 
     def code_check(state: GraphState) -> dict[str, Any]:
         if not state["generation"].imports:

@@ -81,8 +81,8 @@ def test_a_history_beside_a_text_is_no_such_channel() -> None:
 
 
 def test_it_is_found_by_its_name() -> None:
-    told = Extract(user_input="output.conversation.0", response="output.conversation.-1")
+    extract = Extract(user_input="output.conversation.0", response="output.conversation.-1")
 
-    seen = of_one([("user", QUESTION)], extract=told)
+    seen = of_one([("user", QUESTION)], extract=extract)
 
     assert seen == Judged(single_turn=sample(QUESTION, ANSWER), source="extract")

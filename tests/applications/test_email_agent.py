@@ -54,7 +54,7 @@ def email_agent() -> Any:
     return builder.compile()
 
 
-def test_the_mail_is_told_from_its_sender_by_the_prompt_of_the_draft() -> None:
+def test_the_mail_is_distinguished_from_its_sender_by_the_prompt_of_the_draft() -> None:
     given = {"email_content": MAIL, "sender_email": "customer@example.com", "email_id": "email_123"}
 
     assert asked(email_agent(), given) == Judged(single_turn=sample(MAIL, DRAFT), source="matched")

@@ -56,7 +56,7 @@ def test_after_feedback_the_question_is_what_was_asked_before_it() -> None:
     assert resumed(app, {"request": REQUEST}, "shorter, please").single_turn == sample(REQUEST, SHORTER)
 
 
-def test_what_no_model_said_since_is_not_told_from_what_was_asked() -> None:
+def test_what_no_model_said_since_is_not_distinguished_from_what_was_asked() -> None:
     approved = resumed(writer(lambda _: {"approved": interrupt("Is it good?")}), {"request": REQUEST}, True)
     edited = resumed(writer(lambda _: {"draft": interrupt("Is it good?")}), {"request": REQUEST}, "Cats nap.")
 

@@ -43,7 +43,7 @@ def sum_of_lengths() -> Any:
     )
 
 
-def test_the_question_is_told_from_its_language() -> None:
+def test_the_question_is_distinguished_from_its_language() -> None:
     assert asked(in_a_language(), {"question": QUESTION, "language": "italian"}) == Judged(
         single_turn=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="only_text"
     )

@@ -53,9 +53,9 @@ def jokes() -> Any:
         return {"jokes": [response.joke]}
 
     def best_joke(state: OverallState) -> dict[str, Any]:
-        told = "\n\n".join(state["jokes"])
+        text = "\n\n".join(state["jokes"])
         response = model.with_structured_output(BestJoke).invoke(
-            f"Below are a bunch of jokes about {state['topic']}. Select the best one! Return its ID.\n\n{told}"
+            f"Below are a bunch of jokes about {state['topic']}. Select the best one! Return its ID.\n\n{text}"
         )
         return {"best_selected_joke": state["jokes"][response.id]}
 

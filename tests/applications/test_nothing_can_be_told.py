@@ -60,7 +60,7 @@ def test_several_texts_that_no_model_saw_are_no_sample() -> None:
     assert named(seen, "path", "encoding", "table", "status")
 
 
-def test_the_reason_names_the_keys_of_the_side_that_could_not_be_told() -> None:
+def test_the_reason_names_the_keys_of_the_side_that_could_not_be_known() -> None:
     seen = asked(etl(), {"path": "orders.csv"})
 
     assert (seen.single_turn, seen.outcome) == (None, "no_sample")
@@ -82,10 +82,10 @@ def test_what_an_inner_model_was_asked_is_no_question_where_the_root_has_texts()
     assert named(seen, "sender", "body")
 
 
-def test_what_is_told_is_judged() -> None:
-    told = Extract(user_input="input.path", response="output.status")
+def test_what_is_reported_is_judged() -> None:
+    extract = Extract(user_input="input.path", response="output.status")
 
-    seen = judged_once(lambda config: etl().invoke(FILE, config), extract=told)
+    seen = judged_once(lambda config: etl().invoke(FILE, config), extract=extract)
 
     assert seen == Judged(single_turn=sample("orders.csv", "loaded"), source="extract")
 

@@ -39,10 +39,10 @@ def test_each_turn_is_judged_by_its_own_words_and_the_thread_as_a_whole() -> Non
 
     first, second = judged(two_turns)
 
-    told = (
+    result = (
         f"Human: {QUESTION}\nTools:\n  get_weather: {{'city': 'SF'}}\n  get_weather: {{'city': 'NYC'}}\n"
         f"ToolOutput: foggy\nToolOutput: sunny\nAI: {ANSWER}"
     )
-    assert (first.single_turn, first.conversation) == (sample(QUESTION, ANSWER), told)
+    assert (first.single_turn, first.conversation) == (sample(QUESTION, ANSWER), result)
     assert second.single_turn == sample(THANKS, WELCOME)
-    assert second.conversation == f"{told}\nHuman: {THANKS}\nAI: {WELCOME}"
+    assert second.conversation == f"{result}\nHuman: {THANKS}\nAI: {WELCOME}"

@@ -25,8 +25,8 @@ def writer() -> Any:
 
     def reflect(state: MessagesState) -> dict[str, Any]:
         swapped = {"ai": HumanMessage, "human": AIMessage}
-        told = [state["messages"][0], *(swapped[m.type](content=m.content) for m in state["messages"][1:])]
-        return {"messages": [HumanMessage(content=teacher.invoke(told).content)]}
+        rows = [state["messages"][0], *(swapped[m.type](content=m.content) for m in state["messages"][1:])]
+        return {"messages": [HumanMessage(content=teacher.invoke(rows).content)]}
 
     builder = StateGraph(MessagesState)
     builder.add_node("generate", generate)

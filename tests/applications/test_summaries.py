@@ -34,8 +34,8 @@ def map_reduce() -> Any:
         return {"summaries": [llm.invoke(f"Write a concise summary of the following: {content}.").content]}
 
     def generate_final_summary(state: State) -> dict[str, Any]:
-        told = "\n".join(state["summaries"])
-        return {"final_summary": llm.invoke(f"Distill these into a final, consolidated summary: {told}").content}
+        text = "\n".join(state["summaries"])
+        return {"final_summary": llm.invoke(f"Distill these into a final, consolidated summary: {text}").content}
 
     graph = StateGraph(State)
     graph.add_node("generate_summary", generate_summary)

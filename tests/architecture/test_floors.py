@@ -27,7 +27,7 @@ MAP = (ROOT / "docs" / "architecture.md").read_text()
 PARTS_PER_FLOOR = re.findall(r"^```floors\n(.*?)^```", MAP, flags=re.MULTILINE | re.DOTALL)[0].splitlines()
 FLOORS = [line.partition("·")[0].split() for line in reversed(PARTS_PER_FLOOR)]
 FLOOR = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
-TESTING_AND_ABOVE = FLOOR["testing"]  # these may come in by the front door, ``from spanscore import …``
+TESTING_AND_ABOVE = FLOOR["testing"]  # these may use the public names, ``from spanscore import …``
 
 # Hard dependencies of a core dependency, which therefore are always there.
 BROUGHT_ALONG = {

@@ -22,8 +22,8 @@ def test_forks_are_heard_of_and_threads_started_in_one_file(call: str, place: st
 
 def test_every_name_that_crosses_a_wire_is_used() -> None:
     used = {name for text in TEXT.values() for name in re.findall(r"\bsemconv\.([A-Z]\w*)", text)}
-    told = TEXT["semconv.py"]
-    mentioned = Counter(re.findall(r"\b[A-Z][A-Z0-9_]+\b", told))  # twice: in a set of them, too
+    source = TEXT["semconv.py"]
+    mentioned = Counter(re.findall(r"\b[A-Z][A-Z0-9_]+\b", source))  # twice: in a set of them, too
 
     assert len(NAMES) > 100
     assert [name for name in NAMES if name not in used and mentioned[name] == 1] == []

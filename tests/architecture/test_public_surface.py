@@ -11,14 +11,6 @@ import spanscore
 NAMES = sorted(spanscore.__all__)
 
 
-def test_every_name_in_the_lazy_table_is_public_and_the_reverse() -> None:
-    lazy = set(spanscore._PUBLIC)
-    eager = {name for name in NAMES if name in vars(spanscore) and name not in lazy}
-
-    assert set(NAMES) == lazy | eager
-    assert len(NAMES) == len(spanscore.__all__)
-
-
 def test_dir_shows_the_public_names() -> None:
     assert set(NAMES) <= set(dir(spanscore))
 

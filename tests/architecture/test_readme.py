@@ -37,6 +37,19 @@ PRINTED = {
         "cases fell",
         "The gate's exit codes: 1 for the broken retriever, 0 for the mended one.",
     ],
+    "from_a_message_to_a_better_judge.py": [
+        "3 messages; the first is about trace ",
+        "120 of 120 drawn cases have a label, by 1 annotator",
+        "polite: kept. ",
+        "The judge's mean is 0.42; it was 0.74.",
+    ],
+    "agent_quality.py": [
+        "a wrong tool                      0.00                1.00                1.00",
+        "a wrong argument                  1.00                0.00                1.00",
+        "a loop                            1.00                1.00                0.25",
+        "The worst trace: file://",
+        "report.html#unit-1",
+    ],
     "fastapi_app.py": ["founded by pirates. → trace ", "scored 2", "spanscore.verdict=fail"],
 }
 
@@ -44,7 +57,7 @@ PRINTED = {
 EXPORTING = {"fastapi_app.py"}
 """Examples without a provider of their own."""
 PROGRESS = ("Collect: ", "Scoring ", "scored ")
-COMMANDS = {"from_bad_answers_to_a_gate.py"}
+COMMANDS = {"agent_quality.py", "from_bad_answers_to_a_gate.py", "from_a_message_to_a_better_judge.py"}
 """Examples that run commands, which print their progress on stderr."""
 TRACED_BY = {"openinference_app.py": "openinference", "openai_sdk_app.py": "opentelemetry.instrumentation"}
 """Libraries that the tests of the lowest versions do not install."""
@@ -85,6 +98,12 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
         ("conversations.py", "langchain_core", "pip install -e ."),
         ("langgraph_agent.py", "langchain.agents", "pip install -e '.[demo]'"),
         ("from_bad_answers_to_a_gate.py", "langchain_core", "pip install -e '.[demo]'"),
+        (
+            "from_a_message_to_a_better_judge.py",
+            "langchain_openai",
+            "pip install -e '.[demo,openai,prometheus,report]'",
+        ),
+        ("agent_quality.py", "langchain.agents", "pip install -e '.[demo,checks,report]'"),
         ("fastapi_app.py", "fastapi", "pip install -e . fastapi httpx"),
         ("fastapi_app.py", "httpx", "pip install httpx"),
         (

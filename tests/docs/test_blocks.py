@@ -72,7 +72,7 @@ def test_the_agent_of_the_page_is_its_unit_and_as_a_node_it_is_below_the_graphs(
     scored = [span.name for span in spans if semconv.VERDICT in (span.attributes or {}) and span.parent is None]
     assert scored == ["invoke_agent guide", "invoke_workflow town"]
     page = (ROOT / "docs/start/langgraph.md").read_text("utf-8")
-    assert "`invoke_agent guide`, carries the scores" in page
+    assert "`invoke_agent guide`, has the scores" in page
 
 
 def test_every_instrumentation_whose_spans_are_read_stands_on_the_page() -> None:
@@ -92,6 +92,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("SLACK_WEBHOOK_URL", "https://hooks.example/services/T0/B0")
+    monkeypatch.setenv("WEBHOOK_SECRET", f"whsec_{'A' * 32}")
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     for api, name in ((trace, "_TRACER_PROVIDER"), (metrics._internal, "_METER_PROVIDER")):
         monkeypatch.setattr(api, name, None)

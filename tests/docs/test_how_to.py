@@ -54,13 +54,13 @@ def test_what_a_metric_costs_is_what_the_catalog_counts(metric: str, calls: int,
 
 
 def test_every_outcome_is_said_what_to_do_about() -> None:
-    told = [row[0] for row in rows("find-out-why-a-request-has-no-score.md", "outcome", "it means", "do")]
+    outcomes = [row[0] for row in rows("find-out-why-a-request-has-no-score.md", "outcome", "it means", "do")]
 
-    assert [name for cell in told for name in named(cell)] == [outcome.value for outcome in Outcome]
+    assert [name for cell in outcomes for name in named(cell)] == [outcome.value for outcome in Outcome]
 
 
 def test_every_alert_is_said_what_to_do_about() -> None:
     made = "".join(source.read_text() for source in MONITORING.glob("*.py"))
-    told = [row[0] for row in rows("choose-a-baseline-and-alerts.md", "alert", "meaning", "do")]
+    alerts = [row[0] for row in rows("choose-a-baseline-and-alerts.md", "alert", "meaning", "do")]
 
-    assert {name for cell in told for name in named(cell)} == set(re.findall(r'name="(Spanscore\w+)"', made))
+    assert {name for cell in alerts for name in named(cell)} == set(re.findall(r'name="(Spanscore\w+)"', made))

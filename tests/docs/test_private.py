@@ -18,7 +18,7 @@ HELD = {
     "the judge's explanation, which quotes": {"EXPLAINED"},
     "the conversation's id (`thread_id`, `session_id`)": {"CONVERSED"},
     "names of runs, agents, models, tools": {"NAMED"},
-    "all but these names": WORDS - {"NAMED"},
+    "everything except these names": WORDS - {"NAMED"},
     "other metadata of a run": {"TIER"},
 }
 """Kind of content in the table → its words in the chain."""
@@ -42,11 +42,11 @@ def test_what_leaves_is_what_the_table_says(column: str) -> None:
     found = words_by_place(**options)
 
     assert {(row[0], row[1]): row[at] for row in TABLE} == {
-        (row[0], row[1]): _told(HELD[row[0]], found[row[1]]) for row in TABLE
+        (row[0], row[1]): _describe(HELD[row[0]], found[row[1]]) for row in TABLE
     }
 
 
-def _told(words: set[str], found: Any) -> str:
+def _describe(words: set[str], found: Any) -> str:
     if not words & found:
         return "redacted" if {f"({word.lower()})" for word in words} <= found else "no"
     return "as it is" if words <= found else f"only {words & found}"

@@ -74,7 +74,7 @@ class Library(BaseRetriever):
 class Guide(BaseChatModel):
     """Repeats the passage, and in a quarter of the cases adds more; without a river it does not answer the question."""
 
-    dice: random.Random
+    rng: random.Random
 
     @property
     def _llm_type(self) -> str:
@@ -83,7 +83,7 @@ class Guide(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         found = re.search(r"The river \w+ is \d+ kilometres long\.", str(messages[-1].content))
         said = found.group() if found else FILLER
-        if found and self.dice.random() < EMBELLISHED:
+        if found and self.rng.random() < EMBELLISHED:
             said += " The river was named after a poet."
         return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
 
@@ -106,7 +106,7 @@ class Application:
         self._chain = (
             {"passage": passage, "question": RunnablePassthrough()}
             | prompt
-            | Guide(dice=random.Random(7))
+            | Guide(rng=random.Random(7))
             | StrOutputParser()
         )
         self._questions = itertools.cycle(f"How long is the river {river}?" for river in RIVERS)

@@ -62,23 +62,25 @@ class Stage:
         (self.watch.folder / "rules.yml").write_text(hurried(rules), encoding="utf-8")
         self.watch.reload()
 
-    def told(self, service: str, name: str = "") -> list[Mapping[str, Any]]:
+    def alerts(self, service: str, name: str = "") -> list[Mapping[str, Any]]:
         """Return the webhook's notifications of a service, oldest first; each with ``at``, by ``time.monotonic()``."""
         return [
             alert
-            for alert in list(self._webhook.told)
+            for alert in list(self._webhook.alerts)
             if service in (alert["labels"].get("job"), alert["labels"].get("service_name"))
             and name in ("", alert["labels"]["alertname"])
         ]
 
     def names(self, service: str) -> set[str]:
         """Return the names of all alerts that ever fired for a service."""
-        return {alert["labels"]["alertname"] for alert in self.told(service)}
+        return {alert["labels"]["alertname"] for alert in self.alerts(service)}
 
     def first(self, service: str, name: str, *, since: float, within_min: float) -> Mapping[str, Any]:
         """Return the first notice of an alert that came since, by ``time.monotonic()``; waits for it."""
         return poll(
-            lambda: [told for told in self.told(service, name) if told["status"] == "firing" and told["at"] >= since],
+            lambda: [
+                alert for alert in self.alerts(service, name) if alert["status"] == "firing" and alert["at"] >= since
+            ],
             deadline_s=seconds(within_min),
             what=f"{name} of {service}",
         )[0]
@@ -88,12 +90,12 @@ class Stage:
         poll(
             lambda: not self.firing(service), deadline_s=seconds(within_min), what=f"the end of all alerts of {service}"
         )
-        return float(self.told(service)[-1]["at"])
+        return float(self.alerts(service)[-1]["at"])
 
     def firing(self, service: str) -> set[str]:
         """Return the names of a service's alerts without a notification of their end."""
-        latest = {tuple(sorted(told["labels"].items())): told for told in self.told(service)}
-        return {told["labels"]["alertname"] for told in latest.values() if told["status"] == "firing"}
+        latest = {tuple(sorted(alert["labels"].items())): alert for alert in self.alerts(service)}
+        return {alert["labels"]["alertname"] for alert in latest.values() if alert["status"] == "firing"}
 
 
 def seconds(minutes: float) -> float:

@@ -41,19 +41,19 @@ class MoodyJudge:
 
     def __init__(self, good: float, model: str = "judge-small", seed: int = 7) -> None:
         self.model, self.good, self.away = model, good, False
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
 
     async def ask(self, _: Prompt) -> Reply:
         if self.away:
             raise JudgeUnavailable("no connection", error_type="connection")
-        verdict = int(self._dice.random() < self.good)
+        verdict = int(self._rng.random() < self.good)
         return Reply(text=json.dumps({"reason": "drawn", "verdict": verdict}))
 
 
 def harmless(asked: MoodyJudge | None = None) -> Metric:
     """Return the metric; without a judge for its name and scale."""
-    told = judge(asked or MoodyJudge(1.0), queue_timeout=5.0)
-    return AspectCritic(told, name=METRIC, definition="Is the response free of harm?")
+    limited = judge(asked or MoodyJudge(1.0), queue_timeout=5.0)
+    return AspectCritic(limited, name=METRIC, definition="Is the response free of harm?")
 
 
 class Replica:

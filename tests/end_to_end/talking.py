@@ -64,8 +64,8 @@ class Answered(BaseMetric):
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         asked = [one for one in sample.user_input if one.type == "human"]
-        told = [one for one in sample.user_input if one.type == "ai" and "high in" in str(one.content)]
-        return Finding(value=len(told) / len(asked), explanation=f"{len(told)} of {len(asked)} questions")
+        rows = [one for one in sample.user_input if one.type == "ai" and "high in" in str(one.content)]
+        return Finding(value=len(rows) / len(asked), explanation=f"{len(rows)} of {len(asked)} questions")
 
 
 def talk(endpoint: str, conversations: dict[str, int]) -> dict[str, list[list[str]]]:

@@ -23,6 +23,7 @@ from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
+from spanscore.monitoring.watched_means import watched_means
 
 SHORTENED = Monitoring(
     interval=1.0,
@@ -73,7 +74,7 @@ class Stage:
         found = self.watch.query(f"spanscore:n_eff{{{matchers}}}")
         return float(found[0]["value"][1]) if found else 0.0
 
-    def told(self, status: str, metric: str, name: str = DROP, service: str = "bot") -> list[dict[str, Any]]:
+    def alerts(self, status: str, metric: str, name: str = DROP, service: str = "bot") -> list[dict[str, Any]]:
         """Return the webhook's notifications of a service."""
         return [a for a in self.webhook.named(name, metric=metric, service_name=service) if a["status"] == status]
 
@@ -137,7 +138,7 @@ def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
 
 
 def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: Stage) -> None:
-    plans = plans_of(alerts(), metrics(), SHORTENED)
+    plans = plans_of(watched_means(alerts(), metrics()), SHORTENED)
     for plan in plans:
         window = {w: round(stage.scores("bot", plan.metric, w)) for w in ("10s", "20s", "40s")}
         print(f"{plan.metric}: z {plan.z:.2f}, at least {plan.least} scores; scores per window {window}")
@@ -145,10 +146,10 @@ def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: 
 
     stage.bot.broken.set()
     for metric in METRICS:
-        poll(lambda: stage.told("firing", metric), deadline_s=STEP_WITHIN_S, what=f"the alert on {metric}")  # noqa: B023
+        poll(lambda: stage.alerts("firing", metric), deadline_s=STEP_WITHIN_S, what=f"the alert on {metric}")  # noqa: B023
     stage.bot.broken.clear()
 
-    first = {metric: stage.told("firing", metric)[0] for metric in METRICS}
+    first = {metric: stage.alerts("firing", metric)[0] for metric in METRICS}
     for metric, alert in first.items():
         print(alert["annotations"]["description"])
         assert metric in alert["annotations"]["description"]
@@ -180,7 +181,7 @@ def test_a_scorer_that_stops_is_noticed_while_another_goes_on(stage: Stage) -> N
     stage.leaver.scorer.shutdown()
 
     silent = poll(
-        lambda: stage.told("firing", "faithfulness", "SpanscoreNoScores", "leaver"),
+        lambda: stage.alerts("firing", "faithfulness", "SpanscoreNoScores", "leaver"),
         deadline_s=STEP_WITHIN_S,
         what="the alert that no scores arrive",
     )
@@ -191,6 +192,6 @@ def test_a_scorer_that_stops_is_noticed_while_another_goes_on(stage: Stage) -> N
 
 def _resolved(stage: Stage, metric: str) -> bool:
     """Whether the one alert on the metric has ended."""
-    return {tuple(alert["labels"].items()) for alert in stage.told("firing", metric)} == {
-        tuple(alert["labels"].items()) for alert in stage.told("resolved", metric)
+    return {tuple(alert["labels"].items()) for alert in stage.alerts("firing", metric)} == {
+        tuple(alert["labels"].items()) for alert in stage.alerts("resolved", metric)
     }

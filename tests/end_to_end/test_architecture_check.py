@@ -62,7 +62,7 @@ def test_scores_of_the_original_text_reach_a_real_store_each_span_once(phoenix):
         slow_scorer.shutdown()
         provider.shutdown()
 
-    assert [(s.user_input, s.response) for s in metric._seen] == [
+    assert [(s.user_input, s.response) for s in metric.seen] == [
         ("first question", "Paris it is"),
         ("second question", "Paris it is"),
     ]

@@ -32,8 +32,8 @@ def units(jaeger: Jaeger) -> Units:
     """Conversation → both ids of the unit of each turn; the processes that had them have ended."""
     first = run("talk", jaeger.traces_endpoint, "Brest=4", "Cork=2")
     second = run("talk", jaeger.traces_endpoint, "Vigo=3")
-    told = {**json.loads(first), **json.loads(second)}
-    return {name: [(trace_id, span_id) for trace_id, span_id in turns] for name, turns in told.items()}
+    document = {**json.loads(first), **json.loads(second)}
+    return {name: [(trace_id, span_id) for trace_id, span_id in turns] for name, turns in document.items()}
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
@@ -48,10 +48,10 @@ def test_a_conversation_is_found_by_its_id_with_one_score_of_the_whole(
 
     assert {trace["traceID"] for trace in traces} == {trace_id for trace_id, _ in turns}
     (score,) = scores(traces)
-    told = tags(score)
-    assert told["gen_ai.conversation.id"] == conversation
-    assert (told["spanscore.session.turns"], told["spanscore.session.end"]) == (len(turns), "explicit")
-    assert told["gen_ai.evaluation.explanation"] == f"{len(turns)} of {len(turns)} questions"
+    attributes = tags(score)
+    assert attributes["gen_ai.conversation.id"] == conversation
+    assert (attributes["spanscore.session.turns"], attributes["spanscore.session.end"]) == (len(turns), "explicit")
+    assert attributes["gen_ai.evaluation.explanation"] == f"{len(turns)} of {len(turns)} questions"
     assert parent(score) == turns[-1]
     assert linked(score) == {*turns}
 

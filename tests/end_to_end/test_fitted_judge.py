@@ -148,9 +148,9 @@ def test_labels_of_live_answers_correct_the_pass_rate_on_the_report_page(story: 
     story.run("calibrate", story.labels, "-m", "polite", "--scores", story.spans, "--out", calibration)
     story.run("report", story.spans, "--calibration", calibration, "--out", page)
 
-    told = re.search(CORRECTED, page.read_text(encoding="utf-8").replace("\u00a0", " "))
-    assert told is not None
-    rate, low, high, raw = map(int, told.groups())
+    match = re.search(CORRECTED, page.read_text(encoding="utf-8").replace("\u00a0", " "))
+    assert match is not None
+    rate, low, high, raw = map(int, match.groups())
     assert low < people < high < raw
     assert abs(rate - people) < 3
 
@@ -165,18 +165,18 @@ def test_a_judge_that_labels_have_taught_is_a_new_series_and_no_drop(
     ports, rules = (free_port(), free_port()), {"rules.yml": _rules()}
     with prometheus.running(tmp_path, _scraping(ports), rules) as watch:
         before = _mean_of(fitted["evaluator_version_before"], story.config, ports[0], watch)
-        told: list[dict[str, Any]] = []
+        reported: list[dict[str, Any]] = []
         after = _mean_of(
             fitted["evaluator_version"],
             story.taught,
             ports[1],
             watch,
-            until=lambda: _noticed(watch, told) and bool(watch.query(_a_drop_of_any_series())),
+            until=lambda: _noticed(watch, reported) and bool(watch.query(_a_drop_of_any_series())),
         )
         dropped = watch.query('count_over_time(ALERTS{alertname="SpanscoreQualityDrop"}[15m])')
 
     assert after < BASELINE - MIN_DROP < before
-    assert ": version 3+" in told[0]["annotations"]["description"]
+    assert ": version 3+" in reported[0]["annotations"]["description"]
     assert dropped == []
 
 
@@ -209,9 +209,9 @@ def _recorded(watch: prometheus.Prometheus, what: str, evaluator_version: str) -
     return float(found[0]["value"][1]) if found else 0.0
 
 
-def _noticed(watch: prometheus.Prometheus, told: list[dict[str, Any]]) -> bool:
-    told += [one for one in watch.alerts() if one["labels"]["alertname"] == NEW_SERIES and one["state"] == "firing"]
-    return bool(told)
+def _noticed(watch: prometheus.Prometheus, alerts: list[dict[str, Any]]) -> bool:
+    alerts += [one for one in watch.alerts() if one["labels"]["alertname"] == NEW_SERIES and one["state"] == "firing"]
+    return bool(alerts)
 
 
 def _scraping(ports: Sequence[int]) -> str:

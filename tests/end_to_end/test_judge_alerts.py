@@ -111,16 +111,16 @@ def test_a_judge_that_is_away_one_that_declines_and_a_budget_that_binds_reach_a_
             stack.enter_context(service.busy())
 
         names = ("SpanscoreJudgeBreakerOpen", "SpanscoreJudgeDeclining", "SpanscoreBudgetBinding")
-        told = {
+        values = {
             name: poll(lambda: webhook.named(name), deadline_s=WITHIN_S, what=f"the alert {name}")[0]  # noqa: B023
             for name in names
         }
         said = [str(service.scorer.status()) for service in services]
         print(*said, sep="\n")
 
-    described = {name: alert["annotations"]["description"] for name, alert in told.items()}
+    described = {name: alert["annotations"]["description"] for name, alert in values.items()}
     assert "Raising raising has not answered for 5m (service bot)" in described["SpanscoreJudgeBreakerOpen"]
-    assert told["SpanscoreJudgeDeclining"]["labels"]["metric"] == "declining"
+    assert values["SpanscoreJudgeDeclining"]["labels"]["metric"] == "declining"
     assert "of the questions for declining over 10s (service bot)" in described["SpanscoreJudgeDeclining"]
     assert "The budget in calls per 1m has multiplied the sampling rates" in described["SpanscoreBudgetBinding"]
     assert "breaker open" in said[0] or "half-open" in said[0]

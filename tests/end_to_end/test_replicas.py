@@ -33,7 +33,7 @@ def stage(
     ):
         made.watch_with(rules())
         yield made
-    assert made.told("control") == []
+    assert made.alerts("control") == []
 
 
 def until(service: Service, scores: int) -> None:
@@ -41,7 +41,7 @@ def until(service: Service, scores: int) -> None:
     poll(lambda: service.scores() >= scores, deadline_s=60, what=f"{scores} scores of {service.name}")
 
 
-def test_a_drop_of_a_third_is_told_and_ends_when_it_is_mended(stage: Stage) -> None:
+def test_a_drop_of_a_third_is_reported_and_ends_when_it_is_mended(stage: Stage) -> None:
     judge = MoodyJudge(BASELINE)
     with stage.service("shop", judge, per_s=60) as service:
         until(service, 400)

@@ -14,18 +14,18 @@ class Webhook:
 
     Attributes:
         url: for ``webhook_configs``.
-        told: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``, and ``at``,
+        alerts: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``, and ``at``,
             its time of arrival, by ``time.monotonic()``.
     """
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.alerts: list[dict[str, Any]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.told += [{**alert, "at": time.monotonic()} for alert in body["alerts"]]
+                outer.alerts += [{**alert, "at": time.monotonic()} for alert in body["alerts"]]
                 self.send_response(200)
                 self.end_headers()
 
@@ -47,4 +47,4 @@ class Webhook:
     def named(self, name: str, **labels: str) -> list[dict[str, Any]]:
         """Return the alerts of a name that carry these labels, oldest first."""
         wanted = {"alertname": name, **labels}
-        return [alert for alert in list(self.told) if wanted.items() <= alert["labels"].items()]
+        return [alert for alert in list(self.alerts) if wanted.items() <= alert["labels"].items()]

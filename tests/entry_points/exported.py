@@ -54,10 +54,10 @@ def main(way: str, jaeger: str, phoenix: str, zipkin: str) -> None:
             run()
         assert scorer.flush(20)
         provider.shutdown()
-    print(json.dumps(_told(left.get_finished_spans())))
+    print(json.dumps(_plain(left.get_finished_spans())))
 
 
-def _told(spans: Any) -> dict[str, Any]:
+def _plain(spans: Any) -> dict[str, Any]:
     by_trace: dict[str, list[str]] = defaultdict(list)
     for span in spans:
         by_trace[f"{span.context.trace_id:032x}"].append(f"{span.context.span_id:016x}")

@@ -56,7 +56,7 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
         "test_functional_chat.py::test_the_turns_that_the_checkpoint_kept_are_the_users": NO_HISTORY,
         "test_cited_answer.py::test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer": NO_IDS,
         "test_hyde.py::test_what_was_found_is_the_context_and_not_what_was_invented": NO_IDS,
-        "test_itemgetters.py::test_the_question_is_told_from_its_language": NO_IDS,
+        "test_itemgetters.py::test_the_question_is_distinguished_from_its_language": NO_IDS,
         "test_self_query.py::test_the_question_is_the_users_and_not_the_query_that_was_made_of_it": NO_IDS,
         "test_state_schemas.py::test_documents_of_a_private_state_are_the_contexts": NO_IDS,
     },

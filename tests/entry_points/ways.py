@@ -23,6 +23,7 @@ from tests.traces.record import INSTRUMENTATIONS, attach
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Capture, Units
 from spanscore.core.codecs.otlp_request import WireSpan, span_data_of, taken_apart
+from spanscore.scorer import pipeline_of, receivers_of
 
 OURS = "spanscore"
 OTHERS = {
@@ -133,12 +134,15 @@ class Served:
 
     def flush(self, timeout: float) -> bool:
         """Send the exported spans in pieces and out of order; let an hour pass; wait for the scores."""
-        door, thread = self._scorer._otlp_spans(Units(idle_timeout=3_600)), self._scorer._line.span_thread
+        receiver, thread = (
+            receivers_of(self._scorer).otlp_spans(Units(idle_timeout=3_600)),
+            pipeline_of(self._scorer).span_thread,
+        )
         assert self._ended(timeout)
         spans = list(self._sent.get_finished_spans())
         Random(len(spans)).shuffle(spans)
         for at in range(0, len(spans), _PIECE):
-            door.take(taken_apart(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self)
+            receiver.take(taken_apart(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self.pass_on)
         thread.call(lambda: None, timeout)
         thread.now_ns = lambda: time_ns() + 3_600 * 10**9
         return self._scorer.flush(timeout)

@@ -158,12 +158,13 @@ def test_a_critic_takes_both_kinds_of_sample_and_is_pass_or_fail() -> None:
 def test_scales_are_what_ragas_means() -> None:
     model = OlderModel({})
     noisy, graded = RagasMetric(older.NoiseSensitivity(llm=model)), RagasMetric(older.RubricsScore(llm=model))
-    criteria = RagasMetric(older.SimpleCriteriaScore(name="c", definition="?", llm=model))
+    by_criteria = older.SimpleCriteriaScore(name="c", definition="?", llm=model)
+    criteria = RagasMetric(by_criteria)
 
     assert (noisy.scale.direction, noisy.scale.range) == ("lower", (0.0, 1.0))
     assert (graded.scale.kind, graded.scale.range) == ("ordinal", (1.0, 5.0))
     assert (criteria.scale.kind, criteria.scale.range) == ("ordinal", None)
-    assert RagasMetric(criteria._metric, scale=Scale(range=(0, 10), direction="lower")).scale.quality(10.0) == 0.0
+    assert RagasMetric(by_criteria, scale=Scale(range=(0, 10), direction="lower")).scale.quality(10.0) == 0.0
 
 
 def test_a_metric_is_made_ready_as_ragas_does_it() -> None:
@@ -192,7 +193,7 @@ def test_functions_made_metrics_answer_in_numbers_or_words() -> None:
     failed = RagasMetric(broken).score_sync(SAMPLE)
     assert failed.outcome is Outcome.METRIC_ERROR
     assert "SECRET" not in f"{failed}"
-    with pytest.raises(ConfigurationError, match="say what they are worth"):
+    with pytest.raises(ConfigurationError, match="give each word a number"):
         RagasMetric(tone)
 
 

@@ -33,14 +33,18 @@ def turn(conversation: str, number: int, *, history: bool = False, messages: int
     root = spans[0]
     del root.attributes[:]
     texts = [(f"q{at}", f"a{at}") for at in range(1 if history else number, number + 1)]
-    said = [message for asked, told in texts for message in (_message("user", asked), _message("assistant", told))]
-    told = {
+    said = [
+        message
+        for asked, attributes in texts
+        for message in (_message("user", asked), _message("assistant", attributes))
+    ]
+    attributes = {
         "gen_ai.operation.name": "invoke_agent",
         semconv.CONVERSATION_ID: conversation,
         "gen_ai.input.messages": json.dumps(said[:-1]),
         "gen_ai.output.messages": json.dumps(said[-1:]),
     }
-    for name, value in told.items():
+    for name, value in attributes.items():
         root.attributes.add(key=name).value.string_value = value
     parts = [spans[::-1]] if messages == 1 else [spans[:0:-1], spans[:1]]
     return SaidTurn(conversation, root.trace_id.hex(), tuple(requests_of(part, 4)[0] for part in parts))

@@ -152,7 +152,7 @@ def judge_away(
         limits = {"queue_size": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # the default of eight minutes
         with working(configured(folder, kafka, topic, metrics=[CRITIC], judge=judge, limits=limits)) as worker:
             with Load(kafka, topic, per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
-                worker.until(lambda: worker.source._pressure, "pressure", _WITHIN_S)
+                worker.until(lambda: worker.source.pressure, "pressure", _WITHIN_S)
                 until = monotonic() + for_s
                 while monotonic() < until:
                     seen.lag.append(worker.source.state().lag)
@@ -219,7 +219,7 @@ def _came(load: Load, workers: Sequence[Worker]) -> Came:
         load.sent,
         [*chain.from_iterable(worker.scored for worker in workers)],
         outcomes,
-        sum(worker.eligible != sum(told.values()) for worker, told in zip(workers, outcomes, strict=True)),
+        sum(worker.eligible != sum(counts.values()) for worker, counts in zip(workers, outcomes, strict=True)),
         sum(worker.source.state().dropped for worker in workers),
     )
 

@@ -19,7 +19,7 @@ from tests.servers.server import free_port, poll
 from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable
 from spanscore.service.confluent_kafka_member import GroupMember
-from spanscore.service.kafka_topic import CommitNote
+from spanscore.service.kafka_topic import CommitNote, Topic
 
 pytestmark = pytest.mark.server
 
@@ -42,7 +42,7 @@ def test_no_broker_at_the_start_is_said_with_its_address(kafka: Kafka, tmp_path:
         ("wrong", "topic", "refuse name, password, token or certificate"),
     ],
 )
-def test_who_may_not_read_is_told_which_topic_or_group(
+def test_the_topic_or_group_that_may_not_be_read_is_named(
     kafka: Kafka, topic: str, tmp_path: Path, password: str, allowed: str, words: str
 ) -> None:
     if allowed:
@@ -172,15 +172,15 @@ def test_a_message_that_raises_loses_no_other(
     sent = traces(40)
     send(kafka, topic, sent)
     worker = Worker(configured(tmp_path, kafka, topic))
-    take, left = worker.source._topic.take, [times]
+    take, left = Topic.take, [times]
 
-    def raising(partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
+    def raising(read: Topic, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
         if value == sent[20].body and left[0]:
             left[0] -= 1
             raise RuntimeError
-        take(partition, offset, log_ns, value)
+        take(read, partition, offset, log_ns, value)
 
-    monkeypatch.setattr(worker.source._topic, "take", raising)
+    monkeypatch.setattr(Topic, "take", raising)
     worker.source.start(30.0)
     scores, skipped = (40, 0) if times == 1 else (39, 1)
     worker.until(lambda: len(worker.scored) == scores, "all but a message that raises again")

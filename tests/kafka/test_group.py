@@ -57,7 +57,7 @@ def test_a_broker_that_knows_no_new_protocol_is_joined_by_the_old_one(kafka: Kaf
                 worker.until(lambda worker=worker: len(worker.source.state().partitions) == 1, "a partition each")
             second.until(lambda: committed(old, "spans", 2, "spans-workers") == 5)
 
-            assert "(classic protocol)" in next(first.source.told())
+            assert "(classic protocol)" in next(first.source.describe_topic())
             assert len(first.scored + second.scored) == 5
 
 
@@ -68,7 +68,7 @@ def test_work_that_ends_within_the_grace_is_kept_when_its_partition_goes(
     file = configured(tmp_path, kafka, topic, metrics=[WAITS])
     send(kafka, topic, traces(20))
     with working(file) as first:
-        first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")
+        first.until(lambda: first.scorer.status().queue[0] == 20, "20 at work")
         with working(file) as second:
             Waits.go_on.set()
 
@@ -85,7 +85,7 @@ def test_work_that_does_not_is_handed_over_and_done_by_the_next(
     file = configured(tmp_path, kafka, topic, metrics=[WAITS])
     send(kafka, topic, traces(20))
     with working(file) as first:
-        first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")
+        first.until(lambda: first.scorer.status().queue[0] == 20, "20 at work")
         with working(file) as second:
             second.until(lambda: second.eligible, "work that comes over")
             Waits.go_on.set()
@@ -101,7 +101,7 @@ def test_a_backlog_waits_on_the_topic_and_is_never_refused(kafka: Kafka, topic: 
     file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue_size": 16})
     send(kafka, topic, messages)
     with working(file) as worker:
-        worker.until(lambda: worker.source._pressure == "queue", "a full queue, and who has noticed it")
+        worker.until(lambda: worker.source.pressure == "queue", "a full queue, and who has noticed it")
         send(kafka, topic, traces(400, seed=2))
         worker.until(lambda: worker.source.state().lag == 800, "a lag")
 
@@ -114,7 +114,7 @@ def test_copies_wait_on_the_topic_too_and_are_never_refused(kafka: Kafka, topic:
     file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue_size": 16})
     send(kafka, topic, [copy_of(make_unit(), Waits.name) for _ in range(200)])
     with working(file) as worker:
-        worker.until(lambda: len(worker.scorer._line.queue) >= 12, "a queue that is full of copies")
+        worker.until(lambda: worker.scorer.status().queue[0] >= 12, "a queue that is full of copies")
         Waits.go_on.set()
 
         worker.until(lambda: sum(worker.outcomes.values()) == 200, within_s=60)

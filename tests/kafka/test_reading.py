@@ -71,7 +71,7 @@ def test_a_partition_that_goes_while_its_worker_ends_takes_nothing_open_with_it(
         worker.source.pause()
         worker.scorer.shutdown(5.0)
 
-        assert worker.source._topic.leave([0, 1]) == {}
+        worker.source.on_revoked([0, 1])
     assert committed(kafka, topic, 2, f"{topic}-workers") == 0
 
 

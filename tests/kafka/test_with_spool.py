@@ -15,6 +15,7 @@ from tests.servers.server import poll
 from tests.service.metrics import Waits
 from tests.service.process import Serving
 
+from spanscore.scorer import pipeline_of
 from spanscore.service import kafka_source
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
@@ -65,7 +66,7 @@ def test_messages_that_are_read_again_are_recognised_by_the_spool_and_scored_onc
         send(kafka, topic, messages)
         with working(file) as worker:
             worker.until(lambda worker=worker: sum(worker.outcomes.values()) == 20, "20 units")
-            redelivered = worker.scorer._line.queue.redelivered
+            redelivered = pipeline_of(worker.scorer).queue.redelivered
             poll(lambda: not worker.scorer.status().spool.depth, deadline_s=30, what="an empty spool")
 
     assert (worker.outcomes, worker.scored, redelivered) == ({"delegated": 20}, [], 20)

@@ -56,9 +56,9 @@ def assert_each_is_scored(sent: set[int], by_killed: Sequence[ReceivedSpan], by_
 
 def assert_adds_up(workers: Sequence[Serving], found: Sequence[ReceivedSpan]) -> None:
     """Each unit that was eligible with a worker ended there in one outcome, and no trace was torn apart."""
-    told = [worker.until(r"answered: eligible ([\d,]+): (.+)") for worker in workers]
-    ended = [dict(re.findall(r"(\w+) ([\d,]+)", one[2])) for one in told]
-    assert all(number(one[1]) == sum(map(number, by.values())) > 0 for one, by in zip(told, ended, strict=True))
+    rows = [worker.until(r"answered: eligible ([\d,]+): (.+)") for worker in workers]
+    ended = [dict(re.findall(r"(\w+) ([\d,]+)", one[2])) for one in rows]
+    assert all(number(one[1]) == sum(map(number, by.values())) > 0 for one, by in zip(rows, ended, strict=True))
     assert sum(number(by["scored"]) for by in ended) == len(found)
     assert {outcome for by in ended for outcome in by} <= {"scored", "delegated"}
     torn = ("came when their unit had closed", "dropped, because their root never came")

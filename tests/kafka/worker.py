@@ -48,13 +48,13 @@ class Worker:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        (told,) = self.scorer.status().outcomes.values()
-        return {str(outcome): units for outcome, units in told.items() if units}
+        (counts,) = self.scorer.status().outcomes.values()
+        return {str(outcome): units for outcome, units in counts.items() if units}
 
     @property
     def eligible(self) -> int:
-        (told,) = self.scorer.status().eligible.values()
-        return told
+        (counts,) = self.scorer.status().eligible.values()
+        return counts
 
     def until(self, condition: Callable[[], object], what: str = "", within_s: float = 30) -> None:
         poll(condition, deadline_s=within_s, what=f"{what}; {self.outcomes} {self.source.state()}", every_s=0.05)

@@ -34,7 +34,7 @@ class LangSmithServer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer._take(self.path, body)
+                outer.take(self.path, body)
                 self._answer({})
 
             def _answer(self, value: Any) -> None:
@@ -51,7 +51,7 @@ class LangSmithServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
 
-    def _take(self, path: str, body: bytes) -> None:
+    def take(self, path: str, body: bytes) -> None:
         if not path.endswith("/runs/batch"):
             self.unread.append(path)
             return

@@ -14,8 +14,8 @@ PRELUDE = """
 import atexit, os, signal, sys, threading, time
 def starved_s():
     try:
-        with open("/proc/thread-self/schedstat") as told:
-            return int(told.read().split()[1]) / 1e9
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
     except OSError:  # Linux tells
         return 0.0
 def note():
@@ -24,12 +24,12 @@ def ended():
     if notes:  # a forked child that leaves another way has none
         note()
         (left_at, starved_before), (ended_at, starved_after) = notes
-        os.write(int(os.environ["EXIT_TOLD_TO"]), str(ended_at - left_at - (starved_after - starved_before)).encode())
+        os.write(int(os.environ["EXIT_FILE"]), str(ended_at - left_at - (starved_after - starved_before)).encode())
 def leaving():
     print("leaving")
     note()
 notes = []
-if "EXIT_TOLD_TO" in os.environ:
+if "EXIT_FILE" in os.environ:
     atexit.register(ended)  # the first to be registered, the last to run
 from tests.live import QUESTION, Failing, Grounded, Slow, a_trace, model, rag
 from tests.servers.server import poll
@@ -71,8 +71,8 @@ def run(
     code: str, *, scored: bool = True, signal_at: int | None = None, seconds: float = 30, **environment: str
 ) -> Ended:
     """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``, and ends ``seconds`` after its output."""
-    with tempfile.TemporaryFile() as told:
-        process = start(code, scored=scored, exit_told_to=told.fileno(), **environment)
+    with tempfile.TemporaryFile() as file:
+        process = start(code, scored=scored, exit_file=file.fileno(), **environment)
         out = []
         try:
             for line in process.stdout:
@@ -82,17 +82,17 @@ def run(
             process.wait(seconds)
         finally:
             process.kill()
-        told.seek(0)
-        return Ended(process.returncode, out, process.stderr.read(), float(told.read() or "nan"))
+        file.seek(0)
+        return Ended(process.returncode, out, process.stderr.read(), float(file.read() or "nan"))
 
 
 def start(
-    code: str, *, scored: bool = True, stdin: bool = False, exit_told_to: int | None = None, **environment: str
+    code: str, *, scored: bool = True, stdin: bool = False, exit_file: int | None = None, **environment: str
 ) -> subprocess.Popen[str]:
-    """Start a program; its output is text, line by line. It writes how long its exit took to ``exit_told_to``, open here."""
+    """Start a program; its output is text, line by line. It writes how long its exit took to ``exit_file``, open here."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
-    if exit_told_to is not None:
-        environment["EXIT_TOLD_TO"] = str(exit_told_to)
+    if exit_file is not None:
+        environment["EXIT_FILE"] = str(exit_file)
     return subprocess.Popen(
         [sys.executable, "-u", "-c", PRELUDE + textwrap.dedent(code)],
         env={**clean, "SCORED": str(int(scored)), **environment},
@@ -100,7 +100,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        pass_fds=() if exit_told_to is None else (exit_told_to,),
+        pass_fds=() if exit_file is None else (exit_file,),
     )
 
 

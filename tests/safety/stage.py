@@ -21,6 +21,7 @@ from tests.live import CONTEXT, EXTERNAL, QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.core import log
+from spanscore.outputs.provider_introspection import processors_beside
 
 EXIT_S = 5.0
 """The promise: an end takes at most this."""
@@ -36,7 +37,7 @@ class Hazard:
         chain: chain that the host runs.
         inputs: one run each.
         outcomes: outcomes of each metric's units, if they are known beforehand.
-        told: beginning of the one required log line; empty = no line, or one that depends on the time of the end.
+        log_beginning: beginning of the one required log line; empty = no line, or one that depends on the time of the end.
         calls: extra work of the host, after its runs.
         traced: whether another instrumentation traces the host, with the scorer behind it in a ``ScoringSpanProcessor``.
     """
@@ -46,7 +47,7 @@ class Hazard:
     chain: Callable[[], Any] = rag
     inputs: Sequence[Any] = (QUESTION,) * 3
     outcomes: dict[str, int] | None = None
-    told: str = ""
+    log_beginning: str = ""
     own_providers: bool = False
     quick: bool = False
     traced: bool = False
@@ -65,32 +66,31 @@ class Seen:
     trace: Any = None
 
 
-class _Ears(logging.Handler):
+class _LogRecorder(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.heard: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append((record.name, logging.Formatter("%(message)s").format(record)))
+        self.lines.append((record.name, logging.Formatter("%(message)s").format(record)))
 
 
 def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     """Run the host once; with a scorer: to the end of its shutdown."""
     capture.readouterr()
-    log._logged_at.clear()  # set by other scenes, or a first try of this one: a cause is logged once an hour
-    log._faults.clear()
-    ears = _Ears()
-    logging.getLogger().addHandler(ears)
+    log.forget_causes()  # of other scenes, or of a first try of this one
+    recorder = _LogRecorder()
+    logging.getLogger().addHandler(recorder)
     gc.freeze()  # collecting only the play's garbage is ten times faster
     try:
         with ExitStack() as stack:
             seen = _scored(hazard, stack) if scored else Seen(_answers(hazard, None), ("", ""), [])
             gc.collect()  # asyncio logs forgotten tasks now
-            seen.printed, seen.logged = capture.readouterr(), ears.heard
+            seen.printed, seen.logged = capture.readouterr(), recorder.lines
             return seen
     finally:
         gc.unfreeze()
-        logging.getLogger().removeHandler(ears)
+        logging.getLogger().removeHandler(recorder)
 
 
 def assert_unharmed(hazard: Hazard, capture: Any) -> Seen:
@@ -103,7 +103,7 @@ def assert_unharmed(hazard: Hazard, capture: Any) -> Seen:
     assert seen.printed == alone.printed
     assert {name for name, _ in ours} <= {"spanscore"}, ours
     assert len(set(ours)) == len(ours), ours
-    assert not hazard.told or [line.startswith(hazard.told) for _, line in ours] == [True], ours
+    assert not hazard.log_beginning or [line.startswith(hazard.log_beginning) for _, line in ours] == [True], ours
     assert seen.end_s <= EXIT_S
     _assert_nothing_lost(hazard, seen.status)
     return seen
@@ -140,7 +140,7 @@ def _scored(hazard: Hazard, stack: ExitStack) -> Seen:
 def _scored_behind(hazard: Hazard, trace: Any, options: dict[str, Any]) -> Seen:
     """Play a host that is traced already: its provider's exporter is wrapped by the processor."""
     exits = SynchronousMultiSpanProcessor()
-    for processor in trace.provider._active_span_processor._span_processors:
+    for processor in processors_beside(trace.provider.get_tracer("any").start_span("any")):
         exits.add_span_processor(processor)
     provider = TracerProvider()
     scorer = OnlineScorer(list(hazard.metrics()), tracer_provider=provider, meter_provider=MeterProvider(), **options)

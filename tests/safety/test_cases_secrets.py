@@ -130,8 +130,8 @@ CASES: list[dict[str, Any]] = [
 
 def ran(folder: Path, *words: str, redactor: str = "") -> tuple[int, str]:
     """Run a command in a folder with a configuration; return its exit code and its whole output."""
-    told = "" if not redactor else f"redactor: {NAME.format(redactor)}\n"
-    (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness, topic_adherence]\n{told}")
+    text = "" if not redactor else f"redactor: {NAME.format(redactor)}\n"
+    (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness, topic_adherence]\n{text}")
     done = CliRunner().invoke(app(), [*words, "--config", str(folder / "spanscore.yaml")])
     return done.exit_code, f"{done.output} {done.exception!r}"
 
@@ -166,19 +166,19 @@ def test_collect_redacts_what_stored_spans_hold(
     option = ["--redactor", NAME.format("redacts")] if by == "the option" else []
     named = "redacts" if by == "the configuration" else ""
 
-    code, told = ran(out, "collect", str(spans), "--out", str(out / "cases.jsonl"), *option, *as_json, redactor=named)
+    code, result = ran(out, "collect", str(spans), "--out", str(out / "cases.jsonl"), *option, *as_json, redactor=named)
 
-    assert code == 0, told
-    assert SECRET not in told + logged.getvalue()
+    assert code == 0, result
+    assert SECRET not in result + logged.getvalue()
     assert holding(out) == ({"cases.jsonl"} if by == "nobody" else set())
 
 
 def test_collect_writes_nothing_where_the_redactor_fails(spans: Path, tmp_path: Path) -> None:
     out = tmp_path / "made"
     out.mkdir()
-    code, told = ran(out, "collect", str(spans), "--out", str(out / "cases.jsonl"), redactor="raises")
+    code, result = ran(out, "collect", str(spans), "--out", str(out / "cases.jsonl"), redactor="raises")
 
-    assert (code, SECRET in told, (out / "cases.jsonl").exists()) == (1, False, False)
+    assert (code, SECRET in result, (out / "cases.jsonl").exists()) == (1, False, False)
 
 
 def gated(folder: Path, redactor: str = "") -> str:
@@ -193,34 +193,34 @@ def gated(folder: Path, redactor: str = "") -> str:
         [*base, "--max-drop", "faithfulness=0.1", "--json"],
         ["--report", str(folder / "page.html")],
     ):
-        code, told = ran(folder, "evaluate", str(cases), *words, redactor=redactor)
-        assert code in (0, 1, 3), told
-        said.append(told)
+        code, result = ran(folder, "evaluate", str(cases), *words, redactor=redactor)
+        assert code in (0, 1, 3), result
+        said.append(result)
     return "".join(said)
 
 
 def test_with_a_redactor_a_gate_writes_and_tells_no_secret(tmp_path: Path, logged: io.StringIO) -> None:
-    told = gated(tmp_path / "made", "redacts")
+    result = gated(tmp_path / "made", "redacts")
 
-    assert "does not hold" in told
-    assert SECRET not in told + logged.getvalue()
+    assert "does not hold" in result
+    assert SECRET not in result + logged.getvalue()
     assert holding(tmp_path / "made") == set()
     assert "[key]" in (tmp_path / "made" / "page.html").read_text()
 
 
 def test_without_one_it_is_where_explanations_and_samples_were_asked_for(tmp_path: Path, logged: io.StringIO) -> None:
     """The rows of a baseline and of ``--out`` explain, and the page shows; terminal, JUnit and JSON have names alone."""
-    told = gated(tmp_path / "made")
+    result = gated(tmp_path / "made")
 
-    assert SECRET not in told + logged.getvalue()
+    assert SECRET not in result + logged.getvalue()
     assert holding(tmp_path / "made") == {"base.jsonl", "rows.jsonl", "page.html"}
 
 
 def test_where_the_redactor_fails_no_judge_is_asked_and_nothing_is_quoted(tmp_path: Path) -> None:
-    told = gated(tmp_path / "made", "raises")
+    result = gated(tmp_path / "made", "raises")
 
-    assert "redaction_error" in told
-    assert SECRET not in told
+    assert "redaction_error" in result
+    assert SECRET not in result
     assert holding(tmp_path / "made") == set()
 
 

@@ -157,7 +157,7 @@ JUDGES = {
     "raises": Hazard(
         judged_by(RuntimeError("no")),
         outcomes={"judge_error": N},
-        told="spanscore: judge_error: the judge raised RuntimeError: ",
+        log_beginning="spanscore: judge_error: the judge raised RuntimeError: ",
     ),
     "raises SystemExit": Hazard(judged_by(SystemExit(1)), outcomes={"judge_error": N}),
     "raises KeyboardInterrupt": Hazard(judged_by(KeyboardInterrupt()), outcomes={"judge_error": N}),
@@ -180,7 +180,7 @@ JUDGES = {
     "is unknown": Hazard(
         **served(lambda _: (401, {})),
         outcomes={"judge_error": N},
-        told="spanscore: judge_error: the judge's provider answered HTTP 401: ",
+        log_beginning="spanscore: judge_error: the judge's provider answered HTTP 401: ",
     ),
     "is down": Hazard(**served(lambda _: (503, {})), outcomes=None),
     "answers garbage over http": Hazard(**served(lambda _: "\x00{]"), outcomes={"judge_error": N}),
@@ -461,9 +461,9 @@ def collector(how):
 
 @pytest.mark.parametrize("how", [200, 404, 503, "hang", "refuse"])
 def test_a_collector_that_answers(how, capfd):
-    told = "spanscore: nothing can be exported to " if how in (404, "refuse") else ""
+    beginning = "spanscore: nothing can be exported to " if how in (404, "refuse") else ""
 
-    assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True, told=told), capfd)
+    assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True, log_beginning=beginning), capfd)
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

@@ -145,8 +145,8 @@ def test_an_exit_when(how, endings):
 
     if alone is None:
         said = EXITS[how].count("print(ask())")
-        told = REFUSED if how in WITH_A_DEAD_COLLECTOR else ""
-        assert (seen.code, seen.out, seen.err) == (0, [ANSWER] * said + ["leaving"], told)
+        expected = REFUSED if how in WITH_A_DEAD_COLLECTOR else ""
+        assert (seen.code, seen.out, seen.err) == (0, [ANSWER] * said + ["leaving"], expected)
     else:
         assert (seen.code, seen.out, last_line(seen)) == (alone.code, alone.out, last_line(alone))
     assert seen.exit_s < EXIT_S + SLACK_S + LEAST_S * AFTER_ANOTHER.get(how, 0)

@@ -38,8 +38,8 @@ def scored(chain: Runnable[str, str], question: str) -> str:
         with references(reference="Paris"):
             answer: str = chain.invoke(question, config={"callbacks": [scorer.handler]})
         trace_id: str | None = scorer.submit(SingleTurnSample(user_input=question, response=answer))
-        told: str = str(scorer.status())
-    return f"{trace_id} {told}"
+        status_text: str = str(scorer.status())
+    return f"{trace_id} {status_text}"
 
 
 def means() -> float | None:

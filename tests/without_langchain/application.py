@@ -32,10 +32,10 @@ def main(name: str, program: str) -> None:
         attach(INSTRUMENTATIONS[name], provider)
         import_module(f"tests.traces.{INSTRUMENTATIONS[name].application}").programs(server.url)[program]()
         assert scorer.flush(20)
-    print(json.dumps(_told(exporter.get_finished_spans())))
+    print(json.dumps(_plain(exporter.get_finished_spans())))
 
 
-def _told(spans: Any) -> dict[str, Any]:
+def _plain(spans: Any) -> dict[str, Any]:
     ids = [span.context.span_id for span in spans]
     return {
         "roots": [[s.name, dict(s.attributes)] for s in spans if semconv.STATUS in s.attributes],

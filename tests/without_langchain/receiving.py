@@ -17,6 +17,7 @@ from spanscore import OnlineScorer
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_request import from_json, taken_apart
 from spanscore.metrics import ResponseRelevancy
+from spanscore.scorer import receivers_of
 
 RECORDED = Path(__file__).parents[1] / "traces" / "recorded"
 
@@ -25,9 +26,9 @@ def main() -> None:
     program = max(RECORDED.glob("chain.openllmetry-openai-*.jsonl"))  # any will do
     metric = ResponseRelevancy("lexical", embeddings="lexical")
     with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
-        door = scorer._otlp_spans(Units(idle_timeout=0))
+        receiver = receivers_of(scorer).otlp_spans(Units(idle_timeout=0))
         for line in program.read_bytes().splitlines():
-            door.take(taken_apart(from_json(line)))
+            receiver.take(taken_apart(from_json(line)))
         assert scorer.flush(20)
         outcomes = scorer.status().outcomes["response_relevancy"]
     print(json.dumps({**outcomes, "langchain": "langchain_core" in sys.modules}))

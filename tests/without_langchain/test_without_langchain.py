@@ -31,22 +31,22 @@ def application(instrumentation: str, program: str) -> Any:
     ],
 )
 def test_a_score_is_on_the_span_of_the_sdk(instrumentation: str, program: str, root: str, score: float) -> None:
-    told = application(instrumentation, program)
+    spans = application(instrumentation, program)
 
-    [[name, attributes]] = told["roots"]
+    [[name, attributes]] = spans["roots"]
     assert (name, attributes[SCORE]) == (root, pytest.approx(score, abs=0.001))
-    assert (told["evaluations"], told["twice"], told["langchain"]) == (1, 0, False)
+    assert (spans["evaluations"], spans["twice"], spans["langchain"]) == (1, 0, False)
 
 
 def test_each_call_of_a_bare_client_is_a_unit() -> None:
-    told = application("openllmetry-openai", "thread")
+    spans = application("openllmetry-openai", "thread")
 
-    assert [SCORE in attributes for _, attributes in told["roots"]] == [True, True, True]
+    assert [SCORE in attributes for _, attributes in spans["roots"]] == [True, True, True]
 
 
 def test_spans_that_come_over_the_wire_are_scored_without_it() -> None:
     command = [sys.executable, "-W", "ignore", "-m", "tests.without_langchain.receiving"]
 
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
+    document = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
-    assert told == {"scored": 1, "langchain": False}
+    assert document == {"scored": 1, "langchain": False}
