@@ -11,6 +11,7 @@ from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.metrics import AspectCritic
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.estimates import interval, mean, moments
+from spanscore.monitoring.watched_means import watched_means
 
 HERE = Path(__file__).parent
 WIDTH = 720
@@ -138,7 +139,8 @@ def evaluator_versions() -> Iterator[str]:
 def alerts() -> Iterator[str]:
     """How far below its baseline a window's mean alarms."""
     alert = AlertSettings(baseline=0.9, min_drop=0.1)
-    (plan,) = plans_of({"harmless": alert}, [AspectCritic("lexical", name="harmless", definition="-")], Monitoring())
+    metric = AspectCritic("lexical", name="harmless", definition="-")
+    (plan,) = plans_of(watched_means({"harmless": alert}, [metric]), Monitoring())
     yield from _scale(0.7, 0.9, 0.05)
     yield line("a", (80, _at(0.9, 0.7, 0.9)), (690, _at(0.9, 0.7, 0.9)))
     yield text(690, _at(0.9, 0.7, 0.9) - 8, "baseline 0.9", "ta", at="end")

@@ -34,20 +34,46 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # --- outcomes -----------------------------------------------------------------------------------------------------
 
 
+_ACTIONS = {
+    Outcome.SCORED: "nothing",
+    Outcome.NOT_APPLICABLE: "nothing",
+    Outcome.NO_VALUE: "read the reason",
+    Outcome.NOT_SAMPLED: "raise the sampling rate if too few units have a score",
+    Outcome.FILTERED: "nothing",
+    Outcome.TRACE_NOT_SAMPLED: "raise the head sampler's rate if too few units have a score",
+    Outcome.DELEGATED: "look up the outcome in the other process",
+    Outcome.NO_SAMPLE: "run `spanscore explain`: it names the switch that puts content on the spans",
+    Outcome.MISSING_FIELD: "record the field, or use another metric",
+    Outcome.INCOMPLETE: "read the reason",
+    Outcome.EXPIRED: "start more workers, or raise `spool.max_age`",
+    Outcome.JUDGE_UNAVAILABLE: "lower the sampling rate, or ask the provider for higher limits",
+    Outcome.BUDGET_EXHAUSTED: "raise the budget, or lower the sampling rate",
+    Outcome.TIMEOUT: "raise `limits.timeout`, or use a faster judge",
+    Outcome.JUDGE_ERROR: "look up `error.type`",
+    Outcome.METRIC_ERROR: "look up `error.type`, and correct the function",
+    Outcome.REDACTION_ERROR: "correct the redactor",
+    Outcome.SHUTDOWN: "give the process more time to end",
+}
+
+
 def outcomes() -> str:
     """Return every outcome."""
-    told = parameters_in(Outcome)
-    remedies = {outcome: remedy.partition(": ")[2] for outcome, remedy in REMEDIES.items()}
-    rows = [[f"`{one}`", told[one.name].rstrip("."), _in_the_mean(one), remedies.get(one, "")] for one in Outcome]
-    return table(["outcome", "when", "the mean", "what to do"], rows)
+    parameters = parameters_in(Outcome)
+    rows = [[f"`{one}`", parameters[one.name].rstrip("."), _in_the_mean(one), _action(one)] for one in Outcome]
+    return table(["outcome", "when", "in the mean?", "what to do"], rows)
+
+
+def _action(outcome: Outcome) -> str:
+    return REMEDIES.get(outcome, "").partition(": ")[2] or _ACTIONS[outcome]
 
 
 def _in_the_mean(outcome: Outcome) -> str:
     if outcome is Outcome.SCORED:
-        return "holds it"
+        return "yes"
     if outcome.missing:
-        return "lacks it"
-    return "others stand for it" if outcome in (Outcome.NOT_SAMPLED, Outcome.TRACE_NOT_SAMPLED) else "is without it"
+        return "no, but it should be (lost)"
+    represented = outcome in (Outcome.NOT_SAMPLED, Outcome.TRACE_NOT_SAMPLED)
+    return "represented by the sampled units" if represented else "no, by design"
 
 
 # --- errors -------------------------------------------------------------------------------------------------------
@@ -57,11 +83,11 @@ def error_classes() -> str:
     """Return every error class."""
     classes = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
     tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
-    told = (f"## {kind.__name__}\n\n{_told(kind)}" for kind in sorted(classes, key=lambda kind: kind.__name__))
-    return "\n\n".join([f"```text\n{tree}\n```", *told])
+    text = (f"## {kind.__name__}\n\n{_error_page(kind)}" for kind in sorted(classes, key=lambda kind: kind.__name__))
+    return "\n\n".join([f"```text\n{tree}\n```", *text])
 
 
-def _told(kind: type) -> str:
+def _error_page(kind: type) -> str:
     above = f"A `{kind.__mro__[1].__name__}`. " if kind is not errors.SpanscoreError else ""
     own_type = getattr(kind, "error_type", "")
     typed = f" `error.type` on the evaluation span: `{own_type}`, unless the error has another." if own_type else ""
@@ -95,10 +121,10 @@ def _command(command: CommandInfo) -> str:
         else:
             needed = "required" if one.default is one.empty else "optional"
             arguments.append([f"`{_metavar(kind, info)}`", needed, _help(info)])
-    told = [plain(paragraph) for paragraph in _plain(command.help or "").split("\n\n")]
+    rows = [plain(paragraph) for paragraph in _plain(command.help or "").split("\n\n")]
     parts = [
         f"## spanscore {command.name}",
-        *told,
+        *rows,
         *([table(["argument", "", "what it is"], arguments)] if arguments else []),
         *([table(["option", "default", "what it does"], options)] if options else []),
         f"Exit codes: {_EXITS.get(command.name or '', _EXITS_OF_ALL)}.",
@@ -141,10 +167,10 @@ def metrics() -> str:
 def _metric_rows() -> list[dict[str, Any]]:
     """Return the output of the command, with a rule of thumb for tokens, which is the same on every machine."""
     command = [sys.executable, "-c", "from spanscore.cli.main import main; main()", "metrics", "--json"]
-    told = subprocess.run(
+    completed = subprocess.run(
         command, env={**os.environ, "TIKTOKEN_CACHE_DIR": os.devnull}, capture_output=True, check=True
     )
-    rows: list[dict[str, Any]] = json.loads(told.stdout)
+    rows: list[dict[str, Any]] = json.loads(completed.stdout)
     return rows
 
 
@@ -171,13 +197,13 @@ def _cost(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _metric(row: Mapping[str, Any]) -> str:
     kind = built_ins()[row["name"]]
-    told = parameters_in(kind)
+    result = parameters_in(kind)
     also = f"Also called {', '.join(f'`{alias}`' for alias in row['aliases'])}." if row["aliases"] else ""
     parts = ("formula", "fields", "judge_calls", "blind_spot", "source", "deviations")
     doc = metric_doc_of(kind)
     listed = [f"- **{part.replace('_', ' ')}**: {plain(getattr(doc, part))}" for part in parts]
     parameters = [
-        [f"`{name}`", f"`{json.dumps(default)}`", told.get(name, "")] for name, default in row["parameters"].items()
+        [f"`{name}`", f"`{json.dumps(default)}`", result.get(name, "")] for name, default in row["parameters"].items()
     ]
     return "\n\n".join(
         filter(

@@ -1,6 +1,6 @@
 """Makes the pictures of this folder from real output and pages. Needs `.[dev]`, Chromium and Phoenix.
 
-python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo] [report] [phoenix] [check] [gate]
+python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo|report|phoenix|check|gate|label …]
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.request import Request, urlopen
 
 from rich.text import Text
 from tests.servers import chromium, phoenix
 
+from spanscore import semconv
 from spanscore.semconv import SCORE
 from spanscore.testing.demo.show import svg
 
 HERE = Path(__file__).parent
 README = HERE.parents[1] / "README.md"
-ANNOTATE = HERE.parents[1] / "integrations" / "phoenix" / "annotate.py"
 GATE = HERE.parent / "from_bad_answers_to_a_gate.py"
 SHOWN = ["evaluation faithfulness", "Events", "Hot meals are served until 22:45.", "0.00"]
 """Texts of Phoenix's page: the tree, the details of its root, and the annotations on it."""
@@ -47,11 +48,30 @@ def phoenix_trace(folder: Path) -> None:
     """The worst trace of the demo on Phoenix's page, with its scores as annotations."""
     with phoenix.running(folder) as server, chromium.running(folder) as browser, browser.tab() as tab:
         worst = json.loads(_spanscore("demo", "--json", "--otlp", server.url))["open_first"]["trace_id"]
-        server.spans(worst, until=_has_each_evaluation)
-        subprocess.run([sys.executable, str(ANNOTATE), "--url", server.url], check=True, capture_output=True)
+        _annotate(server.url, server.spans(worst, until=_has_each_evaluation))
         tab.open(f"{server.url}/redirects/traces/{worst}", width=1400, height=800, watched=False)
         tab.until(f"{json.dumps(SHOWN)}.every(text => document.body.innerText.includes(text))")
         tab.screenshot(HERE / "phoenix.png")
+
+
+def _annotate(url: str, spans: phoenix.Spans) -> None:
+    """Make the annotations that the sink ``phoenix`` makes, because the demo has no such sink."""
+    evaluations = [(span["parent_id"], span["attributes"]) for span in spans if span["name"].startswith("evaluation ")]
+    annotations = [
+        {
+            "span_id": span_id,
+            "name": attributes[semconv.EVALUATION_NAME],
+            "annotator_kind": "LLM",
+            "result": {
+                "score": attributes.get(semconv.EVALUATION_SCORE_VALUE),
+                "label": attributes.get(semconv.EVALUATION_SCORE_LABEL),
+            },
+        }
+        for span_id, attributes in evaluations
+    ]
+    body = json.dumps({"data": annotations}).encode()
+    request = Request(f"{url}/v1/span_annotations?sync=true", body, {"Content-Type": "application/json"})
+    urlopen(request, timeout=30).close()
 
 
 def _has_each_evaluation(spans: phoenix.Spans) -> bool:
@@ -79,8 +99,36 @@ def gate(_: Path) -> None:
     (HERE / "gate.svg").write_text(svg(Text.from_ansi(shown.strip()), f"python examples/{GATE.name}"))
 
 
+def label(folder: Path) -> None:
+    """The labelling page with the demo's first case that the judge fails, after a person has passed it."""
+    _spanscore("demo", "--out", "spans.jsonl", folder=folder)
+    words = (
+        "annotations",
+        "label",
+        "spans.jsonl",
+        "--metric",
+        "faithfulness",
+        "--pick",
+        "failing",
+        "--annotator",
+        "ann",
+    )
+    process = subprocess.Popen(["spanscore", *words, "--no-browser"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        with chromium.running(folder) as browser, browser.tab() as tab:
+            tab.open(process.stdout.readline().strip(), width=1100, height=900)
+            tab.until("document.documentElement.dataset.ready")
+            tab.press("1")
+            tab.until("!document.getElementById('verdict').hidden")
+            tab.screenshot(HERE / "label.png")
+    finally:
+        process.terminate()
+        process.wait()
+
+
 PICTURES: dict[str, Callable[[Path], None]] = {
-    "demo": demo, "report": report, "phoenix": phoenix_trace, "check": check, "gate": gate
+    "demo": demo, "report": report, "phoenix": phoenix_trace, "check": check, "gate": gate, "label": label
 }  # fmt: skip
 
 
