@@ -94,7 +94,7 @@ class Act:
         firsts = [
             self.stage.first(self.service.name, name, since=self._cause_s, within_min=LONGEST_MIN) for name in names
         ]
-        first = min(firsts, key=lambda told: float(told["at"]))
+        first = min(firsts, key=lambda alert: float(alert["at"]))
         self.seen = Seen(first, self._since(float(first["at"])))
         return self.seen
 
@@ -243,16 +243,16 @@ def _seen(scenario: Scenario, stage: Stage, ready: threading.Barrier) -> Seen:
             scenario.play(act)
         except TimeoutError as error:
             overdue = str(error).partition(";")[0]
-        drops = {tuple(sorted(told["labels"].items())) for told in stage.told(scenario.name, DROP)}
+        drops = {tuple(sorted(alert["labels"].items())) for alert in stage.alerts(scenario.name, DROP)}
         return replace(act.seen, names=frozenset(stage.names(scenario.name)), overdue=overdue, drops=len(drops))
 
 
 def _wrong(scenario: Scenario, seen: Seen) -> str:
     missing, more = scenario.must - seen.names, seen.names - scenario.must - scenario.may
-    told = {"missing": missing, "too much": more, "overdue": {seen.overdue} - {""}}
+    faults = {"missing": missing, "too much": more, "overdue": {seen.overdue} - {""}}
     if seen.drops > 1:
-        told["one drop"] = {f"{seen.drops} alerts"}
-    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names)
+        faults["one drop"] = {f"{seen.drops} alerts"}
+    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in faults.items() if names)
 
 
 def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import estimates as budget
-from spanscore.monitoring.alert import PATIENCE
+from spanscore.monitoring.alert import FOR_INTERVALS
 from spanscore.monitoring.drops import KEPT
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
 
@@ -55,10 +55,10 @@ class Law:
     spread: float = 0.0
     steps: int = 0
 
-    def draw(self, dice: np.random.Generator, mean: float, count: int) -> Floats:
+    def draw(self, rng: np.random.Generator, mean: float, count: int) -> Floats:
         """Return ``count`` scores."""
-        quality = dice.beta(mean * self.spread, (1 - mean) * self.spread, count)
-        return dice.binomial(self.steps, quality) / self.steps if self.steps else quality
+        quality = rng.beta(mean * self.spread, (1 - mean) * self.spread, count)
+        return rng.binomial(self.steps, quality) / self.steps if self.steps else quality
 
 
 PASS_FAIL, STEPPED, CONTINUOUS = Law("pass/fail"), Law("5-point", 2.0, 4), Law("continuous", 10.0)
@@ -84,19 +84,17 @@ class Sums:
         return Sums(self.n + other.n, self.y + other.y, self.y2 + other.y2)
 
 
-def scored(
-    law: Law, mean: float, per_minute: float | Floats, shape: tuple[int, int], dice: np.random.Generator
-) -> Sums:
+def scored(law: Law, mean: float, per_minute: float | Floats, shape: tuple[int, int], rng: np.random.Generator) -> Sums:
     """Return the sums of minutes; the number of scores per minute is Poisson."""
-    n = dice.poisson(per_minute, shape)
+    n = rng.poisson(per_minute, shape)
     if not law.spread:
-        passed = dice.binomial(n, mean).astype(float)
+        passed = rng.binomial(n, mean).astype(float)
         return Sums(n.astype(float), passed, passed)
     if isinstance(per_minute, float) and n.size > POOL:
-        pool = scored(law, mean, per_minute, (1, POOL), dice)
-        drawn = dice.integers(0, POOL, shape)
+        pool = scored(law, mean, per_minute, (1, POOL), rng)
+        drawn = rng.integers(0, POOL, shape)
         return Sums(pool.n[0, drawn], pool.y[0, drawn], pool.y2[0, drawn])
-    of, y = np.repeat(np.arange(n.size), n.ravel()), law.draw(dice, mean, int(n.sum()))
+    of, y = np.repeat(np.arange(n.size), n.ravel()), law.draw(rng, mean, int(n.sum()))
     sums = [np.bincount(of, values, n.size).reshape(shape).astype(float) for values in (y, y * y)]
     return Sums(n.astype(float), *sums)
 
@@ -215,7 +213,7 @@ def _state(holds: Flags, keep: int) -> Flags:
     for state, true in zip(on, holds, strict=True):
         until = -1
         for start, end in np.flatnonzero(np.diff(np.pad(true, 1).astype(np.int8))).reshape(-1, 2).tolist():
-            begins = start if start <= until else start + PATIENCE
+            begins = start if start <= until else start + FOR_INTERVALS
             if begins < end:
                 state[begins : end + keep], until = True, end + keep
     return on
@@ -230,10 +228,10 @@ def false_alarms(
     law: Law, baseline: float, per_minute: float, sets: Sequence[tuple[int, ...]], months: int
 ) -> list[float]:
     """Return the alerts that begin in 30 days at the lowest tolerated mean, for each set of windows."""
-    dice = np.random.default_rng([2, round(1_000 * baseline), round(per_minute), round(law.spread)])
+    rng = np.random.default_rng([2, round(1_000 * baseline), round(per_minute), round(law.spread)])
     null, counted = baseline - TOLERATED, np.zeros(len(sets))
     for runs in [RUNS] * (months // RUNS) or [months]:
-        sums = scored(law, null, per_minute, (runs, MONTH + DAY), dice)
+        sums = scored(law, null, per_minute, (runs, MONTH + DAY), rng)
         windows = windows_of(sums, {minutes for one in sets for minutes in one})
         for i, watched in enumerate(sets):
             on = firing({minutes: windows[minutes] for minutes in watched}, rules_of(watched, null))
@@ -264,15 +262,15 @@ class Drop:
 
 def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int, runs: int, seed: int = 3) -> Drop:
     """Return runs of two good days, a drop of this many minutes, and the time after it."""
-    dice = np.random.default_rng([seed, round(1_000 * drop), round(per_minute), round(law.spread)])
-    baseline, late = 0.85, dice.random((runs, 1))
+    rng = np.random.default_rng([seed, round(1_000 * drop), round(per_minute), round(law.spread)])
+    baseline, late = 0.85, rng.random((runs, 1))
     low = baseline - drop
-    sums = scored(law, baseline, per_minute, (runs, 2 * DAY), dice)
-    sums += scored(law, baseline, per_minute * late, (runs, 1), dice).mixed(
-        scored(law, low, per_minute * (1 - late), (runs, 1), dice)
+    sums = scored(law, baseline, per_minute, (runs, 2 * DAY), rng)
+    sums += scored(law, baseline, per_minute * late, (runs, 1), rng).mixed(
+        scored(law, low, per_minute * (1 - late), (runs, 1), rng)
     )
-    sums += scored(law, low, per_minute, (runs, lasts - 1), dice)
-    sums += scored(law, baseline, per_minute, (runs, after), dice)
+    sums += scored(law, low, per_minute, (runs, lasts - 1), rng)
+    sums += scored(law, baseline, per_minute, (runs, after), rng)
     on = firing(windows_of(sums, SETS[-1]), rules_of(SETS[-1], baseline - TOLERATED))
     return Drop(DAY, late[:, 0], on)
 
@@ -317,8 +315,8 @@ def _delay_rows(runs: int) -> Iterator[str]:
             cells = []
             for drop, most in zip(DROPS, MOST_DELAY[requests], strict=True):
                 delays = dropping(law, drop, per_minute, lasts=8 * most, after=0, runs=runs).delays()
-                told = f"{np.median(delays):.3g} ({np.percentile(delays, 95):.3g})"
-                cells.append(f"{told}, at most {most}" if law is PASS_FAIL else told)
+                text = f"{np.median(delays):.3g} ({np.percentile(delays, 95):.3g})"
+                cells.append(f"{text}, at most {most}" if law is PASS_FAIL else text)
             yield f"| {law.name} 0.85 | {requests} | {' | '.join(cells)} |"
 
 

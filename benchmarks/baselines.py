@@ -26,6 +26,7 @@ from spanscore.monitoring.baselines import Baseline
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import OFFSET_SCORES, Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
+from spanscore.monitoring.watched_means import watched_means
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 
@@ -102,30 +103,30 @@ def month(world: World, law: Law, seed: int) -> Month:
 # --- scores -----------------------------------------------------------------------------------------------------
 
 
-def _scored(dice: np.random.Generator, world: World, minutes: Floats, law: Law) -> Sums:
+def _scored(rng: np.random.Generator, world: World, minutes: Floats, law: Law) -> Sums:
     day = 2 * np.pi * minutes / DAY
-    true = MEAN + world.swing * np.sin(day) + _wandering(dice, world.wander, len(minutes))
+    true = MEAN + world.swing * np.sin(day) + _wandering(rng, world.wander, len(minutes))
     true = true - np.where(minutes >= LEARNED + WATCHED, DROP, 0.0)
     traffic = world.per_minute * (1 + 0.8 * world.best * np.sin(day))
-    groups = dice.poisson(traffic / world.burst)
+    groups = rng.poisson(traffic / world.burst)
     minute = np.repeat(np.arange(len(minutes)), groups)
-    size = dice.geometric(1 / world.burst, len(minute)).astype(float)
-    y = _drawn(dice, np.clip(true, 0.01, 0.99)[minute], law)
+    size = rng.geometric(1 / world.burst, len(minute)).astype(float)
+    y = _drawn(rng, np.clip(true, 0.01, 0.99)[minute], law)
     return Sums(*(np.bincount(minute, size * y**power, len(minutes))[None].astype(float) for power in (0, 1, 2)))
 
 
-def _drawn(dice: np.random.Generator, true: Floats, law: Law) -> Floats:
+def _drawn(rng: np.random.Generator, true: Floats, law: Law) -> Floats:
     if law.spread:
-        return dice.beta(true * law.spread, (1 - true) * law.spread)
-    return (dice.random(len(true)) < true).astype(float)
+        return rng.beta(true * law.spread, (1 - true) * law.spread)
+    return (rng.random(len(true)) < true).astype(float)
 
 
-def _wandering(dice: np.random.Generator, deviation: float, length: int) -> Floats:
+def _wandering(rng: np.random.Generator, deviation: float, length: int) -> Floats:
     """Return an Ornstein-Uhlenbeck process, minute by minute."""
     kept = np.exp(-1 / FORGETS)
-    steps = dice.normal(0, deviation * sqrt(1 - kept**2), length) if deviation else np.zeros(length)
+    steps = rng.normal(0, deviation * sqrt(1 - kept**2), length) if deviation else np.zeros(length)
     found = np.empty(length)
-    now = dice.normal(0, deviation) if deviation else 0.0
+    now = rng.normal(0, deviation) if deviation else 0.0
     for minute, step in enumerate(steps.tolist()):
         now = kept * now + step
         found[minute] = now
@@ -171,7 +172,7 @@ def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
 
 def _plan(law: Law, alert: AlertSettings) -> DropPlan:
     metric = create(LAWS[law], judge="lexical", embeddings="lexical")
-    return plans_of({metric.name: alert}, [metric], Monitoring())[0]
+    return plans_of(watched_means({metric.name: alert}, [metric]), Monitoring())[0]
 
 
 def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
@@ -206,8 +207,8 @@ def _before(values: Floats) -> Floats:
     return np.pad(values, ((0, 0), (7 * DAY, 0)), constant_values=np.nan)[:, : values.shape[1]]
 
 
-def _first(told: Flags) -> int:
-    return int(told.argmax()) + 1 if told.any() else DAY
+def _first(flags: Flags) -> int:
+    return int(flags.argmax()) + 1 if flags.any() else DAY
 
 
 # --- the table --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """USD per 1,000 units by cached and uncached tokens: ragas, DeepEval and spanscore, on the metrics that they share.
 
-    python -m benchmarks.bill               # writes benchmarks/bill.md
+    python -m benchmarks.bill               # writes benchmarks/bill.md; fails if a target is missed
 
 All ask the same loopback server, which answers at once in the asked form. It counts tokens (cl100k_base) and cached prefixes by
 the providers' published rules (tests/servers/prefix_cache.py). Peers ask one question after the other, so that each finds the
@@ -35,7 +35,8 @@ from benchmarks.samples import CLAIMS
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.judges import judge
 from spanscore.judges.effects.cost import Price, cost_usd
-from spanscore.judges.rendering import form
+from spanscore.judges.langchain.chat import Structured
+from spanscore.judges.rendering import form, schema_of
 from spanscore.metrics import AspectCritic, ContextRelevance, Faithfulness, ResponseGroundedness
 from spanscore.metrics.aspect_critic import Critique
 from spanscore.metrics.kit.graded import Both012
@@ -57,6 +58,12 @@ SHOWN = ["user_input", "response", "retrieved_contexts"]
 DEFINITION = "The response cites only facts of the contexts, and names the place that it speaks of."
 FORMS = {form(output): filled(output.model_json_schema()) for output in (Statements, Verdicts, Both012, Critique)}
 FORMS[form(Both012)] = {"first": 2, "second": 2}
+ENVELOPE = {
+    "type": "object",
+    "properties": {"answer": {"anyOf": [schema_of(output) for output in (Verdicts, Both012, Critique)]}},
+    "required": ["answer"],
+}
+"""One schema for the answers to all questions about the contexts."""
 _OURS = "Answer in JSON: "
 _SCHEMA = re.compile(r"JSON Schema:\s*(\{.*?\})\s*Do not use", re.DOTALL)
 _WORDS = (Path(__file__).parent / "samples.py").read_text("utf-8")
@@ -74,15 +81,21 @@ class Bill:
     written: int = 0
     output: int = 0
 
-    def usd(self, price: Price) -> float:
-        """Return their price."""
-        return cost_usd(price, self.total, self.output, cached=self.read, cache_write=self.written)
+    def usd(self, price: Price, *, batch: bool = False) -> float:
+        """Return their price; in a batch at its share, with no token read from a cache, as batches promise none."""
+        read, written = (0, 0) if batch else (self.read, self.written)
+        return cost_usd(price, self.total, self.output, cached=read, cache_write=written, at_batch_price=batch)
 
 
 class Provider(LoopbackServer):
-    """A loopback server of OpenAI's chat completions and of Anthropic's messages, which counts into ``bill``."""
+    """A loopback server of OpenAI's chat completions and of Anthropic's messages, which counts into ``bill``.
 
-    def __init__(self, latency_s: float = 0.0) -> None:
+    Args:
+        latency_s: time until an answer.
+        envelope: whether requests with a shared beginning are counted with one schema for all forms of answers.
+    """
+
+    def __init__(self, latency_s: float = 0.0, *, envelope: bool = False) -> None:
         self.cache = PrefixCache(encoded)
         self.bill = Bill()
         lock, outer = threading.Lock(), self
@@ -93,8 +106,10 @@ class Provider(LoopbackServer):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 is_anthropic = self.path.endswith("/messages")
-                counted, add = (outer.cache.of_anthropic if is_anthropic else outer.cache.of_openai)(body)
                 answer = answer_to(body)
+                if envelope:
+                    body |= in_envelope(body)
+                counted, add = (outer.cache.of_anthropic if is_anthropic else outer.cache.of_openai)(body)
                 output = tokens_of(answer)
                 with lock:
                     bill = outer.bill
@@ -151,20 +166,30 @@ def answer_to(body: Mapping[str, Any]) -> str:
     return json.dumps({"score": 8, "reason": CLAIMS[0]}) if '"score"' in text else "2"  # GEval; a rating of ragas
 
 
-def text_of(dice: random.Random, tokens: int) -> str:
+def in_envelope(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a request that has one schema for all answers of a unit; empty without a shared beginning."""
+    if body.get("response_format") == {"type": "json_object"}:
+        schema = {"name": "Answer", "schema": ENVELOPE, "strict": False}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    if any("cache_control" in block for block in body["messages"][-1]["content"]):
+        return {"tools": [{"name": "Answer", "input_schema": ENVELOPE}]}
+    return {}
+
+
+def text_of(rng: random.Random, tokens: int) -> str:
     words = re.findall(r"[A-Za-z]{3,}", _WORDS)
-    return " ".join(dice.choice(words) for _ in range(round(tokens * 0.93)))
+    return " ".join(rng.choice(words) for _ in range(round(tokens * 0.93)))
 
 
 def single(kind: str) -> list[SingleTurnSample]:
     """Return the samples of a kind; each has other texts."""
     number, tokens = KINDS[kind]
-    dice = random.Random(kind)
+    rng = random.Random(kind)
     return [
         SingleTurnSample(
-            user_input=f"What is known of place {place}, and since when? {text_of(dice, 20)}",
+            user_input=f"What is known of place {place}, and since when? {text_of(rng, 20)}",
             response=" ".join(CLAIMS),
-            retrieved_contexts=[text_of(dice, tokens) for _ in range(number)],
+            retrieved_contexts=[text_of(rng, tokens) for _ in range(number)],
         )
         for place in range(EACH)
     ]
@@ -172,13 +197,13 @@ def single(kind: str) -> list[SingleTurnSample]:
 
 def conversations() -> list[MultiTurnSample]:
     """Return conversations of ten turns."""
-    dice = random.Random(5)
+    rng = random.Random(5)
     return [
         MultiTurnSample(
             user_input=[
                 part
                 for _ in range(10)
-                for part in (HumanMessage(content=text_of(dice, 60)), AIMessage(content=text_of(dice, 120)))
+                for part in (HumanMessage(content=text_of(rng, 60)), AIMessage(content=text_of(rng, 120)))
             ]
         )
         for _ in range(EACH)
@@ -298,11 +323,19 @@ def bill_of_peer(make: Callable[..., dict[str, Scoring]], names: Sequence[str], 
         return serving.bill
 
 
-def our_bill(names: Sequence[str], samples: Sequence[Any], *, anthropic: bool = False) -> Bill:
+def our_bill(
+    names: Sequence[str],
+    samples: Sequence[Any],
+    *,
+    anthropic: bool = False,
+    structured: Structured = "auto",
+    envelope: bool = False,
+) -> Bill:
     """Return the bill of our metrics, as ``evaluate`` asks them; raises if a sample has no score."""
     multi = isinstance(samples[0], MultiTurnSample)
-    with Provider() as serving:
-        made = our_metrics(judge(our_model(serving.url, anthropic=anthropic)), names, multi=multi)
+    with Provider(envelope=envelope) as serving:
+        asked = judge(our_model(serving.url, anthropic=anthropic), structured=structured)
+        made = our_metrics(asked, names, multi=multi)
         result = spanscore.evaluate_sync(samples, made, concurrency=4, cache=False)
         if failed := [row for row in result.rows if row.outcome != "scored"]:
             raise SystemExit(f"{len(failed)} scores are missing: {failed[0]}")
@@ -315,26 +348,93 @@ PEERS = {
 }
 
 
-def rows() -> Iterator[list[str]]:
-    """Yield a row for each kind of sample, peer and set of metrics."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The bills of ours and of a peer, for the same samples and metrics.
+
+    Attributes:
+        marked: ours with Anthropic's marks.
+    """
+
+    kind: str
+    names: Sequence[str]
+    peer: str
+    mine: Bill
+    theirs: Bill
+    marked: Bill
+
+    def ratio(self, price: Price, *, batch: bool = False) -> float:
+        """Return our price as a share of the peer's, which is never in a batch."""
+        return self.mine.usd(price, batch=batch) / self.theirs.usd(price)
+
+    def cells(self) -> list[str]:
+        """Return the cells of a row."""
+        prices = [*PRICES.values()]
+        unmarked = Bill(total=self.theirs.total, output=self.theirs.output).usd(WRITTEN)  # peers set no mark
+        dollars = [bill.usd(price) for price in prices for bill in (self.mine, self.theirs)]
+        dollars += [self.mine.usd(price, batch=True) for price in prices]
+        ratios = [self.ratio(price) for price in prices] + [self.marked.usd(WRITTEN) / unmarked]
+        ratios += [self.ratio(price, batch=True) for price in prices]
+        bills = self.mine, self.theirs
+        return [
+            self.kind, ", ".join(self.names), self.peer, *(f"{1_000 / EACH * usd:.2f}" for usd in dollars),
+            *(f"{ratio:.2f}" for ratio in ratios), *(f"{bill.read / bill.total:.2f}" for bill in bills),
+            *(f"{bill.total // EACH:,}" for bill in bills),
+        ]  # fmt: skip
+
+    def misses(self) -> Iterator[str]:
+        """Yield the figures that miss a target. The targets are for five chunks."""
+        if self.kind != "five chunks":
+            return
+        online = dict(zip((".1", ".5"), map(self.ratio, PRICES.values()), strict=True))
+        if len(self.names) == 1:  # its contexts are sent once, as by the peer
+            bounds = {f"ratio at {at}": (ratio, 1.0) for at, ratio in online.items()}
+            prices = zip((".1", ".5"), PRICES.values(), strict=True)
+            bounds |= {f"batch ratio at {at}": (self.ratio(price, batch=True), 0.6) for at, price in prices}
+        else:
+            bounds = {"ratio at .1": (online[".1"], 0.35), "ratio at .5": (online[".5"], 0.5)}
+            bounds["uncached share"] = (1 - self.mine.read / self.mine.total, 0.4)
+        for name, (figure, most) in bounds.items():
+            if figure > most:
+                yield f"{', '.join(self.names)} beside {self.peer}: {name} is {figure:.2f}, and the target is {most:g} at most"
+
+
+def comparisons() -> Iterator[Comparison]:
+    """Yield a comparison for each kind of sample, peer and set of metrics."""
     for kind in (*KINDS, "ten turns"):
         samples: Sequence[Any] = conversations() if kind == "ten turns" else single(kind)
         for peer, (make, shared) in PEERS.items():
             sets = [("criteria",)] if kind == "ten turns" else [shared, ("faithfulness",)]
             for names in sets:
-                theirs, mine = bill_of_peer(make, names, samples), our_bill(names, samples)
-                marked = our_bill(names, samples, anthropic=True)
-                ratios = [mine.usd(price) / theirs.usd(price) for price in PRICES.values()]
-                unmarked = Bill(total=theirs.total, output=theirs.output).usd(WRITTEN)  # peers set no mark
-                dollars = [
-                    f"{1_000 / EACH * bill.usd(price):.2f}" for price in PRICES.values() for bill in (mine, theirs)
-                ]
-                yield [
-                    kind, ", ".join(names), peer, *dollars, *(f"{ratio:.2f}" for ratio in ratios),
-                    f"{marked.usd(WRITTEN) / unmarked:.2f}",
-                    f"{mine.read / mine.total:.2f}", f"{theirs.read / theirs.total:.2f}",
-                    f"{mine.total // EACH:,}", f"{theirs.total // EACH:,}",
-                ]  # fmt: skip
+                yield Comparison(
+                    kind=kind,
+                    names=names,
+                    peer=peer,
+                    mine=our_bill(names, samples),
+                    theirs=bill_of_peer(make, names, samples),
+                    marked=our_bill(names, samples, anthropic=True),
+                )
+
+
+FORMS_COMPARED: Mapping[str, tuple[bool, Structured, bool]] = {
+    "OpenAI: a schema for each question": (False, "schema", False),
+    "OpenAI: JSON mode": (False, "auto", False),
+    "OpenAI: one envelope schema": (False, "auto", True),
+    "Anthropic: a tool for each question": (True, "tools", False),
+    "Anthropic: text": (True, "auto", False),
+    "Anthropic: one envelope tool": (True, "auto", True),
+}
+"""Form of the answers → whether Anthropic is asked, the judge's mode, and whether one schema is counted in front."""
+
+
+def answer_forms() -> Iterator[list[str]]:
+    """Yield a row for each form of answers: the four metrics on samples with five chunks."""
+    samples = single("five chunks")
+    for name, (anthropic, structured, envelope) in FORMS_COMPARED.items():
+        bill = our_bill(PEERS["ragas 0.4.3"][1], samples, anthropic=anthropic, structured=structured, envelope=envelope)
+        prices = [WRITTEN] if anthropic else PRICES.values()
+        dollars = "; ".join(f"{1_000 / EACH * bill.usd(price):.2f}" for price in prices)
+        yield [name, f"{bill.read / bill.total:.2f}", f"{bill.total // EACH:,}", dollars]
 
 
 def waits() -> Iterator[list[str]]:
@@ -372,10 +472,12 @@ async def timed(metrics: Sequence[Any], samples: Sequence[Any], at_once: int) ->
     return took_s, time.perf_counter() - began_s
 
 
+FORM_HEAD = ["form of the answers", "cached", "input tokens", "USD"]
 WAIT_HEAD = ["prompt_cache_wait", "units at once", "median s", "p95 s", "units/s", "cached"]
 HEAD = [
-    "samples", "metrics", "peer", "USD, ours", "USD, peer", "USD .5, ours", "USD .5, peer", "ratio at .1", "ratio at .5",
-    "ratio with marks", "cached, ours", "cached, peer", "input tokens, ours", "input tokens, peer",
+    "samples", "metrics", "peer", "USD, ours", "USD, peer", "USD .5, ours", "USD .5, peer", "USD batch, ours",
+    "USD .5 batch, ours", "ratio at .1", "ratio at .5", "ratio with marks", "batch ratio at .1", "batch ratio at .5",
+    "cached, ours", "cached, peer", "input tokens, ours", "input tokens, peer",
 ]  # fmt: skip
 
 
@@ -389,11 +491,24 @@ def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the tables, and write them to the page."""
-    table = "\n\n".join([table_of(HEAD, rows()), table_of(WAIT_HEAD, waits())])
+    """Print the tables, and write them to the page.
+
+    Raises:
+        SystemExit: a target is missed.
+    """
+    compared = list[Comparison]()
+
+    def rows() -> Iterator[list[str]]:
+        for comparison in comparisons():
+            compared.append(comparison)
+            yield comparison.cells()
+
+    table = "\n\n".join([table_of(HEAD, rows()), table_of(FORM_HEAD, answer_forms()), table_of(WAIT_HEAD, waits())])
     page = Path(__file__).with_suffix(".md")
     before, _, _ = page.read_text("utf-8").partition("<!-- made -->") if page.exists() else ("", "", "")
     page.write_text(f"{before}<!-- made -->\n\n{table}\n\n<!-- end -->\n", "utf-8")
+    if missed := [miss for comparison in compared for miss in comparison.misses()]:
+        raise SystemExit("\n".join(missed))
 
 
 if __name__ == "__main__":

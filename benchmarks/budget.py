@@ -55,7 +55,7 @@ class Day(NamedTuple):
     """One day: the true mean and the estimate.
 
     Attributes:
-        lost: chosen units that no judge scored: they ended as ``budget_exhausted``.
+        lost: sampled units that no judge scored: they ended as ``budget_exhausted``.
         spent: share of the day's money.
         worst_window: highest share of a window's money that was billed in it.
     """
@@ -135,8 +135,10 @@ class Simulation:
     out: list[tuple[float, int, Reservation, Spent]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.purse = BudgetLedger([self.budget], clock=lambda: self.now_s)
-        pacer = BudgetPacer([self.budget], self.purse, lambda: {METRIC: len(self.out)}, clock=lambda: self.now_s)
+        self.budget_ledger = BudgetLedger([self.budget], clock=lambda: self.now_s)
+        pacer = BudgetPacer(
+            [self.budget], self.budget_ledger, lambda: {METRIC: len(self.out)}, clock=lambda: self.now_s
+        )
         self.sampler = RateSampler({METRIC: 1.0}, pacer=pacer if self.paced else None)
 
     def day(self, units: Sequence[Arrival], random: Random) -> Day:
@@ -152,7 +154,7 @@ class Simulation:
                 continue
             cost = Spent(unit.tokens * USD_PER_TOKEN, unit.tokens, 1.0)
             try:
-                reserved = self.purse.reserve(METRIC, Spent().plus(cost, 1.3))  # at the longest answer so far
+                reserved = self.budget_ledger.reserve(METRIC, Spent().plus(cost, 1.3))  # at the longest answer so far
             except JudgeBudgetSpent:
                 lost += 1
                 continue
@@ -202,7 +204,7 @@ def report(found: Sequence[Day]) -> Report:
     )
 
 
-def _told(day: Day) -> str:
+def _line(day: Day) -> str:
     middle, low, high = day.estimate
     kept = " " if low <= day.true_mean <= high else "*"
     what = f"{day.scored:6,} of {day.units:,} scored, {day.lost:5,} ended as budget"
@@ -220,7 +222,7 @@ def main() -> int:
     print("day  true    estimate and its 95 % interval (* = the truth is outside)")
     for day in days(arguments.days, seed=arguments.seed):
         found.append(day)
-        print(f"{len(found):3}  {_told(day)}", flush=True)
+        print(f"{len(found):3}  {_line(day)}", flush=True)
     for name, days_of in (("paced", found), ("stop when spent", [*days(10, seed=arguments.seed, paced=False)])):
         print(f"{name:16} {report(days_of)}")
     missed = report(found).missed()

@@ -98,24 +98,24 @@ def table(found: list[Result], runs: int) -> str:
     for one in found:
         shown = (one.corrected, one.weighted, one.fresh, one.kappa, one.j)
         few = (1 - one.refused) * runs < LEAST_SEEN
-        told = " | ".join("–" if few else f"{coverage:.3f}".removeprefix("0") for coverage in shown)
+        cells = " | ".join("–" if few else f"{coverage:.3f}".removeprefix("0") for coverage in shown)
         bias = "–" if few else f"{one.bias:+.3f}"
         judge = f"{one.judge.sensitivity:g} ⁄ {one.judge.specificity:g}"
-        lines.append(f"| {one.labels} | {one.drawn} | {judge} | {one.true:g} | {one.refused:.2f} | {bias} | {told} |")
+        lines.append(f"| {one.labels} | {one.drawn} | {judge} | {one.true:g} | {one.refused:.2f} | {bias} | {cells} |")
     return "\n".join(lines)
 
 
-def _result(dice: np.random.Generator, runs: int, labels: int, judge: Judge, true: float, drawn: str) -> Result:
+def _result(rng: np.random.Generator, runs: int, labels: int, judge: Judge, true: float, drawn: str) -> Result:
     kappa, j = _kappa(judge, true), sum(judge) - 1.0
     held: list[tuple[bool, ...]] = []
     values: list[float] = []
     for _ in range(runs):
-        units = dice.multinomial(WINDOW, _cells(judge, true))
+        units = rng.multinomial(WINDOW, _cells(judge, true))
         try:
-            made = _calibration(dice, units, labels, by_verdict=drawn == "by verdict")
+            made = _calibration(rng, units, labels, by_verdict=drawn == "by verdict")
         except ConfigurationError:
             continue
-        plain, weighted = _window(dice, judge, true), _weighted_window(dice, judge, true)
+        plain, weighted = _window(rng, judge, true), _weighted_window(rng, judge, true)
         corrected = made.corrected(plain)
         own = int(units[0] + units[2])
         fresh = made.fresh(_sums(own))
@@ -159,23 +159,23 @@ def wrong_labels(
 ) -> Iterator[WrongLabels]:
     """Yield every cell of the grid of wrong labels, drawn at random, at the first true rate."""
     for size, judge, known_by in product(labels, judges, KNOWN_BY):
-        dice, true, found = np.random.default_rng(SEED), TRUE[0], list[tuple[float, ...]]()
+        rng, true, found = np.random.default_rng(SEED), TRUE[0], list[tuple[float, ...]]()
         for _ in range(runs):
             try:
-                made = _with_wrong_labels(dice, size, judge, true, known_by)
+                made = _with_wrong_labels(rng, size, judge, true, known_by)
             except ConfigurationError:
                 continue
-            passed = dice.binomial(WINDOW, true * judge.sensitivity + (1 - true) * (1 - judge.specificity))
-            one, fresh = made.corrected(_window(dice, judge, true)), made.fresh(_sums(int(passed)))
+            passed = rng.binomial(WINDOW, true * judge.sensitivity + (1 - true) * (1 - judge.specificity))
+            one, fresh = made.corrected(_window(rng, judge, true)), made.fresh(_sums(int(passed)))
             held, fresh_held = _holds(one, true), _holds(fresh, true)
             found.append((one.value - true, held, one.high - one.low, fresh.value - true, fresh_held))
         yield WrongLabels(size, judge, known_by, 1.0 - len(found) / runs, *map(float, np.mean(found, axis=0)))
 
 
-def _with_wrong_labels(dice: np.random.Generator, labels: int, judge: Judge, true: float, known_by: str) -> Calibration:
-    cells = dice.choice(4, size=labels, p=_cells(judge, true))
+def _with_wrong_labels(rng: np.random.Generator, labels: int, judge: Judge, true: float, known_by: str) -> Calibration:
+    cells = rng.choice(4, size=labels, p=_cells(judge, true))
     truth, said = cells < 2, cells % 2 == 0
-    one, two = (truth ^ (dice.random(labels) < WRONG) for _ in range(2))
+    one, two = (truth ^ (rng.random(labels) < WRONG) for _ in range(2))
     twice = {"a quarter by two": labels // 4, "all by two": labels}.get(known_by, 0)
     votes = [(bool(a), bool(b)) for a, b in zip(one[:twice], two[:twice], strict=True)]
     kept = [place for place in range(labels) if place >= twice or one[place] == two[place]]
@@ -220,22 +220,22 @@ def _kappa(judge: Judge, true: float) -> float:
     return (both + neither - chance) / (1 - chance)
 
 
-def _calibration(dice: np.random.Generator, units: Counts, labels: int, *, by_verdict: bool) -> Calibration:
+def _calibration(rng: np.random.Generator, units: Counts, labels: int, *, by_verdict: bool) -> Calibration:
     """Return the calibration from labels of a window: of a random part, or of equally many units per verdict."""
     if by_verdict:
-        made = _by_verdict(dice, units, labels // 2)
+        made = _by_verdict(rng, units, labels // 2)
     else:
-        both, human, alone, neither = (_cell(n, 1.0) for n in dice.multivariate_hypergeometric(units, labels))
+        both, human, alone, neither = (_cell(n, 1.0) for n in rng.multivariate_hypergeometric(units, labels))
         made = Calibration(both, human, alone, neither, assumed_random=True)
     made.refuse_too_little()
     return made
 
 
-def _by_verdict(dice: np.random.Generator, units: Counts, each: int) -> Calibration:
+def _by_verdict(rng: np.random.Generator, units: Counts, each: int) -> Calibration:
     passed, failed = int(units[0] + units[2]), int(units[1] + units[3])
     of_passed, of_failed = min(each, passed), min(each, failed)
-    both = int(dice.hypergeometric(units[0], units[2], of_passed))
-    human = int(dice.hypergeometric(units[1], units[3], of_failed))
+    both = int(rng.hypergeometric(units[0], units[2], of_passed))
+    human = int(rng.hypergeometric(units[1], units[3], of_failed))
     return Calibration(
         true_pass=_cell(both, passed / of_passed),
         false_fail=_cell(human, failed / of_failed),
@@ -253,19 +253,19 @@ def _sums(passed: int) -> Moments:
     return Moments(WINDOW, WINDOW, passed, WINDOW, passed, passed)
 
 
-def _window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
+def _window(rng: np.random.Generator, judge: Judge, true: float) -> Moments:
     cells = _cells(judge, true)
-    return _sums(int(dice.binomial(WINDOW, cells[0] + cells[2])))
+    return _sums(int(rng.binomial(WINDOW, cells[0] + cells[2])))
 
 
-def _weighted_window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
+def _weighted_window(rng: np.random.Generator, judge: Judge, true: float) -> Moments:
     """Return the sums of a window of ten times the units, in which units with errors are judged more often."""
-    errors = int(dice.binomial(10 * WINDOW, 0.2))
+    errors = int(rng.binomial(10 * WINDOW, 0.2))
     sums = Moments()
     for units, rate, chance in ((errors, true - 0.16, OFTEN), (10 * WINDOW - errors, true + 0.04, RARE)):
-        judged = int(dice.binomial(units, chance))
+        judged = int(rng.binomial(units, chance))
         cells = _cells(judge, rate)
-        passed = int(dice.binomial(judged, cells[0] + cells[2]))
+        passed = int(rng.binomial(judged, cells[0] + cells[2]))
         one, zero = moments([(1.0, chance)]), moments([(0.0, chance)])
         sums += _times(one, passed) + _times(zero, judged - passed)
     return sums
@@ -285,14 +285,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--markdown", type=Path)
     asked = parser.parse_args()
-    told = {
+    values = {
         "table": table([*results(asked.runs)], asked.runs),
         "wrong": wrong_labels_table([*wrong_labels(asked.runs)]),
     }
     if asked.markdown is None:
-        print(*told.values(), sep="\n\n")
+        print(*values.values(), sep="\n\n")
     else:
-        asked.markdown.write_text(_PAGE.format(runs=asked.runs, seed=SEED, **told), encoding="utf-8")
+        asked.markdown.write_text(_PAGE.format(runs=asked.runs, seed=SEED, **values), encoding="utf-8")
 
 
 _PAGE = """\

@@ -98,27 +98,27 @@ def _blocks(n: Floats, y: Floats, y2: Floats, w: Floats) -> list[Moments]:
 # --- independent scores: laws, splits and weights ---------------------------------------------------------------------
 
 
-def _passing(dice: np.random.Generator, scores: NDArray[np.int64], mean: Floats) -> tuple[Floats, Floats]:
-    passed: Floats = np.asarray(dice.binomial(scores, mean), dtype=np.float64)
+def _passing(rng: np.random.Generator, scores: NDArray[np.int64], mean: Floats) -> tuple[Floats, Floats]:
+    passed: Floats = np.asarray(rng.binomial(scores, mean), dtype=np.float64)
     return passed, passed
 
 
 def _spread(draw: Callable[[np.random.Generator, Floats], Floats]) -> Law:
-    def law(dice: np.random.Generator, scores: NDArray[np.int64], mean: Floats) -> tuple[Floats, Floats]:
+    def law(rng: np.random.Generator, scores: NDArray[np.int64], mean: Floats) -> tuple[Floats, Floats]:
         minute = np.repeat(np.arange(scores.size), scores)
-        y = draw(dice, mean[minute])
+        y = draw(rng, mean[minute])
         first, second = (np.bincount(minute, weights, scores.size) for weights in (y, y * y))
         return np.asarray(first, np.float64), np.asarray(second, np.float64)
 
     return law
 
 
-def _beta(dice: np.random.Generator, mean: Floats, spread: float = 10.0) -> Floats:
-    return dice.beta(mean * spread, (1 - mean) * spread)
+def _beta(rng: np.random.Generator, mean: Floats, spread: float = 10.0) -> Floats:
+    return rng.beta(mean * spread, (1 - mean) * spread)
 
 
-def _five_points(dice: np.random.Generator, mean: Floats) -> Floats:
-    return np.asarray(dice.binomial(4, _beta(dice, mean, 3.0)) / 4, np.float64)
+def _five_points(rng: np.random.Generator, mean: Floats) -> Floats:
+    return np.asarray(rng.binomial(4, _beta(rng, mean, 3.0)) / 4, np.float64)
 
 
 LAWS: Mapping[str, tuple[Law, float]] = {
@@ -164,22 +164,22 @@ def day(seed: int, *, law: str, weighting: str, split: str, per_minute: float, d
         per_minute: scores of a release with half of the traffic.
         drop: mean of a minus mean of b.
     """
-    dice = np.random.default_rng((SEED, seed))
+    rng = np.random.default_rng((SEED, seed))
     draw, mean = LAWS[law]
     a, b = (
-        _side(dice, draw, true, WEIGHTINGS[weighting], traffic * per_minute)
+        _side(rng, draw, true, WEIGHTINGS[weighting], traffic * per_minute)
         for true, traffic in zip((mean, mean - drop), SPLITS[split], strict=True)
     )
     return Day(a, b, -drop)
 
 
-def _side(dice: np.random.Generator, draw: Law, mean: float, weighting: Weighting, per_minute: Floats) -> list[Moments]:
+def _side(rng: np.random.Generator, draw: Law, mean: float, weighting: Weighting, per_minute: Floats) -> list[Moments]:
     per_unit = 1 / sum(share * rate for share, rate, _, _ in weighting.groups)
     groups = []
     for share, rate, later, shortfall in weighting.groups:
         rates = np.where(_minutes < _PACED, rate, later)
-        scores = dice.poisson(per_minute * per_unit * share * rates)
-        y, y2 = draw(dice, scores, np.full(MINUTES, 1 - (1 - mean) * shortfall))
+        scores = rng.poisson(per_minute * per_unit * share * rates)
+        y, y2 = draw(rng, scores, np.full(MINUTES, 1 - (1 - mean) * shortfall))
         groups.append(_blocks(scores.astype(float), y, y2, 1 / rates))
     return [_total(blocks) for blocks in zip(*groups, strict=True)]
 
@@ -250,30 +250,30 @@ DROPS: Mapping[str, World] = {
 
 def world(seed: int, of: World) -> Day:
     """Return a day of a world."""
-    dice = np.random.default_rng((SEED, seed))
+    rng = np.random.default_rng((SEED, seed))
     moved = 0.1 + 0.8 * _minutes / MINUTES if of.rollout else None
     rates = (of.a * (1 - moved), of.b * moved) if moved is not None else (of.a + 0.0 * _minutes, of.b + 0.0 * _minutes)
     swing = of.swing * np.sin(2 * np.pi * _minutes / MINUTES)
     a, b = (
-        _together(dice, of, np.clip(mean + swing, 0.0, 1.0), np.asarray(rate, np.float64))
+        _together(rng, of, np.clip(mean + swing, 0.0, 1.0), np.asarray(rate, np.float64))
         for mean, rate in zip((of.mean, of.mean - of.drop), rates, strict=True)
     )
     return Day(a, b, -of.drop)
 
 
-def _together(dice: np.random.Generator, of: World, mean: Floats, per_minute: Floats) -> list[Moments]:
+def _together(rng: np.random.Generator, of: World, mean: Floats, per_minute: Floats) -> list[Moments]:
     """Return the sums of groups of scores; the scores of a group share a probability to pass, drawn from a beta."""
-    start = np.repeat(_minutes, dice.poisson(per_minute / of.together))
+    start = np.repeat(_minutes, rng.poisson(per_minute / of.together))
     passing = mean[start]
     if of.correlation >= 1.0:
-        passing = (dice.random(len(start)) < passing).astype(float)
+        passing = (rng.random(len(start)) < passing).astype(float)
     elif of.correlation > 0.0:
         spread = 1 / of.correlation - 1
-        passing = dice.beta(passing * spread, (1 - passing) * spread)
+        passing = rng.beta(passing * spread, (1 - passing) * spread)
     minute = np.repeat(start, of.together)
     if of.gap:
-        minute = minute + np.cumsum(dice.exponential(of.gap, (len(start), of.together)), axis=1).astype(int).ravel()
-    passed = dice.random(len(minute)) < np.repeat(passing, of.together)
+        minute = minute + np.cumsum(rng.exponential(of.gap, (len(start), of.together)), axis=1).astype(int).ravel()
+    passed = rng.random(len(minute)) < np.repeat(passing, of.together)
     minute, passed = minute[minute < MINUTES], passed[minute < MINUTES]
     n = np.bincount(minute, minlength=MINUTES).astype(float)
     y = np.bincount(minute, passed.astype(float), MINUTES).astype(float)

@@ -27,7 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 import yaml
-from tests.capture.otlp.told import logs, result
+from tests.capture.otlp.results import logs, result
 from tests.integrations.stage import dashboards, panels
 from tests.kafka.scenes import Load
 from tests.live import rag
@@ -65,22 +65,22 @@ class Judge:
 
     def __init__(self, passed: Callable[[], float]) -> None:
         self._passed = passed
-        self._dice = random.Random(7)
+        self._rng = random.Random(7)
         self._busy = threading.Semaphore(8)
 
     def __call__(self, body: dict[str, Any]) -> str | tuple[int, dict[str, str]]:
         if not self._busy.acquire(blocking=False):
             return 429, {"Retry-After": "1"}
         try:
-            time.sleep(min(4.0, self._dice.lognormvariate(-1.2, 0.7)))
-            if DOWN[0] <= self._passed() < DOWN[1] and self._dice.random() < 0.7:
+            time.sleep(min(4.0, self._rng.lognormvariate(-1.2, 0.7)))
+            if DOWN[0] <= self._passed() < DOWN[1] and self._rng.random() < 0.7:
                 return 500, {}
             return self._answer(body)
         finally:
             self._busy.release()
 
     def _answer(self, body: dict[str, Any]) -> str:
-        if self._dice.random() < 0.02:
+        if self._rng.random() < 0.02:
             return "I would rather not say."
         form = body.get("response_format", {}).get("json_schema", {}).get("name")
         evidence = json.loads(_EVIDENCE.findall(body["messages"][-1]["content"])[0])
@@ -95,9 +95,9 @@ class Judge:
         return json.dumps(self._verdict(""))
 
     def _verdict(self, statement: str) -> dict[str, Any]:
-        if self._dice.random() < 0.03:
+        if self._rng.random() < 0.03:
             return {"reason": "The answer fails to name the year.", "verdict": 1}
-        is_good = self._dice.random() < (0.1 if INVENTED in statement else 0.92)
+        is_good = self._rng.random() < (0.1 if INVENTED in statement else 0.92)
         return {"reason": "Read and compared.", "verdict": int(is_good)}
 
 
@@ -106,7 +106,7 @@ class Traffic:
 
     def __init__(self, scorer: OnlineScorer, gateway: Serving, passed: Callable[[], float]) -> None:
         self._scorer, self._gateway, self._passed = scorer, gateway, passed
-        self._dice = random.Random(3)
+        self._rng = random.Random(3)
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._each, args=one, daemon=True) for one in self._sources()]
 
@@ -116,33 +116,33 @@ class Traffic:
         yield self._tell, 1.0
 
     def _each(self, act: Callable[[], None], per_s: float) -> None:
-        while not self._over.wait(self._dice.expovariate(per_s)):
+        while not self._over.wait(self._rng.expovariate(per_s)):
             act()
 
     def _ask(self) -> None:
         is_worse = self._passed() > WORSE_FROM
-        metadata = {"release": self._dice.choice(["1.4", "1.5"]), "tier": self._dice.choice(SEGMENTS["tier"])}
+        metadata = {"release": self._rng.choice(["1.4", "1.5"]), "tier": self._rng.choice(SEGMENTS["tier"])}
         run_id = uuid4()
-        chain = rag(INVENTED if is_worse and self._dice.random() < 0.7 else ANSWER)
+        chain = rag(INVENTED if is_worse and self._rng.random() < 0.7 else ANSWER)
         chain.invoke(
             self._question(),
             {"callbacks": [self._scorer.handler], "run_id": run_id, "metadata": metadata},
         )
         unit = self._scorer.unit_id(run_id)
-        if unit is not None and self._dice.random() < 0.2:
-            thumbs = self._dice.choice([(True,), (True,), (False,), (False, True)])
+        if unit is not None and self._rng.random() < 0.2:
+            thumbs = self._rng.choice([(True,), (True,), (False,), (False, True)])
             for thumb in thumbs:
                 self._scorer.feedback(unit.trace_id, thumb, span_id=unit.span_id)
 
     def _question(self) -> str:
         """Return a question: most are new, the others are in the judge's cache."""
-        return f"What was the capital of France {self._dice.randrange(5_000)} years ago?"
+        return f"What was the capital of France {self._rng.randrange(5_000)} years ago?"
 
     def _send(self) -> None:
         send(self._gateway, a_run(self._question(), ANSWER))
 
     def _tell(self) -> None:
-        body = logs(result("tone", self._dice.betavariate(6, 2), self._dice.choice(["calm", "calm", "rude"])))
+        body = logs(result("tone", self._rng.betavariate(6, 2), self._rng.choice(["calm", "calm", "rude"])))
         headers = {"Content-Type": "application/x-protobuf"}
         with urllib.request.urlopen(
             urllib.request.Request(f"http://{self._gateway.http}/v1/logs", body, headers), timeout=10

@@ -48,14 +48,14 @@ class FeedbackRun:
 
 def one_run(seed: int, units: int) -> FeedbackRun:
     """Simulate traffic, and return the errors of the means."""
-    dice, sampler = Random(seed), RateSampler({METRIC: RATE}, feedback_rate=KEPT)
+    rng, sampler = Random(seed), RateSampler({METRIC: RATE}, feedback_rate=KEPT)
     apart, among = _telemetry(), _telemetry()
     qualities, complaints = [], 0
     for _ in range(units):
-        y = float(dice.random() < GOOD)
+        y = float(rng.random() < GOOD)
         qualities.append(y)
-        facts = SamplingContext(UnitKey(dice.getrandbits(128), dice.getrandbits(64)), is_trace_root=True)
-        taken, said = sampler.decide(facts, METRIC), dice.random() < COMPLAINS[y]
+        facts = SamplingContext(UnitKey(rng.getrandbits(128), rng.getrandbits(64)), is_trace_root=True)
+        taken, said = sampler.decide(facts, METRIC), rng.random() < COMPLAINS[y]
         complaints += said
         if taken.take:
             for telemetry in (apart, among):
@@ -107,12 +107,12 @@ def main() -> None:
     arguments.add_argument("--units", type=int, default=20_000)
     asked = arguments.parse_args()
     runs = [one_run(seed, asked.units) for seed in range(asked.runs)]
-    told = {
+    values = {
         "bias of the population's mean": [run.population for run in runs],
         "bias with these units included": [run.naive for run in runs],
         "share of the units with a complaint that the source represents": [run.complained for run in runs],
     }
-    for what, found in told.items():
+    for what, found in values.items():
         print(f"{what}: {fmean(found):+.4f} ± {stdev(found) / len(found) ** 0.5:.4f}")
 
 

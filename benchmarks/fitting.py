@@ -64,8 +64,8 @@ class SimulatedJudge:
         shown = [_facts(one.evidence["response"]) for one in prompt.examples]
         share = RIGHT + self.gain * any(teaches for _, _, teaches in shown)
         number, passes, _ = _facts(prompt.evidence["response"])
-        dice = Random(f"{self.seed} {number} {[number for number, _, _ in shown]}")
-        hard = Random(f"{self.seed} {number}").random() if dice.random() < SHARED else dice.random()
+        rng = Random(f"{self.seed} {number} {[number for number, _, _ in shown]}")
+        hard = Random(f"{self.seed} {number}").random() if rng.random() < SHARED else rng.random()
         verdict = passes if hard < share else not passes
         return Reply(text=json.dumps({"reason": "", "verdict": int(verdict)}), model=self.model)
 
@@ -78,9 +78,9 @@ def _facts(response: str) -> tuple[int, bool, bool]:
 
 def labelled(number: int, seed: int) -> list[AnnotatedSample]:
     """Return labels, one per sample."""
-    dice, found = Random(seed), list[AnnotatedSample]()
+    rng, found = Random(seed), list[AnnotatedSample]()
     for line in range(1, number + 1):
-        passes, teaches = dice.random() < PASSES, dice.random() < TEACHES
+        passes, teaches = rng.random() < PASSES, rng.random() < TEACHES
         said = f"{line} {'pass' if passes else 'fail'} {'teaches' if teaches else 'plain'}"
         found.append(AnnotatedSample(line=line, sample=SingleTurnSample(response=said), human=passes, judged={}))
     return found

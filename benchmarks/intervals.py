@@ -38,20 +38,20 @@ BOOTSTRAPPED = 400
 def _beta(spread: float) -> Law:
     """Return a beta distribution; a smaller ``spread`` gives more scattered scores."""
 
-    def law(dice: np.random.Generator, mean: Floats) -> Floats:
+    def law(rng: np.random.Generator, mean: Floats) -> Floats:
         return np.where(
-            mean >= 1.0, 1.0, dice.beta(np.minimum(mean, 0.9999) * spread, np.maximum(1 - mean, 1e-4) * spread)
+            mean >= 1.0, 1.0, rng.beta(np.minimum(mean, 0.9999) * spread, np.maximum(1 - mean, 1e-4) * spread)
         )
 
     return law
 
 
-def _five_points(dice: np.random.Generator, mean: Floats) -> Floats:
-    return np.where(mean >= 1.0, 1.0, dice.binomial(4, _beta(3.0)(dice, mean)) / 4)
+def _five_points(rng: np.random.Generator, mean: Floats) -> Floats:
+    return np.where(mean >= 1.0, 1.0, rng.binomial(4, _beta(3.0)(rng, mean)) / 4)
 
 
 LAWS: Mapping[str, Law] = {
-    "pass/fail": lambda dice, mean: (dice.random(mean.shape) < mean).astype(np.float64),
+    "pass/fail": lambda rng, mean: (rng.random(mean.shape) < mean).astype(np.float64),
     "five points": _five_points,
     "beta, wide": _beta(3.0),
     "beta, narrow": _beta(10.0),
@@ -69,15 +69,15 @@ class Traffic(NamedTuple):
     rates: tuple[float, ...]
     worse: float = 1.0
 
-    def draw(self, dice: np.random.Generator, law: Law, mean: float, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+    def draw(self, rng: np.random.Generator, law: Law, mean: float, shape: tuple[int, int]) -> tuple[Floats, Floats]:
         """Return qualities and weights of scored units."""
         shares, rates = np.array(self.shares), np.array(self.rates)
         scored = shares * rates
-        group = dice.choice(len(shares), shape, p=scored / scored.sum())
+        group = rng.choice(len(shares), shape, p=scored / scored.sum())
         shortfalls = np.ones(len(shares))
         shortfalls[-1] = self.worse
         means = 1.0 - (1.0 - mean) * shortfalls / (shares @ shortfalls)
-        return law(dice, means[group]), 1.0 / rates[group]
+        return law(rng, means[group]), 1.0 / rates[group]
 
 
 TRAFFICS: Mapping[str, Traffic] = {
@@ -168,10 +168,10 @@ def shrunk(of: Sums) -> Ends:
 
 def bootstrap(of: Sums) -> Ends:
     """Percentiles of resampled means."""
-    dice, (rows, n) = np.random.default_rng(SEED), of.y.shape
+    rng, (rows, n) = np.random.default_rng(SEED), of.y.shape
     ends = np.empty((rows, 2))
     for row in range(rows):
-        at = dice.integers(0, n, (RESAMPLES, n))
+        at = rng.integers(0, n, (RESAMPLES, n))
         w = of.weights[row][at]
         ends[row] = np.quantile((w * of.y[row][at]).sum(axis=1) / w.sum(axis=1), (0.025, 0.975))
     return ends[:, 0], ends[:, 1]

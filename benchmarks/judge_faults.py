@@ -19,9 +19,9 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 
+from tests.judges.faults.reports import FULL, SHORT, FaultReport, Pace
 from tests.judges.faults.rows import ROWS
 from tests.judges.faults.stage import Stage, critic
-from tests.judges.faults.told import FULL, SHORT, Pace, Told
 from tests.servers.faulty_openai import FaultyOpenAI, Limits
 
 from spanscore.wiring.status import Status
@@ -42,10 +42,10 @@ def main() -> int:
     lines, missed = [_HEAD], 0
     print(_HEAD, flush=True)
     for name in (name for name in ROWS if any(part in name for part in options.only)):
-        line, told = _played(name, pace)
+        line, report = _played(name, pace)
         print(line, flush=True)
         lines.append(line)
-        missed += bool(told.missed)
+        missed += bool(report.missed)
     if options.table:
         options.table.write_text(f"{_how(pace)}\n\n" + "\n".join(lines) + "\n")
     print(f"{missed} of {len(lines) - 1} rows miss a target")
@@ -63,14 +63,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _played(name: str, pace: Pace) -> tuple[str, Told]:
+def _played(name: str, pace: Pace) -> tuple[str, FaultReport]:
     began_s = monotonic()
-    told = ROWS[name](pace)
-    rest = ", ".join(f"{units} {outcome}" for outcome, units in told.rest.items()) or "–"
-    seen = ", ".join(f"{what} {value}" for what, value in told.seen.items())
-    missed = "; ".join(told.missed) or "–"
+    report = ROWS[name](pace)
+    rest = ", ".join(f"{units} {outcome}" for outcome, units in report.rest.items()) or "–"
+    seen = ", ".join(f"{what} {value}" for what, value in report.seen.items())
+    missed = "; ".join(report.missed) or "–"
     took_s = monotonic() - began_s
-    return f"| {name} | {told.scores} | {told.per_score:.2f} | {rest} | {seen} | {missed} | {took_s:.0f} |", told
+    return f"| {name} | {report.scores} | {report.per_score:.2f} | {rest} | {seen} | {missed} | {took_s:.0f} |", report
 
 
 def _how(pace: Pace) -> str:
@@ -104,9 +104,9 @@ def _below_the_tables(status: Status) -> str:
     """Return the changing part of a status: outcomes, pending units, and the account's row."""
     ended = {outcome: units for counted in status.outcomes.values() for outcome, units in counted.items()}
     counts = {**ended, "pending": sum(status.pending.values())}
-    told = f"{status}"
+    text = f"{status}"
     return (
-        ", ".join(f"{what} {units}" for what, units in counts.items()) + "\n" + told[told.index("running:") :].rstrip()
+        ", ".join(f"{what} {units}" for what, units in counts.items()) + "\n" + text[text.index("running:") :].rstrip()
     )
 
 

@@ -1,7 +1,7 @@
 """Clients of a judge for comparison: spanscore now and earlier, and other libraries' limits and retries, in virtual time.
 
-Both versions of spanscore are the real code. The others need a network, so their limits and retries are modelled from their
-source: openai 3.54 ``_base_client.py`` (two retries, 0.5 s doubling to 8 s, less up to a quarter; ``Retry-After`` up to 2 min),
+Today's spanscore is the real code. The others need a network, so their limits and retries are modelled from their source:
+openai 3.54 ``_base_client.py`` (two retries, 0.5 s doubling to 8 s, less up to a quarter; ``Retry-After`` up to 2 min),
 ragas 0.4.3 ``executor.py`` and ``run_config.py`` (16 workers; ten attempts by tenacity's ``wait_random_exponential`` up to 60
 s, by tenacity itself, around a client with its two retries), litellm 1.109 ``router`` (``calculate_retry_after``: no limit of
 its own; two retries, after 0.5 s, doubling, plus up to 0.75 s, and a last wait before it raises; ``Retry-After`` up to 60 s; a
@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tenacity
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeUnavailable
-from spanscore.judges import Limited, RateLimited, Retrying, Timed
+from spanscore.judges import RateLimited
 from spanscore.protocols import Judge
 
 AT_ONCE = 16
@@ -31,7 +31,7 @@ class Client:
     """OpenAI's client."""
 
     judge: Judge
-    dice: random.Random
+    rng: random.Random
     retries: int = 2
 
     @property
@@ -46,7 +46,7 @@ class Client:
                 after_s = error.retry_after_s or 0.0
                 if after_s > 120:
                     raise
-                backoff_s = min(0.5 * 2**retry, 8.0) * (1 - 0.25 * self.dice.random())
+                backoff_s = min(0.5 * 2**retry, 8.0) * (1 - 0.25 * self.rng.random())
                 await asyncio.sleep(after_s if after_s > 0 else backoff_s)
         return await self.judge.ask(prompt)
 
@@ -56,7 +56,7 @@ class Router:
     """litellm's router with one deployment."""
 
     judge: Judge
-    dice: random.Random
+    rng: random.Random
 
     @property
     def model(self) -> str:
@@ -67,7 +67,7 @@ class Router:
             try:
                 return await self.judge.ask(prompt)
             except JudgeUnavailable as error:
-                after_s, jitter_s = error.retry_after_s or 0.0, 0.75 * self.dice.random()
+                after_s, jitter_s = error.retry_after_s or 0.0, 0.75 * self.rng.random()
                 await asyncio.sleep((after_s if 0 < after_s <= 60 else 0.5 * 2**attempt) + jitter_s)
                 last = error  # it also sleeps after the last one
         raise last
@@ -98,24 +98,65 @@ class Ragas:
         return reply
 
 
-def ours(server: Judge, dice: random.Random) -> Judge:
-    return RateLimited(server, dice=lambda longest: dice.uniform(0.0, longest))
+@dataclass(slots=True, weakref_slot=True)
+class Earlier:
+    """The first spanscore: three attempts of 30 s, a random fraction of 0.5 s and of 1 s apart, after any ``Retry-After``."""
+
+    judge: Judge
+    rng: random.Random
+
+    @property
+    def model(self) -> str:
+        return self.judge.model
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        for longest_s in (0.5, 1.0):
+            try:
+                async with asyncio.timeout(30.0):
+                    return await self.judge.ask(prompt)
+            except (JudgeUnavailable, TimeoutError) as error:
+                after_s = getattr(error, "retry_after_s", None) or 0.0
+                if after_s > 60:
+                    raise
+                await asyncio.sleep(after_s + self.rng.uniform(0.0, longest_s))
+        async with asyncio.timeout(30.0):
+            return await self.judge.ask(prompt)
 
 
-def before(server: Judge, dice: random.Random) -> Judge:
-    return Retrying(Limited(Timed(Client(server, dice), 30.0), AT_ONCE), 3)
+@dataclass(slots=True, weakref_slot=True)
+class AtOnce:
+    """At most 16 questions at once."""
+
+    judge: Judge
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    @property
+    def model(self) -> str:
+        return self.judge.model
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        async with self.places:
+            return await self.judge.ask(prompt)
 
 
-def ragas(server: Judge, dice: random.Random) -> Judge:
-    return Limited(Ragas(Client(server, dice)), AT_ONCE)
+def ours(server: Judge, rng: random.Random) -> Judge:
+    return RateLimited(server, jitter=lambda longest: rng.uniform(0.0, longest))
 
 
-def litellm(server: Judge, dice: random.Random) -> Judge:
-    return Router(server, dice)
+def before(server: Judge, rng: random.Random) -> Judge:
+    return Earlier(AtOnce(Client(server, rng)), rng)
 
 
-def openai_client(server: Judge, dice: random.Random) -> Judge:
-    return Limited(Client(server, dice), AT_ONCE)
+def ragas(server: Judge, rng: random.Random) -> Judge:
+    return AtOnce(Ragas(Client(server, rng)))
+
+
+def litellm(server: Judge, rng: random.Random) -> Judge:
+    return Router(server, rng)
+
+
+def openai_client(server: Judge, rng: random.Random) -> Judge:
+    return AtOnce(Client(server, rng))
 
 
 ASKERS: dict[str, Callable[[Any, random.Random], Judge]] = {

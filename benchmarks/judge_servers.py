@@ -106,7 +106,7 @@ class Server:
     """
 
     limits: Limits
-    dice: random.Random
+    rng: random.Random
     calls: int = 0
     answered_s: list[float] = field(default_factory=list)
     model: str = "virtual"
@@ -164,7 +164,7 @@ class Server:
         return True
 
     def _headers(self, now_s: float) -> dict[str, str]:
-        told = {
+        headers = {
             "requests": (self._requests, self.limits.rate(now_s)),
             "tokens": (self._tokens, self.limits.tokens_per_second),
         }
@@ -172,9 +172,9 @@ class Server:
             return {}
         return {
             f"x-ratelimit-{name}-{kind}": value
-            for kind, (meter, rate) in told.items()
+            for kind, (meter, rate) in headers.items()
             if rate < inf
-            for name, value in _told(meter, rate, now_s)
+            for name, value in _rate_headers(meter, rate, now_s)
         }
 
     async def _work(self) -> None:
@@ -183,7 +183,7 @@ class Server:
         else:
             self._waiters.append(asyncio.get_running_loop().create_future())
             await self._waiters[-1]  # then takes the place of a question that has ended
-        await asyncio.sleep(self.limits.latency_s * self.dice.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
+        await asyncio.sleep(self.limits.latency_s * self.rng.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
         if self.limits.lag_s:
             asyncio.get_running_loop().call_later(self.limits.lag_s, self._end)
         else:
@@ -196,7 +196,7 @@ class Server:
             self._working -= 1
 
 
-def _told(meter: Meter, rate: float, now_s: float) -> list[tuple[str, str]]:
+def _rate_headers(meter: Meter, rate: float, now_s: float) -> list[tuple[str, str]]:
     left = meter.level(rate, now_s)
     reset_s = (meter.most - left) / rate
     return [("limit", f"{meter.most:.0f}"), ("remaining", f"{int(left)}"), ("reset", f"{reset_s:.3f}s")]

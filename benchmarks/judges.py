@@ -26,11 +26,11 @@ from statistics import fmean, median
 from pydantic import BaseModel
 from tests.pipeline.virtual_time import run as in_virtual_time
 
-from benchmarks.judge_peers import ASKERS
+from benchmarks.judge_peers import ASKERS, AtOnce, Earlier
 from benchmarks.judge_servers import SECONDS, TOKENS_PER_QUESTION, Limits, Server
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.judges import Limited, RateLimited, Retrying, Timed
+from spanscore.judges import RateLimited
 from spanscore.protocols import Judge
 
 N_ASKERS = 64
@@ -153,9 +153,9 @@ async def _measured(row: Row, asker: str, seed: int) -> Measured:
     )
 
 
-async def _asks(judge: Judge, dice: random.Random, lost: list[str]) -> None:
+async def _asks(judge: Judge, rng: random.Random, lost: list[str]) -> None:
     while True:
-        tokens = TOKENS_PER_QUESTION * dice.uniform(0.4, 1.6)
+        tokens = TOKENS_PER_QUESTION * rng.uniform(0.4, 1.6)
         question = Prompt(step="s", instruction="", evidence={"response": "x" * int(3.5 * tokens)}, output=Verdict)
         try:
             await judge.ask(question)
@@ -208,7 +208,7 @@ async def cpu_us(judge: Judge, questions: int = 20_000) -> float:
 
 async def healthy_path() -> tuple[float, float]:
     """Return the microseconds of CPU per question, now and in the earlier version: medians of five turns each."""
-    now, before = RateLimited(Instant()), Retrying(Limited(Timed(Instant(), 30.0), 16), 3)
+    now, before = RateLimited(Instant()), Earlier(AtOnce(Instant()), random.Random(0))
     turns = [(await cpu_us(now), await cpu_us(before)) for _ in range(5)]
     return median(turn[0] for turn in turns), median(turn[1] for turn in turns)
 
@@ -225,7 +225,7 @@ async def in_real_time(rows: Sequence[Row], seed: int) -> list[tuple[Row, Measur
     return list(zip(rows, await asyncio.gather(*(_measured(row, "spanscore", seed) for row in rows)), strict=True))
 
 
-def told(row: Row, asker: str, got: Measured) -> list[str]:
+def cells_of(row: Row, asker: str, got: Measured) -> list[str]:
     """Return a line of the table."""
     recovery = "–" if got.recovery_s is None else f"{got.recovery_s:.1f} s"
     aim = f"≥ {row.share:.2f}, ≤ {row.wasted:.2f}" + (f", ≤ {row.recovery_s} s" if row.recovery_s else "")
@@ -259,12 +259,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines: list[list[str]] = []
     if given.real:
         rows = [row for _, row in chosen_rows(given.only) if row.name in IN_REAL_TIME]
-        lines = [["real time", *told(row, "spanscore", got)] for row, got in asyncio.run(in_real_time(rows, 11))]
+        lines = [["real time", *cells_of(row, "spanscore", got)] for row, got in asyncio.run(in_real_time(rows, 11))]
     for section, row in [] if given.real else chosen_rows(given.only):
         for asker in given.asker or (ASKERS if row not in UNSEEN else ["spanscore"]):
             seeds = given.seeds if asker == "spanscore" else given.seeds[:PEERS_SEEDS]
             got = mean([measured(row, asker, seed) for seed in seeds])
-            lines.append([section, *told(row, asker, got)])
+            lines.append([section, *cells_of(row, asker, got)])
             print(" | ".join(lines[-1]), flush=True)
     now_us, before_us = asyncio.run(healthy_path())
     healthy = f"A question that is answered at once costs {now_us:.0f} µs of CPU; before {before_us:.0f} µs."

@@ -33,7 +33,7 @@ from spanscore.core import loop
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.judges import render
-from spanscore.metrics.catalog.registry import built_ins, found
+from spanscore.metrics.catalog.registry import built_ins, find_metric
 from spanscore.testing import build_metric
 
 MOST_TOKENS = 0.6
@@ -226,7 +226,7 @@ def ours(name: str, counterpart: Counterpart) -> tuple[OurJudge, Score]:
 
 def _needed(name: str) -> list[dict[str, Any]]:
     """Return the samples with the fields that the metric needs; a critic needs only question and answer."""
-    fields = found(name).requires["single_turn"] or ("user_input", "response")
+    fields = find_metric(name).requires["single_turn"] or ("user_input", "response")
     return [{field: sample[field] for field in fields} for sample in SINGLE]
 
 

@@ -40,7 +40,7 @@ JUDGE_S = 0.2
 RATES = (0.05, 1.0)
 COVERAGE = 95  # per cent of the pairs of equal runs lie within the A/A interval
 
-Runs = dict[float | None, list[tuple[float, "Books | None"]]]
+Runs = dict[float | None, list[tuple[float, "LedgerCounts | None"]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class SlowJudge(Instant):
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class LedgerCounts:
     """The ledger after one run: every eligible unit has one outcome."""
 
     eligible: int
@@ -99,7 +99,7 @@ class Result:
     p99_ms: float
     added_p99_ms: float
     interval_ms: float
-    books: list[Books]
+    counts: list[LedgerCounts]
 
     @property
     def met(self) -> bool:
@@ -109,7 +109,7 @@ class Result:
     @property
     def balanced(self) -> bool:
         """Whether the ledger was balanced after every round."""
-        return all(one.balanced for one in self.books)
+        return all(one.balanced for one in self.counts)
 
 
 def main() -> int:
@@ -135,17 +135,17 @@ def _shape(shape: Shape, arguments: Any) -> list[Result]:
     return results
 
 
-def _rounds(shape: Shape, calls: int, rounds: int, dice: random.Random) -> Runs:
+def _rounds(shape: Shape, calls: int, rounds: int, rng: random.Random) -> Runs:
     """Return the p99s by rate; runs without spanscore (None) come twice per round, one after the other."""
     runs: Runs = {None: [], **{rate: [] for rate in RATES}}
     _p99(shape, calls, ())  # warm up
     for _ in range(rounds):
-        for rate in dice.sample([None, None, *RATES], 2 + len(RATES)):
+        for rate in rng.sample([None, None, *RATES], 2 + len(RATES)):
             runs[rate].append((_p99(shape, calls, ()), None) if rate is None else _scored(shape, calls, rate))
     return runs
 
 
-def _scored(shape: Shape, calls: int, rate: float) -> tuple[float, Books]:
+def _scored(shape: Shape, calls: int, rate: float) -> tuple[float, LedgerCounts]:
     """Run once under a new scorer, so that each run has its own ledger."""
     from spanscore import OnlineScorer
 
@@ -157,10 +157,10 @@ def _scored(shape: Shape, calls: int, rate: float) -> tuple[float, Books]:
     scorer.flush(timeout=60)
     flushed = time.monotonic() - begun
     status = scorer.status()
-    books = Books(status.eligible["slow"], status.pending["slow"], dict(status.outcomes["slow"]), flushed)
+    counts = LedgerCounts(status.eligible["slow"], status.pending["slow"], dict(status.outcomes["slow"]), flushed)
     scorer.shutdown()
     provider.shutdown()
-    return p99, books
+    return p99, counts
 
 
 def _p99(shape: Shape, calls: int, handlers: Sequence[BaseCallbackHandler]) -> float:
@@ -188,22 +188,22 @@ def _interval(without: list[float]) -> float:
 
 
 def _result(
-    shape: Shape, rate: float, runs: list[tuple[float, Books | None]], without: list[float], interval: float
+    shape: Shape, rate: float, runs: list[tuple[float, LedgerCounts | None]], without: list[float], interval: float
 ) -> Result:
     added = median(
         p99 - (one + other) / 2 for (p99, _), one, other in zip(runs, without[::2], without[1::2], strict=True)
     )
-    books = [one for _, one in runs if one is not None]
-    return Result(shape.name, rate, median(p99 for p99, _ in runs), added, interval, books)
+    counts = [one for _, one in runs if one is not None]
+    return Result(shape.name, rate, median(p99 for p99, _ in runs), added, interval, counts)
 
 
 def _line(result: Result) -> str:
     word = "MET   " if result.met else "MISSED"
-    books = "balanced" if result.balanced else "NOT BALANCED"
-    last = result.books[-1]
+    balance = "balanced" if result.balanced else "NOT BALANCED"
+    last = result.counts[-1]
     return (
         f"{word} rate {result.rate:4}: own p99 {result.p99_ms:.1f} ms, added {result.added_p99_ms:+.1f} ms; "
-        f"ledger {books}: eligible {last.eligible} = {last.outcomes} + pending {last.pending}; flush {last.flush_s:.1f} s"
+        f"ledger {balance}: eligible {last.eligible} = {last.outcomes} + pending {last.pending}; flush {last.flush_s:.1f} s"
     )
 
 

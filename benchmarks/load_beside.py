@@ -79,9 +79,9 @@ def main() -> int:
     """Run, print, write; return 1 if the target is missed or a unit is missing."""
     arguments = _arguments()
     os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
-    dice, rounds = random.Random(arguments.seed), list[dict[str, Burst]]()
+    rng, rounds = random.Random(arguments.seed), list[dict[str, Burst]]()
     for number in range(arguments.rounds):
-        order = dice.sample([*VARIANTS], len(VARIANTS))
+        order = rng.sample([*VARIANTS], len(VARIANTS))
         rounds.append(
             {name: _burst(name, arguments.calls, arguments.event_queue or 2 * arguments.calls) for name in order}
         )
@@ -93,8 +93,12 @@ def main() -> int:
         print(f"{name}: the mean call takes {ratio:.2f} × that of capture alone")
     print(f"target, beside: at most {MOST} ×: {'met' if met else 'MISSED'}; units {'whole' if whole else 'MISSING'}")
     if arguments.json:
-        told = {"calls": arguments.calls, "ratios": ratios, "rounds": [[*map(asdict, one.values())] for one in rounds]}
-        arguments.json.write_text(json.dumps(told, indent=1) + "\n")
+        document = {
+            "calls": arguments.calls,
+            "ratios": ratios,
+            "rounds": [[*map(asdict, one.values())] for one in rounds],
+        }
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0 if met and whole else 1
 
 
@@ -114,7 +118,7 @@ def _alone(config: Path, variant: str, calls: int) -> Burst:
     taken = _called(scorer, calls)
     begun = time.monotonic()
     outcomes = _flushed(scorer)
-    return _told(variant, taken, outcomes, {}, time.monotonic() - begun)
+    return _burst_of(variant, taken, outcomes, {}, time.monotonic() - begun)
 
 
 def _beside(config: Path, variant: str, calls: int) -> Burst:
@@ -129,7 +133,7 @@ def _beside(config: Path, variant: str, calls: int) -> Burst:
             time.sleep(0.1)
         settled = time.monotonic() - begun
         worker.send_signal(signal.SIGTERM)
-        return _told(variant, taken, outcomes, _outcomes(_said(worker, "instant: ")), settled)
+        return _burst_of(variant, taken, outcomes, _outcomes(_said(worker, "instant: ")), settled)
 
 
 VARIANTS: dict[str, Callable[[Path, str, int], Burst]] = {"capture": _alone, "beside": _beside, "inside": _alone}
@@ -164,13 +168,13 @@ def _flushed(scorer: OnlineScorer) -> dict[str, int]:
 
 def _worker(config: Path, page: int) -> subprocess.Popen[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    told = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
+    environment = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, "worker", str(config)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**clean, **told, "SPANSCORE_SERVE_METRICS": str(page)},
+        env={**clean, **environment, "SPANSCORE_SERVE_METRICS": str(page)},
     )
 
 
@@ -193,7 +197,7 @@ def _outcomes(line: str) -> dict[str, int]:
     }
 
 
-def _told(
+def _burst_of(
     variant: str, taken: Sequence[float], outcomes: dict[str, int], worker: dict[str, int], settled: float
 ) -> Burst:
     cuts = quantiles(taken, n=100)
@@ -211,8 +215,8 @@ def _is_whole(burst: Burst, calls: int) -> bool:
 
 
 def _line(burst: Burst) -> str:
-    told = f"{burst.variant:8} mean {burst.mean_us:5.0f} µs, p50 {burst.p50_us:5.0f}, p99 {burst.p99_us:6.0f}; {burst.outcomes}"
-    return told + (f"; worker {burst.worker}" if burst.worker else "") + f"; settled after {burst.settled_s:.1f} s"
+    text = f"{burst.variant:8} mean {burst.mean_us:5.0f} µs, p50 {burst.p50_us:5.0f}, p99 {burst.p99_us:6.0f}; {burst.outcomes}"
+    return text + (f"; worker {burst.worker}" if burst.worker else "") + f"; settled after {burst.settled_s:.1f} s"
 
 
 def _arguments() -> Any:

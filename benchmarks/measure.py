@@ -81,11 +81,11 @@ def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, ro
         rounds: blocks of each variant.
         seed: seed of the random order.
     """
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     raw = {variant.name: Raw() for variant in variants}
     _warm_up(workload, variants, max(5, int(40 * scale)))
-    _interleave(workload, variants, raw, int(workload.iterations * scale), dice)
-    order = [variant for _ in range(rounds) for variant in dice.sample(variants, len(variants))]
+    _interleave(workload, variants, raw, int(workload.iterations * scale), rng)
+    order = [variant for _ in range(rounds) for variant in rng.sample(variants, len(variants))]
     _blocks(workload, variants[0], order, raw, max(10, int(workload.block * scale)))
     return raw
 
@@ -98,7 +98,7 @@ def _warm_up(workload: Workload, variants: Sequence[Variant], times: int) -> Non
 
 
 def _interleave(
-    workload: Workload, variants: Sequence[Variant], raw: dict[str, Raw], iterations: int, dice: random.Random
+    workload: Workload, variants: Sequence[Variant], raw: dict[str, Raw], iterations: int, rng: random.Random
 ) -> None:
     """Time one invoke of each variant per iteration; the collector runs between iterations, untimed."""
     gc.disable()
@@ -106,7 +106,7 @@ def _interleave(
         for iteration in range(iterations):
             if iteration % COLLECT_EVERY == 0:
                 gc.collect()
-            for variant in dice.sample(variants, len(variants)):
+            for variant in rng.sample(variants, len(variants)):
                 raw[variant.name].interleaved.append(_timed(workload, variant))
     finally:
         gc.enable()

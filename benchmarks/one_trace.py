@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.service.kafka_topic import Topic
 
 UNITS = (1_000, 2_000, 4_000, 8_000)
@@ -72,8 +73,8 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
         asked = {"metrics": [METRIC], "sampling": {"rate": rate}, "units": {"idle_timeout": "300ms"}, "limits": room}
         file.write_text(yaml.safe_dump(asked))
         scorer = OnlineScorer.from_config(file, tracer_provider=TracerProvider(shutdown_on_exit=False))
-        spans = scorer._otlp_spans(read_settings(file).settings.units)
-    topic = Topic(scorer._line, spans, most_bytes=64_000_000, max_open_age_s=600.0)
+        spans = receivers_of(scorer).otlp_spans(read_settings(file).settings.units)
+    topic = Topic(pipeline_of(scorer), spans, most_bytes=64_000_000, max_open_age_s=600.0)
     if command == "worker":
         topic.begin(0)
     before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
@@ -96,7 +97,7 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
 
 
 def _ended(scorer: OnlineScorer) -> int:
-    return sum(units for told in scorer.status().outcomes.values() for units in told.values())
+    return sum(units for counts in scorer.status().outcomes.values() for units in counts.values())
 
 
 def _requests(units: int, traces: int) -> Iterator[bytes]:
@@ -118,8 +119,8 @@ def _request(spans: Sequence[tuple[bytes, bytes, bytes]], *, is_job: bool = Fals
         span = within.spans.add(trace_id=trace_id, span_id=span_id, parent_span_id=parent_id, name="chat m")
         span.start_time_unix_nano, span.end_time_unix_nano = now_ns - 1_000_000, now_ns
         if not is_job:
-            told = {"operation.name": "chat", "input.messages": SAID % ("user", "why " * 120)}
-            for name, value in {**told, "output.messages": SAID % ("assistant", "so " * 120)}.items():
+            attributes = {"operation.name": "chat", "input.messages": SAID % ("user", "why " * 120)}
+            for name, value in {**attributes, "output.messages": SAID % ("assistant", "so " * 120)}.items():
                 span.attributes.add(key=f"gen_ai.{name}").value.string_value = value
     return request.SerializeToString()
 

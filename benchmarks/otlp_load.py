@@ -104,11 +104,11 @@ class HttpClient:
     def send(self, body: bytes) -> bool:
         self._connection.request("POST", "/v1/traces", body, self._headers)
         answer = self._connection.getresponse()
-        told = answer.read()
+        result = answer.read()
         if answer.status == http.client.TOO_MANY_REQUESTS:
             return False
-        if answer.status != http.client.OK or told:
-            raise RuntimeError(f"{answer.status} {told[:200]!r}")
+        if answer.status != http.client.OK or result:
+            raise RuntimeError(f"{answer.status} {result[:200]!r}")
         return True
 
 
@@ -123,13 +123,13 @@ class GrpcClient:
 
     def send(self, body: bytes) -> bool:
         try:
-            told = self._call(body, timeout=TIMEOUT_S, wait_for_ready=True)
+            result = self._call(body, timeout=TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return False
             raise RuntimeError(str(error)) from None
-        if told:
-            raise RuntimeError(repr(told[:200]))
+        if result:
+            raise RuntimeError(repr(result[:200]))
         return True
 
 
@@ -147,14 +147,14 @@ class _Template(NamedTuple):
     @classmethod
     def of(cls, first: int, spans: int) -> _Template:
         """Return a template; ``first``: position of its first span within a trace."""
-        dice = random.Random(1)
+        rng = random.Random(1)
         request = ExportTraceServiceRequest()
         resource_spans = request.resource_spans.add()
         for key, value in {semconv.SERVICE_NAME: "bench", "service.instance.id": "1"}.items():
             resource_spans.resource.attributes.add(key=key).value.string_value = value
         scope_spans = resource_spans.scope_spans.add()
         scope_spans.scope.name = SCOPE
-        scope_spans.spans.extend(_span(dice, first + number) for number in range(spans))
+        scope_spans.spans.extend(_span(rng, first + number) for number in range(spans))
         body = request.SerializeToString()
         return cls(body, [body.index(span.SerializeToString()) for span in scope_spans.spans])
 
@@ -163,7 +163,7 @@ def _is_root(number: int) -> bool:
     return number % SPANS_PER_TRACE == SPANS_PER_TRACE - 1
 
 
-def _span(dice: random.Random, number: int) -> Span:
+def _span(rng: random.Random, number: int) -> Span:
     """Return a span as an SDK would make it, the root last; its ids will be overwritten."""
     is_root = _is_root(number)
     span = Span(
@@ -176,23 +176,23 @@ def _span(dice: random.Random, number: int) -> Span:
         start_time_unix_nano=BEGIN_NS,
         end_time_unix_nano=BEGIN_NS + 10**9,
     )
-    told: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         semconv.OPERATION_NAME: semconv.INVOKE_AGENT if is_root else "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "small",
-        semconv.INPUT_MESSAGES: _message("user", _words(dice, 700)),
-        semconv.OUTPUT_MESSAGES: _message("assistant", _words(dice, 700)),
+        semconv.INPUT_MESSAGES: _message("user", _words(rng, 700)),
+        semconv.OUTPUT_MESSAGES: _message("assistant", _words(rng, 700)),
         "server.address": "api.example.com",
         "gen_ai.usage.input_tokens": 211,
         "gen_ai.usage.output_tokens": 187,
     }
-    for key, value in told.items():
+    for key, value in attributes.items():
         into = span.attributes.add(key=key).value
         if isinstance(value, str):
             into.string_value = value
         else:
             into.int_value = value
-    span.attributes.add(key="app.note").value.string_value = _words(dice, SPAN_BYTES - span.ByteSize() - 20)
+    span.attributes.add(key="app.note").value.string_value = _words(rng, SPAN_BYTES - span.ByteSize() - 20)
     span.status.SetInParent()
     return span
 
@@ -201,5 +201,5 @@ def _message(role: str, text: str) -> str:
     return f'[{{"role":"{role}","parts":[{{"type":"text","content":"{text}"}}]}}]'
 
 
-def _words(dice: random.Random, size: int) -> str:
-    return " ".join(dice.choices(WORDS, k=size // 4))[:size]
+def _words(rng: random.Random, size: int) -> str:
+    return " ".join(rng.choices(WORDS, k=size // 4))[:size]

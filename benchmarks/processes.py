@@ -6,8 +6,8 @@
 Each contestant is started several times in a separate process, in random order. A process runs one workload with and without
 one handler, in turn (`benchmarks.measure`), and prints the cost that the handler adds. So random properties of a process (its
 memory, its hashes) affect both sides of the difference. The variation between processes is that of two contestants of the same
-code, A/A. A workload with a larger A/A difference than `TOLD` gives no result. Ratios are to OpenLLMetry's median. Exits with 1
-if a target is missed.
+code, A/A. A workload with a larger A/A difference than `LARGEST_A_A` gives no result. Ratios are to OpenLLMetry's median.
+Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCALE = 0.5
 OURS, AGAIN, BEFORE, NO_OP, YARDSTICK = "spanscore", "spanscore again (A/A)", "spanscore before", "no-op", "OpenLLMetry"
 CONTESTANTS = {OURS: spanscore, AGAIN: spanscore, BEFORE: spanscore, NO_OP: no_op, YARDSTICK: openllmetry}
 TARGETS = {"p50": 0.10, "cpu": 0.20}
-TOLD = {"p50": 0.02, "cpu": 0.03}
+LARGEST_A_A = {"p50": 0.02, "cpu": 0.03}
 """Largest difference of the medians of equal code, as a ratio to OpenLLMetry's."""
 _WORDS = {True: "met", False: "missed"}
 
@@ -78,10 +78,10 @@ def main() -> None:
 
 
 def _measured(workload: str, rounds: int, before: Path | None) -> dict[str, list[OfHandler]]:
-    dice, costs = random.Random(SEED), dict[str, list[OfHandler]]()
+    rng, costs = random.Random(SEED), dict[str, list[OfHandler]]()
     names = [name for name in CONTESTANTS if before or name != BEFORE]
     for turn in range(rounds):
-        for name in dice.sample(names, len(names)):
+        for name in rng.sample(names, len(names)):
             source = before if before and name == BEFORE else Path(library.__file__).parents[1]
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.processes", "--one", name, workload],
@@ -117,8 +117,8 @@ def _median(costs: Sequence[OfHandler], what: str) -> float:
 
 def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
     """Return a ratio with its standard error, from the processes of both (bootstrap)."""
-    dice = random.Random(SEED)
-    drawn = [{of: dice.choices(costs[of], k=len(costs[of])) for of in (name, YARDSTICK)} for _ in range(1_000)]
+    rng = random.Random(SEED)
+    drawn = [{of: rng.choices(costs[of], k=len(costs[of])) for of in (name, YARDSTICK)} for _ in range(1_000)]
     return f"{_ratio(costs, name, what):.3f} ± {statistics.stdev(_ratio(one, name, what) for one in drawn):.3f}"
 
 
@@ -139,10 +139,10 @@ def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Ite
     for workload, costs in seen.items():
         ratios = {what: _ratio(costs, OURS, what) for what in TARGETS}
         apart = {what: abs(ratios[what] - _ratio(costs, AGAIN, what)) for what in TARGETS}
-        told = [f"{ratios[what]:.2f}, {_WORDS[ratios[what] <= most]}" for what, most in TARGETS.items()]
+        values = [f"{ratios[what]:.2f}, {_WORDS[ratios[what] <= most]}" for what, most in TARGETS.items()]
         differs = ", ".join(f"{one:.3f}" for one in apart.values())
-        is_told = all(apart[what] <= most for what, most in TOLD.items())
-        yield f"| {workload} | {' | '.join(told)} | {differs}{'' if is_told else ': no result'} |"
+        is_reliable = all(apart[what] <= most for what, most in LARGEST_A_A.items())
+        yield f"| {workload} | {' | '.join(values)} | {differs}{'' if is_reliable else ': no result'} |"
 
 
 if __name__ == "__main__":

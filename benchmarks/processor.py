@@ -36,7 +36,7 @@ def main() -> int:
     chosen = [one for one in workloads(asyncio.new_event_loop()) if one.name in (arguments.only or WORKLOADS)]
     print(machine(), end="\n\n")
     print(f"{'added µs per invoke':32}" + "".join(f"{column:>12}" for column in COLUMNS) + "     mean ±")
-    met = [_told(workload, _one(workload, arguments)) for workload in chosen]
+    met = [_print_result(workload, _one(workload, arguments)) for workload in chosen]
     return 0 if all(met) else 1
 
 
@@ -55,7 +55,7 @@ def _one(workload: Workload, arguments: Any) -> dict[str, Raw]:
             variant.close()
 
 
-def _told(workload: Workload, raw: dict[str, Raw]) -> bool:
+def _print_result(workload: Workload, raw: dict[str, Raw]) -> bool:
     """Print a workload's rows; return whether its target is met."""
     table = added(raw)
     print(workload.name)

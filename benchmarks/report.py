@@ -83,13 +83,13 @@ def _interactive_s(page: Path) -> float:
 
 def _spans(scores: int) -> Iterator[SpanData]:
     """Yield units of four spans and their evaluations; each has one of 300 questions, an answer and two documents."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     units = scores // len(METRICS)
     for at in range(units):
         end_ns = BEGIN_NS + at * HOUR_NS // units
         bad = 0.4 < at / units < 0.5
         yield from _unit(
-            dice, end_ns, [_score(name, min(1.0, max(0.0, dice.gauss(0.3 if bad else 0.85, 0.15)))) for name in METRICS]
+            rng, end_ns, [_score(name, min(1.0, max(0.0, rng.gauss(0.3 if bad else 0.85, 0.15)))) for name in METRICS]
         )
 
 
@@ -105,8 +105,8 @@ def _score(metric: str, value: float) -> Score:
     )
 
 
-def _unit(dice: random.Random, end_ns: int, scores: list[Score]) -> Iterator[SpanData]:
-    trace_id, root_id = dice.getrandbits(128), dice.getrandbits(64)
+def _unit(rng: random.Random, end_ns: int, scores: list[Score]) -> Iterator[SpanData]:
+    trace_id, root_id = rng.getrandbits(128), rng.getrandbits(64)
 
     def span(name: str, operation: str, parent_id: int | None, span_id: int, **attributes: object) -> SpanData:
         own = {semconv.OPERATION_NAME: operation, **attributes}
@@ -121,11 +121,11 @@ def _unit(dice: random.Random, end_ns: int, scores: list[Score]) -> Iterator[Spa
         semconv.OUTPUT_VALUE: {"answer": "At noon. " * 20},
     }
     yield span("guide", semconv.INVOKE_WORKFLOW, None, root_id, **unit_attributes(scores), **texts)
-    yield span("library", semconv.RETRIEVAL, root_id, dice.getrandbits(64), **{semconv.RETRIEVAL_DOCUMENTS: documents})
-    yield span("model", semconv.CHAT, root_id, dice.getrandbits(64))
-    yield span("tool", semconv.EXECUTE_TOOL, root_id, dice.getrandbits(64))
+    yield span("library", semconv.RETRIEVAL, root_id, rng.getrandbits(64), **{semconv.RETRIEVAL_DOCUMENTS: documents})
+    yield span("model", semconv.CHAT, root_id, rng.getrandbits(64))
+    yield span("tool", semconv.EXECUTE_TOOL, root_id, rng.getrandbits(64))
     for score in scores:
-        told = {
+        values = {
             semconv.EVALUATION_NAME: score.metric,
             semconv.EVALUATION_SCORE_VALUE: score.value,
             semconv.EVALUATION_SCORE_LABEL: score.label,
@@ -136,7 +136,7 @@ def _unit(dice: random.Random, end_ns: int, scores: list[Score]) -> Iterator[Spa
             semconv.METRIC_PASS_AT: UNIT_INTERVAL.pass_at,
             semconv.PROBABILITY + score.metric: score.probability,
         }
-        yield span(f"evaluation {score.metric}", semconv.EVALUATION, root_id, dice.getrandbits(64), **told)
+        yield span(f"evaluation {score.metric}", semconv.EVALUATION, root_id, rng.getrandbits(64), **values)
 
 
 if __name__ == "__main__":

@@ -103,28 +103,28 @@ def main() -> int:
             with running() as (_, tee, *_others):
                 verdicts += _memory(tee)
         print(f"\n{taken.scores:,} scores have left")
-    for met, told in verdicts:
-        print(f"{'met   ' if met else 'MISSED'}  {told}")
+    for met, line in verdicts:
+        print(f"{'met   ' if met else 'MISSED'}  {line}")
     return 0 if all(met for met, _ in verdicts) else 1
 
 
 def _costs(running: _Running, arguments: Any) -> Iterator[tuple[bool, str]]:
     """Measure, print a row for each shape, and yield its verdicts."""
-    dice, rounds = random.Random(1), arguments.rounds
+    rng, rounds = random.Random(1), arguments.rounds
     us: dict[Shape, dict[str, list[float]]] = {shape: defaultdict(list) for shape in arguments.shapes}
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
         with running() as ones:
             for one in ones:
                 Sender.to(one, arguments.shapes[0]).send(WARM_UP)
-            for shape in dice.sample(arguments.shapes, len(us)):
-                for one in dice.sample(ones, len(ones)):
+            for shape in rng.sample(arguments.shapes, len(us)):
+                for one in rng.sample(ones, len(ones)):
                     us[shape][one.name].append(_block(one, Sender.to(one, shape), arguments.spans))
     names = ["bare", *SERVED]
     head = "".join(f"{name:>16}{'×':>7}" for name in names[1:])
     print(f"{'µs of CPU per span':22}{'bare':>8}{head}   unsampled more")
     for shape, of in us.items():
-        yield from _told(shape, {name: of[name] for name in names})
+        yield from _verdicts(shape, {name: of[name] for name in names})
 
 
 def _block(contestant: Contestant, sender: Sender, spans: int) -> float:
@@ -138,7 +138,7 @@ def _block(contestant: Contestant, sender: Sender, spans: int) -> float:
     return (contestant.cpu_ns() - before) / sent / 1e3
 
 
-def _told(shape: Shape, us: dict[str, list[float]]) -> Iterator[tuple[bool, str]]:
+def _verdicts(shape: Shape, us: dict[str, list[float]]) -> Iterator[tuple[bool, str]]:
     """Print a row; yield its verdicts."""
     bare = mean(us["bare"])
     cells = "".join(

@@ -99,22 +99,22 @@ class Found(NamedTuple):
         return self.mean - self.true
 
 
-def visits(count: int, world: World, dice: np.random.Generator) -> Iterator[Visit]:
+def visits(count: int, world: World, rng: np.random.Generator) -> Iterator[Visit]:
     """Yield this many conversations, which begin within a day."""
-    for number, turns in enumerate(dice.geometric(1 / TURNS, count)):
-        pauses = np.minimum(dice.exponential(60.0, turns), 240.0)
-        pauses[1:] += BREAK_S * (dice.random(turns - 1) < world.breaks)
-        times = dice.uniform(0, 86_400.0) + np.cumsum(pauses)
-        is_good = dice.random() < max(0.05, BEST - WORSE * turns)
-        yield Visit(f"visit {number}", times, 0 if is_good else int(dice.integers(1, 1 + -(-turns // 4))))
+    for number, turns in enumerate(rng.geometric(1 / TURNS, count)):
+        pauses = np.minimum(rng.exponential(60.0, turns), 240.0)
+        pauses[1:] += BREAK_S * (rng.random(turns - 1) < world.breaks)
+        times = rng.uniform(0, 86_400.0) + np.cumsum(pauses)
+        is_good = rng.random() < max(0.05, BEST - WORSE * turns)
+        yield Visit(f"visit {number}", times, 0 if is_good else int(rng.integers(1, 1 + -(-turns // 4))))
 
 
 def found(world: World, count: int, seed: int = 0) -> Found:
     """Return the result for this many conversations."""
-    dice = np.random.default_rng([seed, 22])
-    came = list(visits(count, world, dice))
-    ended = list(played(came, world, dice))
-    scores = [score(one) for one in ended if one.revision == 0 and one.whole is None and one.end != "open"]
+    rng = np.random.default_rng([seed, 22])
+    came = list(visits(count, world, rng))
+    ended = list(played(came, world, rng))
+    scores = [score(one) for one in ended if one.revision == 0 and one.why_incomplete is None and one.end != "open"]
     good = [visit.wrong == 0 for visit in came]
     by_turns = [(visit.wrong or len(visit.times) + 1) - 1 for visit in came]
     return Found(
@@ -122,7 +122,7 @@ def found(world: World, count: int, seed: int = 0) -> Found:
         true=float(np.mean(good)),
         by_turns=sum(by_turns) / sum(len(visit.times) for visit in came),
         counted=len(scores) / count,
-        incomplete=sum(one.whole is not None for one in ended if one.revision == 0) / count,
+        incomplete=sum(one.why_incomplete is not None for one in ended if one.revision == 0) / count,
     )
 
 
@@ -133,26 +133,26 @@ def score(ended: EndedSession) -> float:
     return float(all(message.content != "wrong" for message in shown.user_input))
 
 
-def played(came: Sequence[Visit], world: World, dice: np.random.Generator) -> Iterator[EndedSession]:
+def played(came: Sequence[Visit], world: World, rng: np.random.Generator) -> Iterator[EndedSession]:
     """Let processes collect conversations; yield the ended ones in order."""
     bounds = SessionBounds(replicas=world.replicas, max_open=len(came), max_bytes=1 << 40)  # type: ignore[arg-type]
     pods = [SessionTable(bounds) for _ in range(world.pods)]
     said = [visit.messages() for visit in came]
-    is_ended = dice.random(len(came)) < world.ends
+    is_ended = rng.random(len(came)) < world.ends
     events = sorted(
         (at, which, n) for which, visit in enumerate(came) for n, at in enumerate(visit.times.tolist(), start=1)
     )
     for at, which, n in events:
-        now_ns, pod = int(at * S), pods[dice.integers(world.pods)]
+        now_ns, pod = int(at * S), pods[rng.integers(world.pods)]
         yield from chain.from_iterable(one.due(now_ns) for one in pods)
         turn = _turn(came[which].id, which, n, said[which][0 if world.brings else 2 * n - 2 : 2 * n])
         yield from pod.take(turn._replace(end_ns=now_ns), now_ns)
         if is_ended[which] and n == len(came[which].times):
-            ending = pods[dice.integers(world.pods)] if world.ends_anywhere else pod
-            yield from filter(None, [ending.end(came[which].id, now_ns)])
+            ending = pods[rng.integers(world.pods)] if world.ends_anywhere else pod
+            yield from filter(None, [ending.end(came[which].id)])
     end_ns = now_ns + 10 * BREAK_S * S
     for one in pods:
-        yield from (*one.due(end_ns), *one.close_all(end_ns))
+        yield from (*one.due(end_ns), *one.close_all())
 
 
 def _turn(id: str, which: int, n: int, messages: list[Message]) -> Turn:
@@ -200,13 +200,13 @@ def conversations(good: Flags, at: Floats) -> Iterator[tuple[Floats, Flags]]:
     yield at[:, -1] + IDLE_MINUTES, good[:, -1]
 
 
-def of_five(per_minute: float, minutes: int, mean: float, dice: np.random.Generator) -> tuple[Flags, Floats]:
+def of_five(per_minute: float, minutes: int, mean: float, rng: np.random.Generator) -> tuple[Flags, Floats]:
     """Return conversations of five turns with similar quality: good turns, and the minutes in which turns end."""
-    count = dice.poisson(per_minute * minutes)
-    begins = dice.uniform(0, minutes, (count, 1))
-    at = begins + np.cumsum(np.minimum(dice.exponential(1.0, (count, OF_FIVE)), 4.0), axis=1)
-    is_as_all = dice.random((count, OF_FIVE)) < np.sqrt(ALIKE)
-    good: Flags = np.where(is_as_all, dice.random((count, 1)) < mean, dice.random((count, OF_FIVE)) < mean)
+    count = rng.poisson(per_minute * minutes)
+    begins = rng.uniform(0, minutes, (count, 1))
+    at = begins + np.cumsum(np.minimum(rng.exponential(1.0, (count, OF_FIVE)), 4.0), axis=1)
+    is_as_all = rng.random((count, OF_FIVE)) < np.sqrt(ALIKE)
+    good: Flags = np.where(is_as_all, rng.random((count, 1)) < mean, rng.random((count, OF_FIVE)) < mean)
     return good, at
 
 
@@ -214,11 +214,11 @@ def _sums(
     per_minute: float,
     observed: Callable[[Flags, Floats], Iterable[tuple[Floats, Flags]]],
     mean: float,
-    dice: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Sums:
     minutes = MONTH + DAY
     n, y = np.zeros((1, minutes)), np.zeros((1, minutes))
-    for at, good in observed(*of_five(per_minute, minutes, mean, dice)):
+    for at, good in observed(*of_five(per_minute, minutes, mean, rng)):
         minute = at.astype(np.int64)
         within = minute < minutes
         n[0] += np.bincount(minute[within], minlength=minutes)

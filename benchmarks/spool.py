@@ -86,20 +86,20 @@ def main() -> None:
 
 
 def _measured(folder: Path, group: int, rounds: int) -> dict[str, Measured]:
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     per_s: dict[str, list[float]] = {}
     with _variants(folder) as variants:
         for _ in range(rounds):
-            for name in dice.sample(sorted(variants), len(variants)):
+            for name in rng.sample(sorted(variants), len(variants)):
                 began = time.perf_counter()
                 variants[name](_JOBS[group], group)
                 per_s.setdefault(name, []).append(_JOBS[group] / (time.perf_counter() - began))
-    return {name: _compared(seen, per_s["bare log"], dice) for name, seen in per_s.items()}
+    return {name: _compared(seen, per_s["bare log"], rng) for name, seen in per_s.items()}
 
 
-def _compared(seen: list[float], bare: list[float], dice: random.Random) -> Measured:
+def _compared(seen: list[float], bare: list[float], rng: random.Random) -> Measured:
     ratios = [one / other for one, other in zip(seen, bare, strict=True)]
-    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(2_000))
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2_000))
     return Measured(statistics.median(seen), statistics.median(ratios), medians[50], medians[-51])
 
 
@@ -138,12 +138,12 @@ def _memory() -> Iterator[Keep]:
     queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def answer() -> None:
-        while (told := queue.get()) is not None:
-            told()
+        while (callback := queue.get()) is not None:
+            callback()
 
     def keep(jobs: int, group: int) -> None:
         for _ in range(jobs // group):
-            _all_told(group, lambda _, told: queue.put(told))
+            _await_all(group, lambda _, result: queue.put(result))
 
     threading.Thread(target=answer, daemon=True).start()
     yield keep
@@ -153,16 +153,16 @@ def _memory() -> Iterator[Keep]:
 @contextmanager
 def _spool(path: Path, sync: Sync, *, whole: bool = False, max_bytes: int = 10**9) -> Iterator[Keep]:
     spool = SpoolFile(path, sync=sync, max_bytes=max_bytes)
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
 
     def burst(group: int) -> None:
-        keys = [RowKey(dice.getrandbits(128), dice.getrandbits(64), 0) for _ in range(group)]
-        _all_told(group, lambda n, told: spool.put(keys[n], JOB, lambda *_: told(), own=True))
+        keys = [RowKey(rng.getrandbits(128), rng.getrandbits(64), 0) for _ in range(group)]
+        _await_all(group, lambda n, callback: spool.put(keys[n], JOB, lambda *_: callback(), own=True))
         if whole:
-            _all_told(1, lambda _, told: spool.begin(keys, told))
-            _all_told(group, lambda n, told: spool.keep_scores(keys[n], b"{}" * 200, lambda _: told()))
+            _await_all(1, lambda _, callback: spool.begin(keys, callback))
+            _await_all(group, lambda n, callback: spool.keep_scores(keys[n], b"{}" * 200, lambda _: callback()))
             spool.done(keys)
-            _all_told(1, lambda _, told: spool.begin((), told))
+            _await_all(1, lambda _, callback: spool.begin((), callback))
 
     def keep(jobs: int, group: int) -> None:
         for _ in range(jobs // group):
@@ -174,17 +174,17 @@ def _spool(path: Path, sync: Sync, *, whole: bool = False, max_bytes: int = 10**
     spool.close(30)
 
 
-def _all_told(number: int, ask: Callable[[int, Callable[[], None]], None]) -> None:
+def _await_all(number: int, ask: Callable[[int, Callable[[], None]], None]) -> None:
     left = [number]
     done = threading.Event()
 
-    def told() -> None:
+    def on_result() -> None:
         left[0] -= 1
         if not left[0]:
             done.set()
 
     for one in range(number):
-        ask(one, told)
+        ask(one, on_result)
     done.wait()
 
 

@@ -30,7 +30,7 @@ PER_S, WINDOW_S, LIMITED_S = 20.0, 20.0, 60.0
 WITHIN = 0.1
 
 
-class Told(NamedTuple):
+class SceneResult(NamedTuple):
     """A line of the page, and whether its target is met."""
 
     text: str
@@ -55,38 +55,41 @@ def main() -> None:
     for name, scene in SCENES.items():
         if arguments.only in {None, name}:
             with tempfile.TemporaryDirectory() as folder, kafka.running(Path(folder)) as broker:
-                told = scene(broker, Path(folder))
-            lines.append(f"| {name} | {told.text} | {'as it must be' if told.is_met else '**not** as it must be'} |")
+                verdict = scene(broker, Path(folder))
+            lines.append(
+                f"| {name} | {verdict.text} | {'as it must be' if verdict.is_met else '**not** as it must be'} |"
+            )
             print(lines[-1], flush=True)
-            all_met &= told.is_met
+            all_met &= verdict.is_met
     if arguments.markdown:
         arguments.markdown.write_text("\n".join(lines) + "\n")
     sys.exit(0 if all_met else 1)
 
 
-def _away(broker: Kafka, folder: Path) -> Told:
+def _away(broker: Kafka, folder: Path) -> SceneResult:
     came = broker_away(broker, folder, for_s=AWAY_S)
-    return Told(f"the broker stopped for {AWAY_S:.0f} s under load: {_told(came)}", _is_whole(came))
+    return SceneResult(f"the broker stopped for {AWAY_S:.0f} s under load: {_counts_text(came)}", _is_whole(came))
 
 
-def _storm(broker: Kafka, folder: Path) -> Told:
+def _storm(broker: Kafka, folder: Path) -> SceneResult:
     came = storm(broker, folder, members=MEMBERS, every_s=EVERY_S)
-    return Told(f"{MEMBERS} members join, one every {EVERY_S:.0f} s: {_told(came)}", _is_whole(came))
+    return SceneResult(f"{MEMBERS} members join, one every {EVERY_S:.0f} s: {_counts_text(came)}", _is_whole(came))
 
 
-def _refused(broker: Kafka, folder: Path) -> Told:
+def _refused(broker: Kafka, folder: Path) -> SceneResult:
     came, held = judge_away(broker, folder, for_s=REFUSED_S, max_wait_s=MAX_WAIT_S, per_s=20.0, queue=500)
     grown = (max(held.resident) - held.resident[len(held.resident) // 4]) / 2**20
     text = (
         f"429 for {REFUSED_S:.0f} s, `judge.queue_timeout` {MAX_WAIT_S:.0f} s: lag {held.lag[0]:,} → "
         f"{held.lag[-1]:,}, messages "
-        f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the writing application); {_told(came)}"
+        f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the writing application); "
+        f"{_counts_text(came)}"
     )
     is_held = held.lag[-1] > held.lag[0] and held.read[-1] == held.read[len(held.read) // 4] and grown < GROWN_MIB
-    return Told(text, is_held and _is_whole(came) and [*came.outcomes[0]] == ["scored"])
+    return SceneResult(text, is_held and _is_whole(came) and [*came.outcomes[0]] == ["scored"])
 
 
-def _limited(broker: Kafka, folder: Path) -> Told:
+def _limited(broker: Kafka, folder: Path) -> SceneResult:
     asked_s = limited(broker, folder, per_s=PER_S, for_s=LIMITED_S)
     most, allowed = most_within(asked_s, WINDOW_S), PER_S * WINDOW_S
     mean = len(asked_s) / (asked_s[-1] - asked_s[0])
@@ -95,14 +98,14 @@ def _limited(broker: Kafka, folder: Path) -> Told:
         f"{asked_s[-1] - asked_s[0]:.0f} s, {mean:.1f} a second; most in any {WINDOW_S:.0f} s {most:,} of {allowed:,.0f} "
         f"({most / allowed - 1:+.1%})"
     )
-    return Told(text, most <= (1 + WITHIN) * allowed)
+    return SceneResult(text, most <= (1 + WITHIN) * allowed)
 
 
 def _is_whole(came: Came) -> bool:
     return not came.lost and not came.unequal
 
 
-def _told(came: Came) -> str:
+def _counts_text(came: Came) -> str:
     ended = sum((Counter(each) for each in came.outcomes), Counter[str]())
     outcomes = ", ".join(f"{outcome} {units:,}" for outcome, units in ended.items())
     return (
@@ -111,7 +114,7 @@ def _told(came: Came) -> str:
     )
 
 
-SCENES: Mapping[str, Callable[[Kafka, Path], Told]] = {
+SCENES: Mapping[str, Callable[[Kafka, Path], SceneResult]] = {
     "away": _away,
     "storm": _storm,
     "limit": _limited,

@@ -57,12 +57,12 @@ class Seen:
     Attributes:
         outcomes: node id → passed, failed or skipped; failed also for a failed set-up or tear-down.
         said: lines logged by spanscore, with their counts.
-        books: the scorer's counts; empty without a scorer.
+        ledger: the scorer's counts; empty without a scorer.
     """
 
     outcomes: Outcomes
     said: dict[str, int]
-    books: dict[str, Any]
+    ledger: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Compared:
     @property
     def unnoticed(self) -> bool:
         """Whether no test differs, spanscore logged nothing, and the counts balance."""
-        return set(self.differ) <= {COUNTS_HANDLERS} and not self.beside.said and bool(self.beside.books["balance"])
+        return set(self.differ) <= {COUNTS_HANDLERS} and not self.beside.said and bool(self.beside.ledger["balance"])
 
 
 def main() -> int:
@@ -175,13 +175,13 @@ def _report(found: list[Compared]) -> str:
 
 def _row(suite: Compared) -> str:
     counted = (_counts(suite.without.outcomes), _counts(suite.beside.outcomes), str(len(suite.differ)))
-    books, said = suite.beside.books, sum(suite.beside.said.values())
-    cells = (suite.name, *counted, str(len(suite.unsteady)), f"{books['units']}, {_standing(books)}", str(said))
+    ledger, said = suite.beside.ledger, sum(suite.beside.said.values())
+    cells = (suite.name, *counted, str(len(suite.unsteady)), f"{ledger['units']}, {_standing(ledger)}", str(said))
     return f"| {' | '.join(cells)} |\n"
 
 
-def _standing(books: dict[str, Any]) -> str:
-    return "balanced" if books["balance"] else f"NOT balanced: {books}"
+def _standing(ledger: dict[str, Any]) -> str:
+    return "balanced" if ledger["balance"] else f"NOT balanced: {ledger}"
 
 
 def _counts(outcomes: Outcomes) -> str:
@@ -191,7 +191,7 @@ def _counts(outcomes: Outcomes) -> str:
 
 
 def _details(suite: Compared) -> str:
-    lines = [f"{suite.name}: outcomes of units {suite.beside.books['outcomes']}."]
+    lines = [f"{suite.name}: outcomes of units {suite.beside.ledger['outcomes']}."]
     lines += [f"- differs: `{test}`{_WHY.get(test, '')}" for test in suite.differ]
     lines += [f"- not the same each time, with and without: `{test}`" for test in suite.unsteady]
     lines += [f"- fails without a scorer, too: {count:,}" for count in [_failing(suite.without)] if count]
@@ -226,8 +226,8 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 def pytest_unconfigure() -> None:
     """Wait until everything is scored, end, and write the file."""
-    books = {} if _scorer is None else _close_books(_scorer)
-    Path(os.environ[INTO]).write_text(json.dumps({"outcomes": _outcomes, "said": _said, "books": books}))
+    ledger = {} if _scorer is None else _close_ledger(_scorer)
+    Path(os.environ[INTO]).write_text(json.dumps({"outcomes": _outcomes, "said": _said, "ledger": ledger}))
 
 
 def _a_scorer() -> OnlineScorer:
@@ -237,7 +237,7 @@ def _a_scorer() -> OnlineScorer:
     return OnlineScorer([Instant()], capture=Capture(content=True), outputs=Outputs(event=False), **providers)
 
 
-def _close_books(scorer: OnlineScorer) -> dict[str, Any]:
+def _close_ledger(scorer: OnlineScorer) -> dict[str, Any]:
     flushed = scorer.flush(SETTLE_S)
     left = sum(scorer.status().pending.values())
     scorer.shutdown(10)

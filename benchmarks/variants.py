@@ -141,12 +141,16 @@ def spanscore(
     rate: float = SAMPLE_RATE,
     provider: Any = None,
     spool: Any = None,
+    **options: Any,
 ) -> Variant:
-    """Return spanscore with an instant judge at a rate, or under a head sampler that records nothing."""
+    """Return spanscore with an instant judge at a rate, or under a head sampler that records nothing.
+
+    ``options``: further arguments of ``OnlineScorer``.
+    """
     from spanscore import OnlineScorer
 
     provider = provider or _provider(sampler)
-    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, spool=spool)
+    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, spool=spool, **options)
 
     def settle() -> None:
         if not scorer.flush(timeout=30):

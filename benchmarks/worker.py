@@ -38,6 +38,7 @@ from tests.servers import kafka
 from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
+from spanscore.scorer import pipeline_of
 from spanscore.service.confluent_kafka_member import PREFETCH
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.service.lifetime import spare_collections
@@ -109,12 +110,12 @@ def main() -> None:
 
 
 def _measured(rounds: int, messages: int) -> dict[str, list[Run]]:
-    dice, runs = random.Random(SEED), dict[str, list[Run]]()
+    rng, runs = random.Random(SEED), dict[str, list[Run]]()
     with tempfile.TemporaryDirectory() as folder, kafka.running(Path(folder)) as broker:
         broker.create(TOPIC, PARTITIONS)
         _fill(broker.brokers, messages)
         for turn in range(-1, rounds):  # the first is not counted: after it the broker reads from memory
-            for name in dice.sample(sorted(VARIANTS), len(VARIANTS)):
+            for name in rng.sample(sorted(VARIANTS), len(VARIANTS)):
                 asked = [name, broker.brokers, f"{name}-{turn}", str(int(messages * READ.get(name, 0.25)))]
                 done = subprocess.run(
                     [sys.executable, "-m", "benchmarks.worker", "--one", *asked], check=True, stdout=subprocess.PIPE
@@ -134,8 +135,8 @@ def _fill(brokers: str, messages: int) -> None:
     assert producer.flush(60) == 0
 
 
-def _one(variant: str, brokers: str, group: str, told: str) -> Run:
-    messages = int(told)
+def _one(variant: str, brokers: str, group: str, result: str) -> Run:
+    messages = int(result)
     if variant in {DECODES, "again", READS}:
         return _timed(_decoded(brokers, group, _values if variant == READS else _nothing), messages)
     with tempfile.TemporaryDirectory() as folder:
@@ -157,13 +158,13 @@ def _timed(look: Iterator[tuple[int, int]], messages: int) -> Run:
 def _together(number: int, folder: Path, brokers: str, group: str, rate: float) -> Run:
     """Return the rate of processes of one group, from the start of the last until all are done."""
     spawn = multiprocessing.get_context("spawn")
-    told = spawn.Array("d", 3 * number, lock=False)
+    shared = spawn.Array("d", 3 * number, lock=False)
     for place in range(number):
-        spawn.Process(target=_tell, args=(told, place, folder, brokers, group, rate), daemon=True).start()
+        spawn.Process(target=_tell, args=(shared, place, folder, brokers, group, rate), daemon=True).start()
     looks = list[tuple[float, list[float]]]()
     while not looks or _are_at_work(looks):
         time.sleep(LOOK_S)
-        look = time.perf_counter(), list(told)
+        look = time.perf_counter(), list(shared)
         if looks or all(look[1][1::3]):
             looks.append(look)
     end_s = looks[-1][0] - STILL_S
@@ -172,10 +173,10 @@ def _together(number: int, folder: Path, brokers: str, group: str, rate: float) 
     return Run(done / (last_s - first_s), cpu_s / done * 1e6)
 
 
-def _tell(told: Any, place: int, folder: Path, brokers: str, group: str, rate: float) -> None:
+def _tell(shared: Any, place: int, folder: Path, brokers: str, group: str, rate: float) -> None:
     (own := folder / str(place)).mkdir()
     for read, done in _scored(own, brokers, group, rate):
-        told[3 * place : 3 * place + 3] = read, done, time.process_time()
+        shared[3 * place : 3 * place + 3] = read, done, time.process_time()
 
 
 def _are_at_work(looks: Sequence[tuple[float, list[float]]]) -> bool:
@@ -234,7 +235,7 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
     source = KafkaSource(scorer, read_settings(file).settings)
     source.start(30.0)
     spare_collections()  # as `spanscore worker` does
-    ledger = scorer._line.ledger
+    ledger = pipeline_of(scorer).ledger
     while True:
         time.sleep(LOOK_S)
         yield source._topic._spans.counts.requests, sum(ledger.count_units().outcomes.values())
@@ -245,8 +246,8 @@ def _ratios(runs: dict[str, list[Run]], name: str, to: str = DECODES) -> list[fl
 
 
 def _between(ratios: list[float]) -> str:
-    dice = random.Random(SEED)
-    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(2_000))
+    rng = random.Random(SEED)
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2_000))
     return f"{statistics.median(ratios):.2f} ({medians[50]:.2f}–{medians[-51]:.2f})"
 
 
@@ -260,12 +261,12 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
     yield f"{os.cpu_count()} cores: if others use them, the CPU time is more reliable than the rates.\n"
     yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
     yield "|---|---|---|---|---|"
-    for name, told in VARIANTS.items():
+    for name, text in VARIANTS.items():
         per_s, cpu_us = (statistics.median(column) for column in zip(*runs[name], strict=True))
         ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
-        yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
-    told = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
-    yield f"\nTarget: at least {TARGET} × the consumer that only decodes. {told}."
+        yield f"| {text} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
+    text = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
+    yield f"\nTarget: at least {TARGET} × the consumer that only decodes. {text}."
     yield "protobuf's decoder is C, and makes no Python value of unread fields; the row below it is the"
     yield "consumer that reads each span's values."
 

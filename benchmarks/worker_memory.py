@@ -48,9 +48,9 @@ def main() -> int:
             begun, seen = time.monotonic(), [*_watched(worker, spans)]
             taken = time.monotonic() - begun
             poll(lambda: " 0 messages not settled" in _status(worker), deadline_s=120, what="that all is settled")
-    told = " ".join(f"{mib:.0f}" for mib in seen)
+    text = " ".join(f"{mib:.0f}" for mib in seen)
     print(
-        f"{spans:,} spans, {spans / taken:,.0f} a second, {scores.scores:,} scores; resident MiB after each tenth: {told}"
+        f"{spans:,} spans, {spans / taken:,.0f} a second, {scores.scores:,} scores; resident MiB after each tenth: {text}"
     )
     grown = max(seen[1:]) - seen[0]
     met = grown <= GROWTH_MIB
@@ -81,13 +81,13 @@ def _fill(brokers: str, spans: int) -> None:
 @contextmanager
 def _worker(folder: Path, brokers: str, sink_port: int) -> Iterator[Contestant]:
     page = free_port()
-    told = {
+    values = {
         "metrics": ["benchmarks.variants:Instant"],
         "sampling": {"rate": 0.01},
         "kafka": {"brokers": [brokers], "topic": TOPIC},
         "serve_metrics": page,
     }
-    (folder / "worker.yaml").write_text(yaml.safe_dump(told))
+    (folder / "worker.yaml").write_text(yaml.safe_dump(values))
     environment = {**os.environ, **ENVIRONMENT, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink_port}"}
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, "worker", str(folder / "worker.yaml")],
