@@ -171,6 +171,22 @@ def test_ctrl_c_ends_with_the_summary(cases: Path) -> None:
     assert "3 of 20 drawn cases have a label" in output
     assert "the labels estimate no pass rate" in output
     assert len(read_annotations("labels-faithfulness-failing.jsonl")) == 3
+    assert "spanscore calibrate" not in output
+
+
+def test_labels_of_failing_cases_are_refused_by_calibrate(cases: Path) -> None:
+    with labelling(cases, "--pick", "failing") as page:
+        page.label(is_failed, most=12)
+        page.finish()
+
+    with pytest.raises(
+        ConfigurationError, match=r"12 labels of .*failing\.jsonl are of cases that were chosen for their verdicts"
+    ):
+        CliRunner().invoke(
+            app(),
+            ["calibrate", "labels-faithfulness-failing.jsonl", "--metric", "faithfulness"],
+            catch_exceptions=False,
+        )
 
 
 def test_stored_spans_are_labelled_without_a_file_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

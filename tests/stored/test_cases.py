@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -74,5 +76,34 @@ def test_a_draw_stands_for_all_traffic_where_some_is_scored_more_often():
     assert times[True] / times.total() == pytest.approx(0.1, abs=0.03)
 
 
-def test_fewer_units_than_asked_for_are_all_drawn():
-    assert len(draw_cases([case(1), case(2)], 10, 0)) == 2
+def scored_case(number, probability):
+    return replace(
+        case(number, probability=probability), scores={"grounded": FoundScore(1.0, "pass", "1", probability / 2)}
+    )
+
+
+def test_weights_by_the_probabilities_of_drawn_cases_add_up_to_all_traffic():
+    """The units stand for 100 · 1 + 90 · 10 units of traffic, and a metric at half the rate for twice as many scores."""
+    cases = [scored_case(number, 1.0 if number < 100 else 0.1) for number in range(190)]
+    draws = [draw_cases(cases, 20, seed) for seed in range(400)]
+    traffic = [sum(1.0 / drawn.probability for drawn in draw) for draw in draws]
+    scored = [sum(1.0 / drawn.scores["grounded"].probability for drawn in draw) for draw in draws]
+
+    assert fmean(traffic) == pytest.approx(1_000, rel=0.03)
+    assert fmean(scored) == pytest.approx(2_000, rel=0.03)
+
+
+def test_fewer_units_than_asked_for_are_all_drawn_with_their_own_probabilities():
+    cases = [scored_case(1, 0.5), case(2)]
+
+    assert draw_cases(cases, 10, 0) == draw_cases(cases, 2, 0) == cases
+
+
+def test_an_unknown_probability_stays_unknown_after_a_draw():
+    unknown = [
+        replace(case(number), probability=None, scores={"grounded": FoundScore(1.0, "pass", "1", None)})
+        for number in (1, 2)
+    ]
+    (drawn,) = draw_cases(unknown, 1, 0)
+
+    assert (drawn.probability, drawn.scores["grounded"].probability) == (None, None)

@@ -77,7 +77,7 @@ class LabelRun:
         refuse_overwriting(str(self.file), "--out", out)
         draw = draw_labels(frame, self.pick, metric=metric, number=self.count, seed=self.seed)
         writer = AnnotationWriter(out, name, self.annotator, time_ns)
-        labels = LabelSummary(metric=metric, scale=scale, pick=self.pick, draw=draw, frame=frame, target=self.target)
+        labels = LabelSummary(metric=metric, scale=scale, draw=draw, frame=frame, target=self.target)
         session = LabelSession(
             draw, writer, choices_of(scale), metric=metric, summarize=lambda: [*labels.lines(out, writer.labels())]
         )
@@ -207,7 +207,6 @@ class LabelSummary:
     Attributes:
         metric: metric of the judge; empty = no judge.
         scale: scale of the metric.
-        pick: the way in which the cases were chosen.
         draw: the drawn cases.
         frame: the judged cases, drawn or not.
         target: wanted half width of the interval of the corrected pass rate.
@@ -215,7 +214,6 @@ class LabelSummary:
 
     metric: str
     scale: Scale
-    pick: LabelPick
     draw: LabelDraw
     frame: Sequence[LabelCase]
     target: float
@@ -238,7 +236,9 @@ class LabelSummary:
         yield from facts["notes"]
         if facts["cases"]:
             yield f"the labels are in {out}" + (
-                f": spanscore calibrate {out} --metric {self.metric}" if self.metric else ""
+                f": spanscore calibrate {out} --metric {self.metric}"
+                if self.metric and self.draw.representative
+                else ""
             )
 
     def as_json(self, out: Path, labels: Sequence[AnnotatedSample]) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class LabelSummary:
             if not agreed:
                 return
             facts |= {"compared": len(agreed), "agreement": sum(agreed) / len(agreed)}
-            if not self.pick.is_representative:
+            if not self.draw.representative:
                 facts["notes"].append("the cases were chosen by their verdicts, so the labels estimate no pass rate")
                 return
             verdicts = JudgeVerdicts(in_lines, tuple(self._window()))

@@ -21,7 +21,7 @@ from spanscore.core.codecs.annotation_file import needs_scale, of_name, passes, 
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.codecs.text import json_in
-from spanscore.core.printable import TextTable, names_listed, printable
+from spanscore.core.printable import TextTable, format_count, names_listed, printable
 from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.span import UnitKey
@@ -535,8 +535,15 @@ def calibrate_judge(
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
     Raises:
-        ConfigurationError: no label has a verdict, or the labels are too few for a correction.
+        ConfigurationError: no label has a verdict, the labels are too few for a correction, or some are of samples that were
+            chosen for their verdicts.
     """
+    if chosen := sum(not sample.representative for sample in samples):
+        labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
+        raise ConfigurationError(
+            f'{labels} of cases that were chosen for their verdicts ("representative": false), '
+            "so the file estimates no pass rate: label cases of --pick random or informative"
+        )
     judged = [(sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))

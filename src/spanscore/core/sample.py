@@ -406,6 +406,7 @@ class AnnotatedSample(NamedTuple):
         id: the line's own id; None without an id.
         label: the whole label of the line; None for ragas's annotations.
         withdrawn: whether the line withdraws the annotator's earlier labels of this name on its unit.
+        representative: whether the sample was drawn by a known probability, and not for its verdict.
     """
 
     line: int
@@ -417,3 +418,4 @@ class AnnotatedSample(NamedTuple):
     id: str | int | None = None
     label: Annotation | None = None
     withdrawn: bool = False
+    representative: bool = True

@@ -6,7 +6,7 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
@@ -22,8 +22,6 @@ from spanscore.core.sample import MultiTurnSample, Sample, Samples
 from spanscore.core.score import Score, ScoreValue
 from spanscore.core.span import Session, UnitKey
 from spanscore.core.threads import SerialThread
-
-_PRECISION: Final = 6
 
 
 class FoundScore(NamedTuple):
@@ -84,6 +82,14 @@ class CollectedCase:
         probabilities = [score.probability for score in scores.values() if score.probability is not None]
         return cls(key, sample, scores, max(probabilities, default=None), session=session)
 
+    def sampled_again(self, chance: float) -> CollectedCase:
+        """Return the case with its known probabilities multiplied by ``chance``, (0, 1], of a draw among the cases."""
+        scores = {
+            name: score if score.probability is None else score._replace(probability=score.probability * chance)
+            for name, score in self.scores.items()
+        }
+        return replace(self, scores=scores, probability=None if self.probability is None else self.probability * chance)
+
     @property
     def id(self) -> str:
         """Trace id and span id of the unit; for a conversation the hash of its id, which differs from each unit's id."""
@@ -103,7 +109,7 @@ class CollectedCase:
         turns = {} if self.session is None else {"turns": self.session.turns}
         beside: dict[str, Any] = {**ids, **turns, "times": self.times, "scores": scores}
         if self.probability is not None:
-            beside["probability"] = round(self.probability, _PRECISION)
+            beside["probability"] = float(f"{self.probability:.6g}")
         return {"id": self.id, **self.sample.model_dump(exclude_none=True), **beside}
 
     def line(self) -> str:

@@ -153,11 +153,13 @@ class LabelDraw:
         cases: drawn cases, in the order of labelling, which does not depend on the verdicts.
         stratum: key of a drawn case → its stratum. Empty if the labels need no probability.
         sizes: stratum → number of its cases, drawn or not.
+        representative: whether the labels estimate a pass rate.
     """
 
     cases: Sequence[LabelCase]
     stratum: Mapping[str, int]
     sizes: Sequence[int]
+    representative: bool
 
     def probabilities(self, labelled: Iterable[str]) -> dict[str, float]:
         """Return key → probability of each labelled case, n_h / N_h; empty if the labels need no probability.
@@ -191,7 +193,8 @@ def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, num
         raise ConfigurationError(_describe_lack(pick, metric))
     order = sorted(chosen, key=lambda case: _chance(case, f"order {seed}"))
     stratum = {case.key: place for place, members in enumerate(strata.values()) for case in members}
-    return LabelDraw(order, {case.key: stratum[case.key] for case in order if strata}, [*map(len, strata.values())])
+    drawn_from = {case.key: stratum[case.key] for case in order if strata}
+    return LabelDraw(order, drawn_from, [*map(len, strata.values())], pick.is_representative)
 
 
 def _choose_cases(

@@ -289,7 +289,8 @@ class LabelSession:
 
     def _write(self, case: LabelCase, human: HumanValue, comment: str | None) -> None:
         probability = self._draw.probabilities(case.key for case in self._draw.cases).get(case.key)
-        self._writer.append(case, human, comment=comment, probability=probability)
+        representative = None if self._draw.representative else False
+        self._writer.append(case, human, comment=comment, probability=probability, representative=representative)
 
     def _present(self, key: str) -> LabelCase:
         case = self._next()

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from heapq import heappush, heapreplace
-from math import log
+from heapq import heappop, heappush, heappushpop
+from math import expm1, inf, log
 from pathlib import Path
 from random import Random
 from typing import Any, Final, get_args
@@ -423,13 +423,17 @@ def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[C
     """Draw cases without replacement, each with a chance proportional to the units that it represents, 1/probability.
 
     So rules that score some traffic more often do not bias the draw. A case with an unknown probability represents only
-    itself. Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res.
+    itself. The probabilities of a drawn case are multiplied by its chance in the draw, so weights by 1/probability stay
+    unbiased. Sources: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res; Cohen
+    and Kaplan, "Summarizing data using bottom-k sketches" (2007): the chance, given the first rank that is not drawn.
     """
     random, kept = Random(seed), list[tuple[float, int, CollectedCase]]()
     for place, case in enumerate(cases):
-        draw = log(1.0 - random.random()) * (case.probability or 1.0), place, case  # log(u) / w
-        if len(kept) < number:
-            heappush(kept, draw)
-        elif draw[0] > kept[0][0]:
-            heapreplace(kept, draw)
-    return [case for _, _, case in sorted(kept, key=lambda draw: draw[1])]
+        rank = log(1.0 - random.random()) * (case.probability or 1.0), place, case  # log(u) / w
+        if len(kept) <= number:
+            heappush(kept, rank)
+        else:
+            heappushpop(kept, rank)
+    first_left_out = heappop(kept)[0] if len(kept) > number else -inf
+    drawn = [case for _, _, case in sorted(kept, key=lambda rank: rank[1])]
+    return [case.sampled_again(-expm1(first_left_out / (case.probability or 1.0))) for case in drawn]

@@ -86,6 +86,7 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
         ({"human": True, "user_input": 3}, "user_input: Input should be a valid string"),
         ({"human": True, "probability": 0}, "probability must be more than 0 and at most 1"),
         ({"human": True, "withdrawn": "yes"}, "withdrawn must be true or false"),
+        ({"human": True, "representative": "no"}, "representative must be true or false"),
         ({"human": True, "trace_id": "12", "span_id": SPAN}, "trace_id must be 32 hex digits"),
         ({"human": True, "span_id": SPAN}, "span_id without trace_id"),
         ({"human": True, "scores": {"m": {}}}, "scores.m must be a value, a label or both"),

@@ -116,6 +116,7 @@ _OWN = (
     "comment",
     "when",
     "withdrawn",
+    "representative",
 )
 LABEL_KEYS = frozenset(_OWN)
 """Keys of a label in addition to the fields of its sample."""
@@ -330,6 +331,7 @@ def _labelled(number: int, given: Any) -> AnnotatedSample:
         id=_optional(record, "id", _an_id),
         label=label,
         withdrawn=_is_withdrawn(record),
+        representative=_optional(record, "representative", _a_flag) is not False,
     )
 
 
