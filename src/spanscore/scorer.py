@@ -31,7 +31,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.wiring.build import Pipeline
-from spanscore.wiring.feedback import seconds_since_1970_ns, text_of, uuid_of, value_of
+from spanscore.wiring.feedback import ns_since_1970, text_of, uuid_of, value_of
 from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Holder, Lifecycle, export_held_spans
 from spanscore.wiring.outputs import spans_file_of
 from spanscore.wiring.receiver_set import ReceiverSet
@@ -272,7 +272,7 @@ class OnlineScorer:
                 the label is an event with that key.
 
         Returns:
-            Whether the label was accepted. False if the scorer is closed, or if too many labels wait.
+            Whether the label was accepted. False if the scorer is closed, or if the event queue is full.
 
         Raises:
             ValueError: an id, the name, the value or the time is invalid, or the unit is unknown without ``span_id``; the
@@ -285,7 +285,7 @@ class OnlineScorer:
             value=value_of(value),
             annotator=text_of("annotator", annotator),
             comment=None if comment is None else text_of("comment", comment),
-            when_ns=None if when is None else seconds_since_1970_ns(when),
+            when_ns=None if when is None else ns_since_1970(when),
             unit=self._receivers.unit_of(trace_id, span_id, key),
             key=None if key is None else text_of("key", key),
         )

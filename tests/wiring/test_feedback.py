@@ -15,8 +15,11 @@ from tests.outputs.memory import Memory
 
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Capture, Outputs
+from spanscore.core.event_queue import steady_ns
 from spanscore.core.sample import Annotation, UnitId
 from spanscore.metrics import ExactMatch
+from spanscore.scorer import pipeline_of
+from spanscore.testing import ManualClock
 
 SCALE = {"user_feedback": ["bad", "ok", "good"]}
 IDS = UnitId("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
@@ -133,6 +136,53 @@ def test_a_key_on_a_span_of_another_library_finds_its_unit() -> None:
         assert label.parent.span_id == span.get_span_context().span_id
 
 
+def test_an_early_label_waits_for_a_unit_with_an_open_span() -> None:
+    with a_line() as (scorer, trace):
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(steady_ns())
+        trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
+        tracer = trace.provider.get_tracer(EXTERNAL)
+        named = {"gen_ai.operation.name": "invoke_agent", semconv.FEEDBACK_KEY: "order-4711"}
+        with tracer.start_as_current_span("agent", attributes=named) as span:
+            tracer.start_span("chat", attributes={"gen_ai.operation.name": "chat"})  # never ends
+        assert scorer.feedback(key="order-4711", value=True)
+        for seconds in (4.9, 0.2):
+            _look_after(seconds, scorer, clock)
+        assert scorer.flush(10)
+
+        (label,) = trace.named("evaluation user_feedback")
+        assert label.parent.span_id == span.get_span_context().span_id
+
+
+def test_a_label_whose_unit_is_nowhere_waits_only_while_a_unit_is_open() -> None:
+    with a_line() as (scorer, trace):
+        pipeline_of(scorer).span_thread.now_ns = clock = ManualClock(steady_ns())
+        assert scorer.feedback(key="order-1", value=True)
+        _look_after(1.1, scorer, clock)
+        assert unplaced(scorer) == 1
+
+        trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
+        tracer = trace.provider.get_tracer(EXTERNAL)
+        with tracer.start_as_current_span("agent", attributes={"gen_ai.operation.name": "invoke_agent"}):
+            assert scorer.feedback(key="order-2", value=True)
+            _look_after(5.9, scorer, clock)
+            assert unplaced(scorer) == 1
+            assert scorer.feedback(key="order-3", value=True)
+            _look_after(0.2, scorer, clock)
+            assert unplaced(scorer) == 2
+
+
+def unplaced(scorer: Any) -> int:
+    return pipeline_of(scorer).annotation_writer.unplaced
+
+
+def _look_after(seconds: float, scorer: Any, clock: ManualClock) -> None:
+    """Have the span thread read its events, and do the work that is due after a time."""
+    for passed in (0, seconds):
+        clock.advance(passed)
+        for _ in range(2):  # posted work precedes a tick's last work
+            assert pipeline_of(scorer).span_thread.call(lambda: None, 5)
+
+
 def test_a_key_that_nobody_knows_leaves_as_an_event_and_is_reported() -> None:
     memory = Memory()
     providers = {"tracer_provider": memory.tracer_provider, "logger_provider": memory.logger_provider}
@@ -235,14 +285,15 @@ def test_labels_touch_no_count_of_the_metrics() -> None:
         assert (after.outcomes, after.means, after.eligible) == (before.outcomes, before.means, before.eligible)
 
 
-def test_the_status_tells_of_how_many_units_somebody_said_something() -> None:
+def test_the_status_counts_one_label_per_unit_and_annotator() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        for value in (False, True, True):  # changed, then repeated
-            scorer.feedback(IDS.trace_id, value, span_id=IDS.span_id)
+        for annotator in ("Ann", "Bob"):
+            for value in (False, True, True):  # changed, then repeated
+                scorer.feedback(IDS.trace_id, value, span_id=IDS.span_id, annotator=annotator)
         assert scorer.flush(10)
 
-        assert scorer.status().labels == {"user_feedback": 1}
-        assert "labels: user_feedback of 1 unit" in str(scorer.status())
+        assert scorer.status().labels == {"user_feedback": 2}
+        assert "labels: 2 of user_feedback" in str(scorer.status())
 
 
 def test_a_closed_scorer_takes_nothing() -> None:

@@ -15,6 +15,11 @@ from spanscore.pipeline.decisions import keep_latest
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
+GRACE_NS: Final = 5_000_000_000
+"""Time in nanoseconds for which an ended root of another instrumentation waits for open spans of its unit, at most.
+
+A stream may be read after its chain has returned, and some instrumentations never end the span of a cancelled run.
+"""
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
 """Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch,
 OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as a child of the ended run.

@@ -21,6 +21,7 @@ from spanscore.core.score import from_source
 from spanscore.core.span import UnitKey
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.pipeline.annotations import FeedbackScales, LatestAnnotations
+from spanscore.pipeline.assembly import GRACE_NS
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
-"""A time in the year 2242. A later time is assumed to be in milliseconds."""
+"""Seconds since 1970 in the year 2242. A later time is refused, because it is probably in milliseconds."""
 _LISTED: Final = 10
 
 
 def id_of(name: str, value: Any, bits: int) -> int:
-    """Return an id as a number; ``value`` is the number, or all of its hex digits."""
+    """Return an id as a number; ``value`` is the number, or all of its hex digits. Raises ``ValueError`` for other values."""
     digits = bits // _HEX_BITS
     try:
         number = int(value, 16) if is_a(value, str) and len(value) == digits and value.isalnum() else value
@@ -68,14 +69,14 @@ def only_unit(trace_id: int, keys: Iterable[UnitKey]) -> UnitKey:
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return a text that is not empty as a plain ``str``."""
+    """Return a text that is not empty as a plain ``str``. Raises ``ValueError`` for other values."""
     if is_a(value, str) and value.strip():
         return str.__str__(value)
     raise ValueError(f"{name} is {value!r}; allowed is a non-empty text")
 
 
 def value_of(value: Any) -> HumanValue:
-    """Return a label's value as a plain Python value; the scale is checked later."""
+    """Return a label's value as a plain Python value; the scale is checked later. Raises ``ValueError`` for other types."""
     if is_a(value, bool):
         return value
     if is_a(value, str):
@@ -85,8 +86,12 @@ def value_of(value: Any) -> HumanValue:
     raise ValueError(f"the value is {value!r}; allowed are True, False, a number, or a word of a declared scale")
 
 
-def seconds_since_1970_ns(when: Any) -> int:
-    """Return a time as nanoseconds."""
+def ns_since_1970(when: Any) -> int:
+    """Return a time in nanoseconds since 1970.
+
+    Raises:
+        ValueError: ``when`` is neither a datetime with a time zone nor seconds since 1970.
+    """
     if is_a(when, datetime):
         if when.tzinfo is None:
             raise ValueError(
@@ -109,13 +114,20 @@ def uuid_of(name: str, value: UUID | str) -> UUID:
 _MOST: Final = 10_000
 """Maximum number of remembered judged units, and of units with a label before their scores."""
 FEEDBACK_RESULTS = JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
+"""Results of a unit with a bad label.
+
+- ``judged``: the unit has its scores of the source, or judges are asked for them.
+- ``too_late``: the unit's samples were dropped for age or size.
+- ``not_kept``: the unit's samples were not kept, or the scorer ended before the unit's own scores arrived.
+"""
 
 
 class FeedbackJudging:
     """Lets judges score units with a bad label, each once, as scores of the source ``feedback``. Call on the span thread.
 
+    Scores that the unit already has are published again under the source, and judges are asked for the other metrics only.
     People who complain are not a random sample, and would lower every mean of sampled traffic. The source shows the judge's
-    view of such units, each with the weight 1/rate.
+    view of such units. The weight of each is 1/probability of keeping it: ``sampling.feedback.rate``, and head sampling.
 
     Attributes:
         source: scores the metrics separately from sampled traffic.
@@ -197,17 +209,21 @@ class FeedbackJudging:
 
 
 _LABEL_BYTES: Final = 1_000
-_CLOSES_NS: Final = 1_000_000_000
-"""Seconds for which a label waits for the unit of its key; a unit closes within half a second after its answer."""
+_WAIT_NS: Final = 1_000_000_000
+"""Time in nanoseconds for which a label waits for the unit of its key, if no unit is open."""
+_LONG_WAIT_NS: Final = GRACE_NS + _WAIT_NS
+"""The same if a unit is open: the unit of the label may wait for open spans."""
 _PERSONAL: Final = ("annotator", "comment", "key")
 """Fields that may name a person, or quote a person."""
 
 
 class AnnotationWriter:
-    """Passes labels from the thread that calls ``feedback()`` to the sinks. All methods but ``take`` run on the span thread.
+    """Passes labels from the thread that calls ``feedback()`` to the sinks.
 
-    Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators; a text on
-    which it fails is left out.
+    ``take``, ``notes`` and ``close`` may be called on any thread, the other methods on the span thread.
+
+    Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators. A text on
+    which it fails is left out; an annotator becomes ``HUMAN``.
 
     Args:
         line: the parts of the scorer.
@@ -216,7 +232,7 @@ class AnnotationWriter:
     Attributes:
         scales: checks names and values of labels.
         unplaced: number of labels whose key belongs to no known unit.
-        labelled: name of a label → number of units with this label.
+        labelled: name of a label → number of first labels, one per unit and annotator.
     """
 
     def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
@@ -232,7 +248,7 @@ class AnnotationWriter:
         self.labelled: Counter[str] = Counter()
 
     def take(self, human_label: Annotation) -> bool:
-        """Accept a human label. Returns False if too many labels wait. Does not block. Thread-safe.
+        """Accept a human label. Returns False if the event queue is full, or the scorer has ended. Does not block. Thread-safe.
 
         Raises:
             ValueError: the label's name or value is not allowed.
@@ -254,7 +270,8 @@ class AnnotationWriter:
         if event.unit is not None:
             self._record_label(serial, event)
         else:
-            self._keyed.append((now_ns + _CLOSES_NS, serial, event))
+            is_open = any(receiver.open_keys() for receiver in self._line.receivers)
+            self._keyed.append((now_ns + (_LONG_WAIT_NS if is_open else _WAIT_NS), serial, event))
 
     def tick(self, now_ns: int) -> None:
         """Export labels after the close of their unit, and labels that have waited for it long enough."""
@@ -271,7 +288,7 @@ class AnnotationWriter:
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the first label has waited long enough; None if none waits."""
-        return self._keyed[0][0] if self._keyed else None
+        return min((until_ns for until_ns, _, _ in self._keyed), default=None)
 
     def in_flight(self) -> set[UnitKey]:
         """Return a number for each label that is not exported."""
@@ -283,7 +300,7 @@ class AnnotationWriter:
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Export every label; return an empty list, because this receiver has no units."""
-        self.tick(now_ns + _CLOSES_NS)
+        self.tick(now_ns + _LONG_WAIT_NS)
         return []
 
     def unread_count(self) -> int:

@@ -163,7 +163,7 @@ class ReceiverSet:
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
     def take_human_label(self, human_label: Annotation) -> bool:
-        """Accept a human label; return False if the queue is full.
+        """Accept a human label; return False if the event queue is full, or the scorer has ended.
 
         Raises:
             ValueError: the label's name or value is not allowed.

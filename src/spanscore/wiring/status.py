@@ -192,7 +192,7 @@ class Status:
         shadows: the second judges; accounts and budgets include them, the other numbers do not.
         judge_check: the judges on labelled samples; accounts and budgets include them, the other numbers do not.
         sessions: the conversations that metrics score; None if no metric scores conversations.
-        labels: name → units with a label of this name.
+        labels: name → labels of this name, one per unit and annotator.
         spool: content of the spool's file, of all processes that share it; None without a spool.
         spans_file: state of the file of ``spans_to``; None without it.
         collected: units that became cases of a data set; None without ``collect``.
@@ -344,7 +344,7 @@ class Status:
         yield from map(str, self.inner)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.judge_check])
         if self.labels:
-            counts = [f"{name} of {format_count(units, 'unit')}" for name, units in sorted(self.labels.items())]
+            counts = [f"{labels:,} of {name}" for name, labels in sorted(self.labels.items())]
             yield f"labels: {', '.join(counts)}"
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:

@@ -25,7 +25,7 @@ from spanscore.core.codecs.sdk import span_data, with_attributes
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
-from spanscore.pipeline.assembly import RootRole, role_of_operation, split, topmost_roots
+from spanscore.pipeline.assembly import GRACE_NS, RootRole, role_of_operation, split, topmost_roots
 from spanscore.protocols import UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -336,11 +336,8 @@ class PlainSpans:
 
 # --- external reading -----------------------------------------------------------------------------------------------
 
-GRACE_NS: Final = 5_000_000_000
-"""Time for which an ended root waits for open spans of its unit. A stream may be read after its chain has returned, and some
-instrumentations never end the span of a cancelled run."""
 PLAIN_GRACE_NS: Final = 2_000_000_000
-"""Time for which a unit waits for the open spans above it, one of which may turn out to be its root."""
+"""Time in nanoseconds for which a unit waits for the open spans above it, one of which may turn out to be its root."""
 _MOST_EARLY: Final = 100
 """Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
 _LOG_BYTES: Final = 16_000_000
