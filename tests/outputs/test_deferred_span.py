@@ -110,10 +110,17 @@ def test_it_is_the_span_that_the_sdk_makes(options, caller):
         assert (one.resource, one.instrumentation_scope) == (other.resource, other.instrumentation_scope)
 
 
-def test_a_later_value_of_an_attribute_replaces_the_former():
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
+def factory_of(watched, **options):
+    """Return an exporter, and a factory of the spans that it gets."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(**options)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    chosen = PresetSpanFactory.of(provider.get_tracer("scope"))
+    if watched:
+        provider.add_span_processor(Watching())
+    return exporter, PresetSpanFactory.of(provider.get_tracer("scope"))
+
+
+def test_a_later_value_of_an_attribute_replaces_the_former():
+    exporter, chosen = factory_of(False)
 
     span = chosen.start_span("one", context=Context(), attributes={"a": 1, "b": 1}, start_time=1)
     span.set_attributes({"a": 2})
@@ -123,18 +130,28 @@ def test_a_later_value_of_an_attribute_replaces_the_former():
 
 
 @pytest.mark.parametrize("watched", [False, True])
+def test_an_attribute_that_is_set_after_the_end_is_not_exported(watched):
+    exporter, chosen = factory_of(watched)
+
+    span = chosen.start_span("one", context=Context(), attributes={"a": 1}, start_time=1)
+    span.end()
+    span.set_attribute("b", 1)
+    span.set_attributes({"c": 1})
+
+    assert dict(exporter.get_finished_spans()[0].attributes) == {"a": 1}
+
+
+@pytest.mark.parametrize("watched", [False, True])
 def test_an_attribute_that_is_set_again_is_not_the_oldest_which_a_limit_drops(watched):
-    exporter, provider = InMemorySpanExporter(), TracerProvider(span_limits=SpanLimits(max_span_attributes=2))
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    if watched:
-        provider.add_span_processor(Watching())
-    chosen = PresetSpanFactory.of(provider.get_tracer("scope"))
+    exporter, chosen = factory_of(watched, span_limits=SpanLimits(max_span_attributes=2))
 
     span = chosen.start_span("one", context=Context(), attributes={"operation": "chat"}, start_time=1)
     span.set_attributes({"document": "a", "operation": "chat", "model": "m"})
+    span.set_attribute("operation", "chat")
+    span.set_attribute("tool", "search")
     span.end()
 
-    assert dict(exporter.get_finished_spans()[0].attributes) == {"operation": "chat", "model": "m"}
+    assert dict(exporter.get_finished_spans()[0].attributes) == {"operation": "chat", "tool": "search"}
 
 
 def test_a_child_that_the_head_sampler_drops_is_not_exported():

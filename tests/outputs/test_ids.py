@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from tests.live import QUESTION, a_line, a_trace, rag
 
-from spanscore.outputs.spans import OwnIds, ids_of
+from spanscore.outputs.spans import OwnIdGenerator, id_generator_of
 
 
 def test_the_applications_random_numbers_stay_what_they_are():
@@ -24,7 +24,7 @@ def test_the_applications_random_numbers_stay_what_they_are():
 
 
 def test_ids_fill_their_bits_and_differ():
-    ids = OwnIds()
+    ids = OwnIdGenerator()
     spans, traces = [ids.generate_span_id() for _ in range(500)], [ids.generate_trace_id() for _ in range(500)]
 
     assert len({*spans}) == len({*traces}) == 500
@@ -37,11 +37,11 @@ def test_ids_fill_their_bits_and_differ():
 def test_a_forked_child_draws_other_ids():
     read, write = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(write, str(OwnIds().generate_trace_id()).encode())
+        os.write(write, str(OwnIdGenerator().generate_trace_id()).encode())
         os._exit(0)
     os.waitpid(child, 0)
 
-    assert int(os.read(read, 64)) != OwnIds().generate_trace_id()
+    assert int(os.read(read, 64)) != OwnIdGenerator().generate_trace_id()
 
 
 def test_a_generator_that_somebody_chose_is_asked():
@@ -49,9 +49,9 @@ def test_a_generator_that_somebody_chose_is_asked():
         def generate_trace_id(self):
             return 0xA1
 
-    assert isinstance(ids_of(TracerProvider().get_tracer("any")), OwnIds)
+    assert isinstance(id_generator_of(TracerProvider().get_tracer("any")), OwnIdGenerator)
     chosen: IdGenerator = Numbered()
-    assert ids_of(TracerProvider(id_generator=chosen).get_tracer("any")) is chosen
+    assert id_generator_of(TracerProvider(id_generator=chosen).get_tracer("any")) is chosen
     with a_line(trace=a_trace(id_generator=chosen)) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)

@@ -28,12 +28,14 @@ from spanscore.outputs.score_spans import (
 class EvaluationEvents:
     """Writes evaluation events through the application's logger provider.
 
-    Units of unsampled traces get events too: an event has the trace's flags. A score that replaces another, or is provisional,
-    gets no event.
+    Units of unsampled traces get events too: an event has the trace's flags. A score gets no event if it replaces
+    another, is provisional, or belongs to a unit without its root. Its timestamp is the end of the unit, not the time of
+    scoring. A label with an unknown time has no timestamp. Failed evaluations have the severity WARN.
 
     Args:
         providers: provides the logger of the scope ``spanscore``.
-        content: whether explanations, which quote prompts and answers, may be exported.
+        content: whether explanations, which quote prompts and answers, may be exported. Comments of labels are removed before
+            this sink, by ``AnnotationWriter``.
     """
 
     def __init__(self, providers: Providers, content: bool = False) -> None:
@@ -55,9 +57,7 @@ class EvaluationEvents:
         context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if (
-                score.revision or unit.is_provisional
-            ):  # events have no revision; a sum of events would count the unit twice
+            if score.revision or unit.is_provisional:  # no revision, unlike labels: a sum would count it twice
                 continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
@@ -88,7 +88,9 @@ class EvaluationEvents:
 
 
 class Instruments:
-    """Records scores in the telemetry. Units that are not sampled, or have lost their root, get no exemplar.
+    """Records scores in the telemetry, also scores that another process exported but did not sum (``Score.sent``).
+
+    Units of unsampled traces, and units without a root, get no exemplar.
 
     Args:
         telemetry: instruments of the scorer, which outlive this sink because the last collection comes later.

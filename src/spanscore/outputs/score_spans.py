@@ -246,8 +246,8 @@ class EvaluationSpans:
         above = get_current_span(context).get_span_context()
         links, start_ns = _links(unit, above), _start_ns(root)
         if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
-            ids = chosen.ids_of(above, above.trace_id, span_id, above.trace_state)
-            chosen.finish(name, ids, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
+            own = chosen.span_context_of(above, above.trace_id, span_id, above.trace_state)
+            chosen.finish(name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
             return
         start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
         span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)

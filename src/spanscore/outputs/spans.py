@@ -1,4 +1,4 @@
-"""spanscore's own spans: ids, scopes, head sampling, and spans whose start and end differ from the time of their creation."""
+"""spanscore's own spans: ids, head sampling, and spans whose start and end differ from the time of their creation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _bits = RANDOM.getrandbits
 call_in_child(RANDOM, Random.seed)
 
 
-class OwnIds:
+class OwnIdGenerator:
     """Generates ids in the same way as the SDK's ``RandomIdGenerator``."""
 
     def generate_span_id(self) -> int:
@@ -53,11 +53,11 @@ class OwnIds:
         return True
 
 
-def ids_of(tracer: Any) -> Any:
+def id_generator_of(tracer: Any) -> Any:
     """Return the id generator for a tracer's spans: that of the application, or spanscore's if the tracer has the default."""
     chosen = tracer.id_generator
     is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
-    return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
+    return OwnIdGenerator() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
 
 
 # The SDK's default sampler keeps every root, and every child of a kept span. A call of it costs as much as making the span.
@@ -67,7 +67,7 @@ class KnownDecision:
     """Predicts which spans a head sampler keeps, without calling it.
 
     Args:
-        sampler: sampler of the tracer; a sampler that is not the SDK's must be called for every span.
+        sampler: sampler of the tracer; only ``ALWAYS_ON``, alone or inside ``ParentBased``, is predicted.
     """
 
     def __init__(self, sampler: Any) -> None:
@@ -112,6 +112,8 @@ _PLAIN = frozenset({str, int, float, bool})
 class DeferredSpan(NonRecordingSpan):
     """A span that stores its attributes, and gives a finished span to its tracer's processors. Not thread-safe.
 
+    ``add_event``, ``record_exception``, ``add_link`` and ``update_name`` have no effect.
+
     Attributes:
         name: name of the span.
         parent: None for a root.
@@ -121,14 +123,14 @@ class DeferredSpan(NonRecordingSpan):
         self,
         tracer: Any,
         name: str,
-        ids: SpanContext,
+        span_context: SpanContext,
         parent: SpanContext | None,
         kind: SpanKind,
         attributes: Mapping[str, Any],
         links: Sequence[Link],
         start_ns: int,
     ) -> None:
-        self._context = ids  # read by the inherited methods
+        self._context = span_context  # read by the inherited methods
         self._tracer = tracer
         self.name = name
         self.parent = parent
@@ -151,7 +153,7 @@ class DeferredSpan(NonRecordingSpan):
 
     def set_attribute(self, key: str, value: Any) -> None:
         """Set one attribute; OTLP must be able to carry the value."""
-        self._attributes[key] = value
+        self.set_attributes({key: value})
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status."""
@@ -167,13 +169,14 @@ class DeferredSpan(NonRecordingSpan):
             return
         self._ended = True
         end_ns = time_ns() if end_time is None else end_time
+        attributes, self._attributes = self._attributes, {}  # the finished span owns them
         emit_finished(
             self._tracer,
             self.name,
             self._context,
             self.parent,
             self._kind,
-            self._attributes,
+            attributes,
             self._status,
             self._start_ns,
             end_ns,
@@ -184,7 +187,7 @@ class DeferredSpan(NonRecordingSpan):
 def emit_finished(
     tracer: Any,
     name: str,
-    ids: SpanContext,
+    span_context: SpanContext,
     parent: SpanContext | None,
     kind: SpanKind,
     attributes: dict[str, Any],
@@ -198,7 +201,7 @@ def emit_finished(
     Args:
         tracer: the SDK's tracer.
         name: name of the span.
-        ids: identity of the span.
+        span_context: identity of the span.
         parent: None for a root.
         kind: kind of the span.
         attributes: OTLP must be able to carry the values; the caller must not use the mapping afterwards.
@@ -212,7 +215,7 @@ def emit_finished(
     """
     finished = readable_span()(
         name=name,
-        context=ids,
+        context=span_context,
         parent=parent,
         resource=tracer.resource,
         attributes=_within(tracer._span_limits, attributes),
@@ -238,7 +241,10 @@ class Watchers:
         self._watched = True
 
     def __bool__(self) -> bool:
-        """Return whether there is such a processor. Also True if the tracer is unknown, is disabled, or counts its spans."""
+        """Return whether there is such a processor.
+
+        Also True if the form of the tracer's span processor is unknown, or if the tracer is disabled or counts its spans.
+        """
         processors = getattr(self._tracer.span_processor, "_span_processors", None)
         if processors is not self._seen:  # a new tuple after an addition
             self._watched = self._counts or processors is None or any(map(_watches, processors))
@@ -249,7 +255,7 @@ class Watchers:
 @cache
 def readable_span() -> Any:
     """Return the SDK's class of finished spans, imported on first use."""
-    from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
+    from opentelemetry.sdk.trace import ReadableSpan  # each caller has the SDK's tracer, so it is loaded
 
     return ReadableSpan
 
@@ -312,10 +318,9 @@ class LiveSpan:
             log_internal_error("end a span", error)
 
 
-# If no processor reads a span before its end, it is a ``DeferredSpan``. Otherwise the SDK makes it: its tracer calls its
-# ``id_generator`` and its ``sampler``, and here a shallow copy of the tracer calls two that return the preset values. The
-# tracer itself, which every user of its scope shares, stays unchanged. A tracer that is not the SDK's chooses both by itself,
-# and presets have no effect.
+# A sampled span that no processor reads before its end is a ``DeferredSpan``. The SDK makes every other span: its tracer calls
+# an ``id_generator`` and a ``sampler``, and a shallow copy of the tracer has two that return the preset values. The tracer
+# itself, which every user of its scope shares, stays unchanged. For a tracer that is not the SDK's there is no factory.
 
 _RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
 _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
@@ -325,7 +330,7 @@ class PresetSpanFactory:
     """Starts spans with preset ids, sampling and times. For one thread, except for its attributes.
 
     Attributes:
-        ids: generates ids; callers that preset ids use it.
+        id_generator: generates ids; callers that preset ids use it.
         sampler: the tracer's own head sampler.
         keeps: function of the parent (None = root): whether the span is certainly sampled, without a call of ``sampler``.
         watched: whether a processor reads spans before they end.
@@ -334,14 +339,14 @@ class PresetSpanFactory:
 
     def __init__(self, tracer: Any) -> None:
         self.most_attributes: int | None = tracer._span_limits.max_span_attributes
-        self.ids, self.sampler = ids_of(tracer), tracer.sampler
+        self.id_generator, self.sampler = id_generator_of(tracer), tracer.sampler
         known = KnownDecision(self.sampler)
         self.keeps, self.watched = known.keeps, Watchers(tracer)
         self._own = tracer
-        self._random = getattr(self.ids, "is_trace_id_random", None)  # absent before 1.40
-        self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)
+        self._random = getattr(self.id_generator, "is_trace_id_random", None)  # absent before 1.40
+        self._preset_ids, self._preset_sampler = _PresetIdGenerator(self.id_generator), _PresetSampler(self.sampler)
         self._tracer = copy(tracer)
-        self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
+        self._tracer.id_generator, self._tracer.sampler = self._preset_ids, self._preset_sampler
 
     @classmethod
     def of(cls, tracer: Tracer) -> PresetSpanFactory | None:
@@ -379,20 +384,21 @@ class PresetSpanFactory:
             sampling: the head sampler's ``SamplingResult`` for this span; None = call the sampler if needed.
         """
         if not self.watched:
-            ids = (get_current_span(context) if parent is None else parent).get_span_context()
-            above = ids if ids.is_valid else None
-            trace_id = ids.trace_id if above else trace_id or self.ids.generate_trace_id()
+            current = (get_current_span(context) if parent is None else parent).get_span_context()
+            above = current if current.is_valid else None
+            trace_id = current.trace_id if above else trace_id or self.id_generator.generate_trace_id()
             if sampling is None and self.keeps(above):
-                is_sampled, kept, state = True, attributes, ids.trace_state if above else None
+                is_sampled, kept, state = True, attributes, current.trace_state if above else None
             else:
                 around = _context_within(parent, context)
                 sampling = sampling or self.sampler.should_sample(around, trace_id, name, kind, attributes, links)
                 is_sampled, kept, state = sampling.decision.is_sampled(), sampling.attributes, sampling.trace_state
             if is_sampled:
-                span_id = self.ids.generate_span_id() if span_id is None else span_id
-                ids = self.ids_of(above, trace_id, span_id, state)
-                return DeferredSpan(self._own, name, ids, above, kind, kept, links, start_time)
-        self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
+                span_id = self.id_generator.generate_span_id() if span_id is None else span_id
+                own = self.span_context_of(above, trace_id, span_id, state)
+                return DeferredSpan(self._own, name, own, above, kind, kept, links, start_time)
+        self._preset_ids.span_id, self._preset_ids.trace_id = span_id, trace_id
+        self._preset_sampler.sampling = sampling
         span: Span = self._tracer.start_span(
             name,
             context=_context_within(parent, context),
@@ -403,14 +409,16 @@ class PresetSpanFactory:
         )
         return span
 
-    def ids_of(self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None) -> SpanContext:
+    def span_context_of(
+        self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None
+    ) -> SpanContext:
         """Return the identity of a sampled span; ``above`` is the parent, or None for a root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
     def finish(
         self,
         name: str,
-        ids: SpanContext,
+        span_context: SpanContext,
         above: SpanContext | None,
         kind: SpanKind,
         attributes: dict[str, Any],
@@ -420,7 +428,7 @@ class PresetSpanFactory:
         links: Sequence[Link] = (),
     ) -> None:
         """Emit a span that has started and ended without any reader in between; see ``emit_finished``."""
-        emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns, links)
+        emit_finished(self._own, name, span_context, above, kind, attributes, status, start_ns, end_ns, links)
 
     def _flags(self, above: SpanContext | None) -> TraceFlags:
         if above is not None:
@@ -432,7 +440,7 @@ def _context_within(parent: Span | None, context: Context) -> Context:
     return context if parent is None else set_span_in_context(parent, context)
 
 
-class _PresetIds:
+class _PresetIdGenerator:
     __slots__ = ("_inner", "span_id", "trace_id")
 
     def __init__(self, inner: Any) -> None:

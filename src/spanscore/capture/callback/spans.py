@@ -33,7 +33,7 @@ from spanscore.core.codecs.text import jsonable, safe_text, wire_value
 from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
 from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
 from spanscore.core.timebox import Timebox
-from spanscore.outputs.spans import OwnIds, PresetSpanFactory
+from spanscore.outputs.spans import OwnIdGenerator, PresetSpanFactory
 from spanscore.pipeline.decisions import feedback_key_of
 from spanscore.protocols import Redactor
 from spanscore.samples.redaction import redacted
@@ -317,7 +317,7 @@ class RunSpans:
         self._chosen = PresetSpanFactory.of(self.tracer)
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # Other id generators may encode the time.
-        self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
+        self._is_random = self._chosen is not None and isinstance(self._chosen.id_generator, OwnIdGenerator)
 
     def attach(self, run: Run) -> None:
         """Make a tool's span the current one until ``tool_context`` ends. Does nothing unless the tracer is the SDK's."""
@@ -342,7 +342,7 @@ class RunSpans:
         if root.is_trace_root:
             (key, may), above, state = self._next(chosen), None, None
         else:
-            key, may = UnitKey(parent.trace_id, chosen.ids.generate_span_id()), None
+            key, may = UnitKey(parent.trace_id, chosen.id_generator.generate_span_id()), None
             above, state = parent, parent.trace_state
         if not chosen.keeps(above):
             sampling = chosen.sampler.should_sample(
@@ -442,7 +442,7 @@ class RunSpans:
 
 
 def _new_key(chosen: PresetSpanFactory) -> UnitKey:
-    return UnitKey(chosen.ids.generate_trace_id(), chosen.ids.generate_span_id())
+    return UnitKey(chosen.id_generator.generate_trace_id(), chosen.id_generator.generate_span_id())
 
 
 def _attributes(root: Root) -> dict[str, str]:
@@ -464,12 +464,12 @@ class ToolContext:
 
     def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
         assert run.root.key is not None
-        run.span_id = factory.ids.generate_span_id()
-        ids = SpanContext(
+        run.span_id = factory.id_generator.generate_span_id()
+        span_context = SpanContext(
             run.root.key.trace_id, run.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
         )
         self._before = otel_context.get_current()
-        self._span = _RunningToolSpan(ids)
+        self._span = _RunningToolSpan(span_context)
         self._attached = set_span_in_context(self._span, self._before)
         otel_context.attach(self._attached)
 
