@@ -569,7 +569,7 @@ def test_a_definition_that_speaks_of_contexts_it_is_not_shown_is_a_note(tmp_path
     result = ran(tmp_path, text.replace("FIELDS", ""))
     named = plan(tmp_path, text.replace("FIELDS", ", fields: [response, retrieved_contexts]"))
 
-    assert "its definition speaks of 'documents'" in result.output
+    assert "its instruction or condition speaks of 'documents'" in result.output
     assert "Warning" not in result.output
-    assert not any("definition speaks" in note for note in named["notes"])
+    assert not any("condition speaks" in note for note in named["notes"])
     assert set(named["metrics"][0]["fields"]["single_turn"]) == {"response", "retrieved_contexts"}

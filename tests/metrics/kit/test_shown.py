@@ -100,8 +100,10 @@ def test_fields_are_part_of_the_version_and_their_order_is_not() -> None:
         ({"fields": [3]}, "fields has 3"),
         ({"fields": ["reponse"]}, "did you mean 'response'"),
         ({"fields": ["response:needed"]}, "A field is one of"),
-        ({"fields": {"multi_turn": ["response"]}}, "no kind of sample has them all"),
-        ({"fields": {"turns": ["response"]}}, "no kind of sample has them all"),
+        ({"fields": {}}, "no kind of sample has them all"),
+        ({"fields": {"multi_turn": ["response"]}}, "a multi_turn sample has no response"),
+        ({"fields": {"single_turn": ["response"], "multi_turn": ["response"]}}, "a multi_turn sample has no response"),
+        ({"fields": {"turns": ["response"]}}, "a turns sample has no response"),
         ({"fields": ["response"], "required_columns": {"single_turn": ["response"]}}, "two names"),
     ],
 )

@@ -97,7 +97,7 @@ class GradedMetric(JudgedMetric):
 
     @property
     def advice(self) -> str | None:
-        """A warning about the metric's definition, shown by ``spanscore check``; None = no warning."""
+        """A warning about the metric's instructions and conditions, shown by ``spanscore check``; None = no warning."""
         return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
 
     def missing(self, sample: Sample) -> str | None:

@@ -34,11 +34,11 @@ _CONTEXTS: Final = re.compile(
     r"|knowledge base|cit(?:es?|ed|ing|ations?))\b",
     re.IGNORECASE,
 )
-"""Words for contexts in a definition. ``open source``, ``source code`` and ``out of context`` do not match."""
+"""Words for contexts in an instruction or condition. ``open source``, ``source code`` and ``out of context`` do not match."""
 
 
 class ContextsHiddenWarning(UserWarning):
-    """A metric's definition mentions contexts, but the judge does not see them: ``fields`` does not name them."""
+    """A metric's instruction or condition mentions contexts, but ``fields`` is not given, so the judge does not see them."""
 
 
 def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
@@ -62,10 +62,11 @@ def fields_wanted(
         required_columns: ragas's name for ``fields``; None or empty = the default.
 
     Returns:
-        None if no fields are named.
+        None if neither argument is given.
 
     Raises:
-        ConfigurationError: both arguments are given, a name is unknown, or no kind of sample has the fields.
+        ConfigurationError: both arguments are given; names are empty, unknown or not in a list; or a mapping's kind of sample
+            lacks a field; or, for a list, each kind lacks one.
     """
     if fields is not None and required_columns:
         raise ConfigurationError(f"{metric}: fields and required_columns are two names of one parameter; give fields")
@@ -76,7 +77,7 @@ def fields_wanted(
     kinds = {kind: names for kind, names in named.items() if _can_have(kind, names)}
     if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(named)):
         raise ConfigurationError(
-            f"{metric}: fields are {wanted!r}; no kind of sample has them all. A single turn has "
+            f"{metric}: fields are {wanted!r}; {_lack(wanted, named)}. A single turn has "
             f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
         )
     return {kind: _in_order(kind, names) for kind, names in kinds.items()}
@@ -88,8 +89,8 @@ def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
         word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
         if word is not None:
             return (
-                f"{metric}: its definition speaks of {word[0].lower()!r}, but the judge is shown no contexts; to show them, "
-                "set fields: [user_input, response, retrieved_contexts], else name the fields that it reads"
+                f"{metric}: its instruction or condition speaks of {word[0].lower()!r}, but the judge is shown no contexts; "
+                "to show them, set fields: [user_input, response, retrieved_contexts], else name the fields that it reads"
             )
     return None
 
@@ -122,6 +123,13 @@ def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
     """Whether a kind of sample has all required fields and at least one field."""
     fields = ALL_FIELDS.get(kind, ())
     return any(field in fields for field in marked) and all(field in fields for field in marked if marked[field])
+
+
+def _lack(wanted: Fields, named: Mapping[str, Mapping[str, bool]]) -> str:
+    for kind, marked in named.items() if isinstance(wanted, Mapping) else ():
+        if not _can_have(kind, marked):
+            return f"a {kind} sample has no {', '.join(field for field in marked if field not in ALL_FIELDS.get(kind, ()))}"
+    return "no kind of sample has them all"
 
 
 def _in_order(kind: str, marked: Mapping[str, bool]) -> tuple[str, ...]:
