@@ -30,7 +30,7 @@ from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, tu
 # Assigns to each message of a conversation the results of its calls, by the calls' ids, otherwise by their order.
 
 ITEM = "fc_"
-"""Prefix of the ids that OpenAI's Responses API gives to output items. The call in an output item has another id."""
+"""Prefix of the ids that OpenAI's Responses API gives to function-call items. The call itself has another id (``call_…``)."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def _open_to(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[
 def may_answer(result_id: str | None, call_id: str | None) -> bool:
     """Return whether a result may belong to a call although the ids differ.
 
-    It may if an id is missing, or if exactly one of them is an output item's.
+    It may if an id is missing, or if exactly one of them is a function-call item's.
     """
     return not result_id or not call_id or result_id.startswith(ITEM) != call_id.startswith(ITEM)
 
@@ -125,7 +125,7 @@ class _Call:
         first: the call in the first message that has it.
         first_run_index: position of the first run whose prompt may have the result.
         exchange: number of the last exchange that had the call.
-        ids: ids of the call, by whether they are ids of an output item; empty = no message gives it an id.
+        ids: ids of the call, by whether they are ids of a function-call item; empty = no message gives it an id.
     """
 
     first: ToolCall
@@ -134,10 +134,7 @@ class _Call:
     ids: dict[bool, str] = field(default_factory=dict)
 
     def may_be(self, call: ToolCall) -> bool:
-        """Return whether a call with the same arguments may be this one.
-
-        It may if it has no id, or an id of a kind that this call does not have yet.
-        """
+        """Return whether a call may be this one: it has equal arguments, and no id or an id of a kind that is missing here."""
         return (not call.id or call.id.startswith(ITEM) not in self.ids) and call.args == self.first.args
 
 
@@ -172,8 +169,8 @@ class TurnCalls:
         root_messages: the root's messages of the turn.
 
     Attributes:
-        made: messages of models that called tools, in order. A call that no tool ran and that has no result is structured
-            output, and is left out.
+        made: messages of models that called tools, in order. A message is structured output, and is left out, if none
+            of its calls was run or has a result.
         hidden: ``made`` without the calls in the root's messages.
     """
 
@@ -199,7 +196,11 @@ class TurnCalls:
                     yield _called(index, message, new, run.agent)
 
     def with_hidden(self, turn: Sequence[GenAIMessage]) -> Iterator[Message]:
-        """Yield a turn's messages, with each hidden call before the first message that followed it."""
+        """Yield a turn's messages and the hidden calls.
+
+        A hidden call is before the first assistant message of a later run, otherwise before the last assistant message. If the
+        turn has no assistant message, it is at the end.
+        """
         waiting, index = list(self.hidden), -1
         last = max(
             (n for n, message in enumerate(turn) if role_of(message.get("role")) == ASSISTANT), default=len(turn)
@@ -296,7 +297,7 @@ class _SeenCalls:
         return [self.find(call) or self._add(call, 0) for call in tool_calls(message)]
 
     def alone_in(self, message: GenAIMessage) -> list[_Call | None]:
-        """Return the calls of a message, which counts as a whole exchange; None for an unknown call."""
+        """Begin an exchange that consists of this message, and return its calls; None for an unknown call."""
         self.begin()
         return [self.find(call) for call in tool_calls(message)] if calls_by_id(message) else []
 
@@ -339,18 +340,18 @@ class _Results:
 
     def may_have(self, call: _Call) -> bool:
         """Return whether a tool ran for a call, or its result is known."""
-        return self._by_id(call) is not None or self.result_of(call) is not None or call in self._by_order
+        return self._run_by_id(call) is not None or self.result_of(call) is not None or call in self._runs_by_order
 
     def result_of(self, call: _Call) -> str | None:
-        """Return the result of a call. None if it is unknown, because tool spans lack it by default (conventions)."""
-        tool = self._by_id(call)
+        """Return the result of a call. None if it is unknown: by OpenTelemetry's conventions it is opt-in."""
+        tool = self._run_by_id(call)
         if tool is None or tool.result is None:
             if call in self._prompted:
                 return self._prompted[call]
-            tool = self._by_order.get(call)
+            tool = self._runs_by_order.get(call)
         return None if tool is None or tool.result is None else as_text(tool.result)
 
-    def _by_id(self, call: _Call) -> ToolRun | None:
+    def _run_by_id(self, call: _Call) -> ToolRun | None:
         for identity in call.ids.values():
             if (tool := self._ran.get((call.first.name, identity))) is not None:
                 return tool
@@ -360,26 +361,26 @@ class _Results:
     def _prompted(self) -> dict[_Call, str]:
         """The results in prompts. The last prompts are read first, because an agent's prompts repeat all earlier messages."""
         results: dict[_Call, str] = {}
-        sought = [call for call in self._seen if (tool := self._by_id(call)) is None or tool.result is None]
+        sought = [call for call in self._seen if (tool := self._run_by_id(call)) is None or tool.result is None]
         for index, run in reversed([*enumerate(self._view.callers)]):
-            for results_in in (self._by_ids, self._by_places):
+            for results_in in (self._results_by_id, self._results_by_position):
                 if not any(call.first_run_index <= index and call not in results for call in sought):
                     return results
                 for call, result in results_in(run):
                     results.setdefault(call, result.content)
         return results
 
-    def _by_ids(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
+    def _results_by_id(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
         """Yield the results in all messages of a run, matched by id.
 
         Not only those of its turn, because some prompts contain only the messages that are new.
         """
         for message in (*(run.asked if run.may_hold_calls else ()), *run.said):
             for result in tool_responses(message):
-                if (made := self._by_lone_id.get(result.tool_call_id)) is not None:
+                if (made := self._calls_by_unique_id.get(result.tool_call_id)) is not None:
                     yield made, result
 
-    def _by_places(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
+    def _results_by_position(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
         """Yield the results in a run's turn, matched by the calls before them."""
         self._seen.begin()
         slots, _ = match_results(sample_messages([*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]))
@@ -388,20 +389,20 @@ class _Results:
                 yield known, result
 
     @cached_property
-    def _by_lone_id(self) -> dict[str | None, _Call]:
+    def _calls_by_unique_id(self) -> dict[str | None, _Call]:
         named = [(identity, call) for call in self._seen for identity in call.ids.values()]
         times = Counter(identity for identity, _ in named)
         return {identity: call for identity, call in named if times[identity] == 1}
 
     @cached_property
-    def _by_order(self) -> dict[_Call, ToolRun]:
+    def _runs_by_order(self) -> dict[_Call, ToolRun]:
         """The runs of tools whose id belongs to no call: matched by name and arguments, or by name, each to one call."""
         named = {(call.first.name, identity) for call in self._seen for identity in call.ids.values()}
         loose = [tool for tool in self._view.every_tool if (tool.name, tool.id) not in named]
         found: dict[_Call, ToolRun] = {}
         for is_run in (_has_arguments, _may_be_run) if loose else ():
             for call in self._seen:
-                if call in found or self._by_id(call) is not None:
+                if call in found or self._run_by_id(call) is not None:
                     continue
                 if (tool := next(filter(partial(is_run, call), loose), None)) is not None:
                     found[call] = tool
@@ -418,7 +419,7 @@ def _may_be_run(call: _Call, tool: ToolRun) -> bool:
 
 
 def messages_of(tools: Sequence[ToolRun]) -> list[Message]:
-    """Return tool runs that no model called, as one message that calls them, followed by the known results."""
+    """Return tool runs that no model called, as one message that calls them, first those with a result, then the results."""
     answered = [tool for tool in tools if tool.result is not None]
     calls = [_call_of(tool) for tool in (*answered, *(tool for tool in tools if tool.result is None))]
     results = [ToolMessage(content=as_text(tool.result), tool_call_id=tool.id) for tool in answered]

@@ -106,6 +106,14 @@ def test_a_function_with_one_argument_was_asked_that_argument() -> None:
     assert content_of(both)[semconv.INPUT_VALUE] == {"args": ["a"], "kwargs": {"b": 1}}
 
 
+def test_metadata_of_the_observation_replaces_metadata_of_the_trace() -> None:
+    run = {**LANGFUSE_RUN, "langfuse.trace.metadata.tier": "basic", "langfuse.trace.metadata.shop": "north"}
+    translated = SpanNormalizers().translate(external(run, "langfuse-sdk"))
+
+    assert translated is not None
+    assert translated.metadata == {"tier": "gold", "shop": "north"}
+
+
 def test_what_a_model_made_an_object_of_is_its_answer() -> None:
     run = {
         "ai.operationId": "ai.generateObject",

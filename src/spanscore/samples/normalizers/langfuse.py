@@ -23,7 +23,7 @@ _OBSERVATION: Final = "langfuse.observation."
 TYPE: Final = f"{_OBSERVATION}type"
 _INPUTS: Final = (f"{_OBSERVATION}input", "langfuse.trace.input")
 _OUTPUTS: Final = (f"{_OBSERVATION}output", "langfuse.trace.output")
-_METADATA: Final = (f"{_OBSERVATION}metadata.", "langfuse.trace.metadata.")
+_METADATA: Final = ("langfuse.trace.metadata.", f"{_OBSERVATION}metadata.")  # the last has priority, as the closest
 OPERATIONS: Final[Mapping[str, str]] = {
     "generation": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
@@ -31,9 +31,9 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "agent": semconv.INVOKE_AGENT,
     "embedding": semconv.EMBEDDINGS,
     "evaluator": semconv.EVALUATION,
-    "guardrail": semconv.EVALUATION,
+    "guardrail": semconv.EVALUATION,  # neither is read, because they have no question and answer of the application
 }
-"""Type of an observation → operation; any other type is a step, or a workflow at the top of a unit."""
+"""Type of an observation → operation; any other type, or none, becomes ``invoke_workflow``."""
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (langfuse)",
     "the Langfuse SDK leaves it out: set capture_input and capture_output of @observe, or"
@@ -42,7 +42,7 @@ _NO_CONTENT: Final = NoContent(
 
 
 class Langfuse:
-    """Reads Langfuse's own spans, which have content unless ``@observe(capture_input=False, capture_output=False)``."""
+    """Reads Langfuse's own spans. They have content unless ``@observe`` or an environment variable turns capture off."""
 
     name = "langfuse"
     scopes: Sequence[str] = (_SCOPE,)
@@ -62,7 +62,7 @@ class Langfuse:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": session})
         plain |= named(operation, span.name)
         if operation == semconv.CHAT:
-            plain |= _usage(raw)
+            plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
@@ -78,7 +78,7 @@ def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
     return parsed(next((raw_content[name] for name in names if name in raw_content), None))
 
 
-def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _model_and_usage(raw: Mapping[str, Any]) -> dict[str, Any]:
     counted = parsed(raw.get(f"{_OBSERVATION}usage_details"))
     counts = counted if isinstance(counted, dict) else {}
     return {

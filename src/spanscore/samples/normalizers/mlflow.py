@@ -29,7 +29,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "EVALUATOR": semconv.EVALUATION,
     "RERANKER": semconv.RERANK,
 }
-"""Type → operation; any other type is a step, or a workflow at the top of a unit."""
+"""Type → operation; any other type, or none, becomes ``invoke_workflow``. An evaluator's span is not read."""
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (mlflow)",
     "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
@@ -55,7 +55,7 @@ class MLflow:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": json_at(raw, _SESSION)})
         plain |= named(operation, span.name)
         if operation == semconv.CHAT:
-            plain |= _usage(raw)
+            plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
@@ -67,7 +67,7 @@ class MLflow:
         )
 
 
-def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _model_and_usage(raw: Mapping[str, Any]) -> dict[str, Any]:
     counted = json_at(raw, "mlflow.chat.tokenUsage")
     counts = counted if isinstance(counted, dict) else {}
     return {

@@ -45,7 +45,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "GUARDRAIL": semconv.EVALUATION,
     semconv.OPENINFERENCE_EVALUATOR: semconv.EVALUATION,
 }
-"""Kind → operation; a guardrail is an evaluation, too. Any other kind is a step, or a workflow at the top of a unit."""
+"""Kind → operation; any other kind, or none, becomes ``invoke_workflow``. Spans of guardrails and evaluators are not read."""
 _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
