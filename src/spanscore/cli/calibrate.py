@@ -516,6 +516,16 @@ class CalibrateRun:
         return {name: getattr(self.calibration, name) for name in _QUALITIES}
 
 
+def _refuse_chosen_labels(file: Path, samples: Sequence[AnnotatedSample]) -> None:
+    """Raise ConfigurationError if labels are of samples that were chosen for their verdicts."""
+    if chosen := sum(not sample.representative for sample in samples):
+        labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
+        raise ConfigurationError(
+            f'{labels} of cases that were chosen for their verdicts ("representative": false), '
+            "so the file estimates no pass rate: label cases of --pick random or informative"
+        )
+
+
 def calibrate_judge(
     file: Path,
     metric: str,
@@ -538,12 +548,7 @@ def calibrate_judge(
         ConfigurationError: no label has a verdict, the labels are too few for a correction, or some are of samples that were
             chosen for their verdicts.
     """
-    if chosen := sum(not sample.representative for sample in samples):
-        labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
-        raise ConfigurationError(
-            f'{labels} of cases that were chosen for their verdicts ("representative": false), '
-            "so the file estimates no pass rate: label cases of --pick random or informative"
-        )
+    _refuse_chosen_labels(file, samples)
     judged = [(sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))

@@ -82,7 +82,7 @@ class CollectedCase:
         probabilities = [score.probability for score in scores.values() if score.probability is not None]
         return cls(key, sample, scores, max(probabilities, default=None), session=session)
 
-    def sampled_again(self, chance: float) -> CollectedCase:
+    def multiply_probabilities(self, chance: float) -> CollectedCase:
         """Return the case with its known probabilities multiplied by ``chance``, (0, 1], of a draw among the cases."""
         scores = {
             name: score if score.probability is None else score._replace(probability=score.probability * chance)

@@ -436,4 +436,4 @@ def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[C
             heappushpop(kept, rank)
     first_left_out = heappop(kept)[0] if len(kept) > number else -inf
     drawn = [case for _, _, case in sorted(kept, key=lambda rank: rank[1])]
-    return [case.sampled_again(-expm1(first_left_out / (case.probability or 1.0))) for case in drawn]
+    return [case.multiply_probabilities(-expm1(first_left_out / (case.probability or 1.0))) for case in drawn]
